@@ -1,0 +1,65 @@
+"""An application: what it brings to the server and the workers, checked when it is assembled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from retoma.define.pipeline import Pipeline
+from retoma.define.step import Resource, Step
+from retoma.errors import DefinitionError, NotFound
+
+
+class App:
+    """Gathers pipelines and the resources that their steps ask for right of `*`.
+
+    A resource is given to steps as it is; make it safe for concurrent use.
+    """
+
+    def __init__(self, name: str, *, pipelines: Sequence[Pipeline], resources: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self.resources = dict(resources or {})
+        self.pipelines = _by_name(name, pipelines)
+        for pipeline in pipelines:
+            pipeline.check()
+            for step in pipeline.steps.values():
+                self._check_resources(step)
+
+    def pipeline(self, name: str) -> Pipeline:
+        try:
+            return self.pipelines[name]
+        except KeyError:
+            near = get_close_matches(name, self.pipelines, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, self.pipelines))}"
+            raise NotFound(f"the application {self.name!r} has no pipeline {name!r}; {hint}") from None
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that a step of this application is on."""
+        steps = (step for pipeline in self.pipelines.values() for step in pipeline.steps.values())
+        return sorted({step.policy.queue for step in steps})
+
+    def _check_resources(self, step: Step) -> None:
+        for resource in step.resources:
+            if resource.name != "ctx" and resource.name not in self.resources and not resource.optional:
+                raise DefinitionError(self._missing(step, resource))
+
+    def _missing(self, step: Step, resource: Resource) -> str:
+        near = get_close_matches(resource.name, self.resources, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return (
+            f"pipeline {step.pipeline!r}, step {step.name!r}: nothing provides the resource {resource.name!r}{hint} "
+            f"Give it to App(resources={{{resource.name!r}: ...}})."
+        )
+
+
+def _by_name(app: str, pipelines: Sequence[Pipeline]) -> dict[str, Pipeline]:
+    named: dict[str, Pipeline] = {}
+    for pipeline in pipelines:
+        if pipeline.name in named:
+            raise DefinitionError(f"the application {app!r} has two pipelines named {pipeline.name!r}")
+        named[pipeline.name] = pipeline
+    if not named:
+        raise DefinitionError(f"the application {app!r} has no pipelines")
+    return named

@@ -1,0 +1,132 @@
+"""What a join sees of a fan-out: the results of its items, and which items have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, overload
+
+from retoma.errors import DefinitionError
+
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+NOT_WANTED = "NOT_WANTED"
+"""The code of an item that its own `when=` skipped: it has no result, and it is no failure."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An item that ended without a result."""
+
+    key: str
+    code: str
+    state: Literal["failed", "skipped", "quarantined", "cancelled"] = "failed"
+
+
+class Items(Sequence[Result_co]):
+    """The results of the items that succeeded, in item order. As an annotation, `Items[T]` asks for the join.
+
+    Items without a result are in `failed`, those that were not wanted too.
+    """
+
+    __slots__ = ("_failed", "_keys", "_results")
+
+    def __init__(
+        self,
+        results: Iterable[Result_co],
+        *,
+        keys: Iterable[str] | None = None,
+        failed: Iterable[Failed] = (),
+    ) -> None:
+        self._results = tuple(results)
+        self._keys = _positions(self._results) if keys is None else tuple(keys)
+        self._failed = tuple(failed)
+        if len(self._keys) != len(self._results):
+            raise ValueError(f"{len(self._results)} results cannot have {len(self._keys)} keys")
+
+    @classmethod
+    def of(cls, results: Mapping[str, Result], failed: Iterable[Failed] = ()) -> Items[Result]:
+        """Items from their results by key."""
+        return Items(results.values(), keys=results.keys(), failed=failed)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the results, in the same order."""
+        return self._keys
+
+    @property
+    def by_key(self) -> dict[str, Result_co]:
+        return dict(zip(self._keys, self._results, strict=True))
+
+    @property
+    def failed(self) -> tuple[Failed, ...]:
+        return self._failed
+
+    @property
+    def total(self) -> int:
+        """How many items the fan-out has, with and without a result."""
+        return len(self._results) + len(self._failed)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    @overload
+    def __getitem__(self, index: int) -> Result_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Result_co, ...]: ...
+    def __getitem__(self, index: int | slice) -> Result_co | tuple[Result_co, ...]:
+        return self._results[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Items):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return f"Items.of({self.by_key!r}, failed={list(self._failed)!r})"
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._keys, self._results, self._failed
+
+
+def _positions(results: Sequence[object]) -> tuple[str, ...]:
+    return tuple(str(position) for position in range(len(results)))
+
+
+@dataclass(frozen=True)
+class ItemCounts:
+    """How the items of a fan-out ended. Items that were not wanted are neither failed nor succeeded."""
+
+    total: int
+    failed: int = 0
+    not_wanted: int = 0
+
+    @property
+    def succeeded(self) -> int:
+        return self.total - self.failed - self.not_wanted
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Holds when no more items failed than allowed. It is asked once every item has ended."""
+
+    allow_failed: float
+
+    def __call__(self, counts: ItemCounts) -> bool:
+        if isinstance(self.allow_failed, int):
+            return counts.failed <= self.allow_failed
+        # A quotient, as 29 of 100 is exactly 0.29 and the product 0.29 * 100 is below 29.
+        return counts.failed == 0 or counts.failed / counts.total <= self.allow_failed
+
+
+def finished(allow_failed: float = 1.0) -> Finished:
+    """How many items may fail for a join to go on: a float is a fraction of all items, an int is a count."""
+    if allow_failed < 0 or (isinstance(allow_failed, float) and allow_failed > 1):
+        raise DefinitionError(
+            f"finished(allow_failed={allow_failed!r}): give a fraction from 0.0 to 1.0, or a count as an int"
+        )
+    return Finished(allow_failed)

@@ -1,0 +1,139 @@
+"""The keys of a fan-out's items: what stays the same between attempts and revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import isclass
+from typing import Any
+from unicodedata import category
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from retoma.define.mistakes import Place, quoted, suggestion
+
+Key = str | Callable[[Any], Any]
+"""Gives an item's key: the name of its attribute or dict key, or a function of the item."""
+
+Keys = Key | Sequence[Key | None] | None
+"""What `key=` may be: one for a single source, a list with one for each of several."""
+
+LONGEST_KEY = 200
+SEPARATOR = "|"
+
+
+def keys_per_source(given: Keys, elements: Mapping[str, Any], place: Place) -> tuple[Key | None, ...] | None:
+    """One key for each source, whose elements' types are `elements`; None if no key is given."""
+    if given is None:
+        return None
+    keys = (given,) if isinstance(given, str) or callable(given) else tuple(given)
+    if len(keys) != len(elements):
+        raise place.mistake(f"key= has {len(keys)} entries; give one for each of {quoted(elements)}, or None")
+    for key, (source, element) in zip(keys, elements.items(), strict=True):
+        _check_field(key, source, element, place)
+    return keys
+
+
+def _check_field(key: Key | None, source: str, element: Any, place: Place) -> None:
+    if not isinstance(key, str) or not (isclass(element) and issubclass(element, BaseModel)):
+        return
+    if key not in element.model_fields and not hasattr(element, key):
+        raise place.mistake(
+            f"key= names {key!r}, which an element of {source!r} does not have; {suggestion(key, element.model_fields)}"
+        )
+
+
+@dataclass(frozen=True)
+class ItemSet:
+    """The items of all `each` steps over the same sources, and what makes their keys.
+
+    With one source an item is an element of its list; with more it is a list of one element of each.
+    """
+
+    source: str
+    sources: tuple[str, ...]
+    keys: tuple[Key | None, ...]
+
+    def keys_of(self, items: object) -> tuple[str, ...]:
+        """One key per item, in order. A list that cannot be fanned out raises ValueError with a sentence."""
+        elements = self._checked(items)
+        keys = tuple(map(SEPARATOR.join, zip(*self._columns(elements), strict=True)))
+        seen: set[str] = set()
+        for position, key in enumerate(keys):
+            self._check(key, position)
+            if key in seen:
+                raise ValueError(f"two items of {self.source!r} have the key {key!r}; {self._advice}")
+            seen.add(key)
+        return keys
+
+    def _columns(self, elements: Sequence[Any]) -> Iterator[list[str]]:
+        if len(self.sources) == 1:
+            yield self._column(elements, self.keys[0], _own_position)
+            return
+        for part, key in enumerate(self.keys):
+            yield self._column([element[part] for element in elements], key, _position_among_distinct())
+
+    def _column(self, elements: Sequence[Any], key: Key | None, position_of: PositionOf) -> list[str]:
+        if key is None:
+            return [_default(element, index, position_of) for index, element in enumerate(elements)]
+        return [self._given(key, element, index) for index, element in enumerate(elements)]
+
+    def _given(self, key: Key, element: Any, position: int) -> str:
+        value = key(element) if callable(key) else self._looked_up(key, element, position)
+        text = _text(value)
+        if text is None:
+            raise ValueError(f"the key of item {position} of {self.source!r} is {value!r}; a key is a str, int or UUID")
+        return text
+
+    def _looked_up(self, key: str, element: Any, position: int) -> Any:
+        try:
+            return element[key] if isinstance(element, Mapping) else getattr(element, key)
+        except (KeyError, AttributeError):
+            raise ValueError(
+                f"item {position} of {self.source!r} has no {key!r}, which key= names as its key"
+            ) from None
+
+    def _checked(self, items: object) -> Sequence[Any]:
+        if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+            raise ValueError(f"{self.source!r} gave {type(items).__name__}; the source of an each step gives a list")
+        return items
+
+    def _check(self, key: str, position: int) -> None:
+        what = f"the key of item {position} of {self.source!r}"
+        if not key:
+            raise ValueError(f"{what} is empty; {self._advice}")
+        if len(key) > LONGEST_KEY:
+            raise ValueError(f"{what} is longer than {LONGEST_KEY} characters; {self._advice}")
+        if any(category(character) == "Cc" for character in key):
+            raise ValueError(f"{what} has a control character; {self._advice}")
+
+    @property
+    def _advice(self) -> str:
+        return "give the each step a key= that is short and its own for every item"
+
+
+PositionOf = Callable[[int, Any], int]
+
+
+def _default(element: Any, index: int, position_of: PositionOf) -> str:
+    text = _text(element)
+    return str(position_of(index, element)) if text is None else text
+
+
+def _own_position(index: int, element: Any) -> int:
+    return index
+
+
+def _position_among_distinct() -> PositionOf:
+    """In a cross product an element comes many times, and has the position of its first coming."""
+    positions: dict[str, int] = {}
+    return lambda index, element: positions.setdefault(repr(element), len(positions))
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__repr__(value)
+    return str(value) if isinstance(value, UUID) else None

@@ -1,0 +1,47 @@
+"""How a mistake in a definition is worded: where it is, what it is, and the nearest right name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from retoma.errors import DefinitionError
+
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a definition stands, so that its mistakes can say so."""
+
+    pipeline: str
+    step: str | None = None
+
+    def mistake(self, sentence: str) -> DefinitionError:
+        step = f", step {self.step!r}" if self.step else ""
+        return DefinitionError(f"pipeline {self.pipeline!r}{step}: {sentence}")
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """The end of a sentence about an unknown `name`: the nearest known one, or else all of them."""
+    nearest = get_close_matches(name, known, n=1)
+    if nearest:
+        return f"did you mean {nearest[0]!r}?"
+    if known:
+        return f"known are {quoted(known)}"
+    return "there is nothing to name"
+
+
+def quoted(names: Collection[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def check_name(noun: str, name: object, place: Place, also: str = "") -> None:
+    """Names are Python identifiers; the characters of `also` are allowed in them too."""
+    plain = "".join("_" if character in also else character for character in str(name))
+    if not isinstance(name, str) or not plain.isidentifier():
+        extra = "".join(f", {character!r}" for character in also)
+        raise place.mistake(f"{name!r} cannot name a {noun}: use letters, digits and '_'{extra}, and no digit first")
+    if len(name) > LONGEST_NAME:
+        raise place.mistake(f"the name of a {noun} has at most {LONGEST_NAME} characters, not {len(name)}")

@@ -1,0 +1,66 @@
+"""The options of the decorators, and the policy that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any, TypedDict, get_args
+
+from retoma.define.durations import Duration, as_timedelta
+from retoma.define.mistakes import Place, check_name, quoted, suggestion
+from retoma.define.retry import Retry
+from retoma.define.step import OnFailure, Policy, ProceedWhen
+
+StepReference = Callable[..., Any] | str
+"""A step, by its function or by its name."""
+
+
+class EachOptions(TypedDict, total=False):
+    queue: str
+    priority: int
+    retry: Retry
+    timeout: Duration
+    total: Duration | None
+    after: StepReference | Sequence[StepReference]
+    when: Callable[..., bool]
+    on_failure: OnFailure
+
+
+class StepOptions(EachOptions, total=False):
+    proceed_when: ProceedWhen
+
+
+def check_options(options: Mapping[str, Any], known: type, place: Place) -> None:
+    for name in options:
+        if name not in known.__annotations__:
+            raise place.mistake(f"there is no option {name!r}; {suggestion(name, known.__annotations__)}")
+    if "proceed_when" in options and not callable(options["proceed_when"]):
+        raise place.mistake(
+            f"proceed_when= is {options['proceed_when']!r}; give finished(...) or a function of the counts"
+        )
+
+
+def policy_of(options: Mapping[str, Any], defaults: Policy, place: Place) -> Policy:
+    chosen = {field.name: options[field.name] for field in fields(Policy) if field.name in options}
+    policy = replace(defaults, **chosen)
+    _check(policy, place)
+    timeout = _limit("timeout", policy.timeout, place)
+    total = None if policy.total is None else _limit("total", policy.total, place)
+    return replace(policy, timeout=timeout, total=total)
+
+
+def _check(policy: Policy, place: Place) -> None:
+    check_name("queue", policy.queue, place)
+    if not isinstance(policy.priority, int):
+        raise place.mistake(f"priority= is {policy.priority!r}; give an int, higher is sooner")
+    if not isinstance(policy.retry, Retry):
+        raise place.mistake(f"retry= is {policy.retry!r}; give a Retry, such as Retry(3) or Retry(0) for none")
+    if policy.on_failure not in get_args(OnFailure):
+        raise place.mistake(f"on_failure= is {policy.on_failure!r}; it is one of {quoted(get_args(OnFailure))}")
+
+
+def _limit(name: str, duration: object, place: Place) -> timedelta:
+    if not isinstance(duration, timedelta | int | float) or as_timedelta(duration) <= timedelta(0):
+        raise place.mistake(f"{name}= is {duration!r}; give a duration above zero, such as minutes(2)")
+    return as_timedelta(duration)

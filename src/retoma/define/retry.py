@@ -1,0 +1,112 @@
+"""When a failed attempt is tried again, and after how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from math import inf
+
+from retoma.define.durations import Duration, as_timedelta
+from retoma.errors import DefinitionError, GiveUp
+
+Backoff = Callable[[int], timedelta]
+"""Gives the delay before a retry, which is counted from 1."""
+
+LONGEST_DELAY = timedelta(days=365)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    base: timedelta
+    factor: float
+    cap: timedelta
+
+    def __call__(self, retry: int) -> timedelta:
+        return timedelta(seconds=min(self.cap.total_seconds(), self._uncapped(retry)))
+
+    def _uncapped(self, retry: int) -> float:
+        try:
+            return self.base.total_seconds() * self.factor ** (retry - 1)
+        except OverflowError:
+            return inf
+
+
+@dataclass(frozen=True)
+class Delays:
+    """One delay per retry; the last one repeats."""
+
+    series: tuple[timedelta, ...]
+
+    def __call__(self, retry: int) -> timedelta:
+        return self.series[min(retry, len(self.series)) - 1]
+
+
+def exponential(base: Duration, factor: float = 2, cap: Duration | None = None) -> Exponential:
+    """Delays of base, base * factor, base * factor ** 2 and so on, none above `cap` (a year if not given)."""
+    if factor < 1:
+        raise DefinitionError(f"exponential(factor={factor}): a factor below 1 would retry ever sooner")
+    longest = LONGEST_DELAY if cap is None else _delay(cap)
+    return Exponential(_delay(base), float(factor), longest)
+
+
+def fixed(delay: Duration) -> Delays:
+    """The same delay before every retry."""
+    return Delays((_delay(delay),))
+
+
+@dataclass(frozen=True)
+class Retry:
+    """`retries` more attempts after the first one.
+
+    The delays come from `backoff` or from `delays`, and vary at random by the fraction `jitter` either way.
+    With `on`, only these errors are retried; without it all are. A GiveUp never is.
+    """
+
+    retries: int
+    _: KW_ONLY
+    backoff: Backoff | None = None
+    delays: Sequence[Duration] = ()
+    jitter: float = 0.1
+    on: type[BaseException] | tuple[type[BaseException], ...] | None = None
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        if self.backoff is not None and self.delays:
+            raise DefinitionError("Retry: give either backoff= or delays=, not both")
+        object.__setattr__(self, "delays", tuple(_delay(delay) for delay in self.delays))
+        if isinstance(self.on, type):
+            object.__setattr__(self, "on", (self.on,))
+
+    def delay(self, retry: int, random: float) -> timedelta:
+        """How long to wait before the retry of this number, from 1. `random` is from [0, 1)."""
+        return self._series(retry) * (1 + self.jitter * (2 * random - 1))
+
+    def covers(self, error: BaseException) -> bool:
+        """Whether an attempt that ended with this error may be tried again at all."""
+        if isinstance(error, GiveUp):
+            return False
+        return self.on is None or isinstance(error, self.on)
+
+    @property
+    def _series(self) -> Backoff:
+        if self.delays:
+            return Delays(tuple(as_timedelta(delay) for delay in self.delays))
+        return self.backoff or DEFAULT_BACKOFF
+
+    def _check_numbers(self) -> None:
+        if not isinstance(self.retries, int) or self.retries < 0:
+            raise DefinitionError(f"Retry({self.retries!r}): the number of retries is 0 or more")
+        if not 0 <= self.jitter <= 1:
+            raise DefinitionError(f"Retry(jitter={self.jitter!r}): jitter is a fraction from 0 to 1")
+
+
+def _delay(duration: Duration) -> timedelta:
+    delay = as_timedelta(duration)
+    if delay < timedelta(0):
+        raise DefinitionError(f"a delay of {delay.total_seconds():g} s: a retry cannot be in the past")
+    return delay
+
+
+DEFAULT_BACKOFF = exponential(2)
+DEFAULT_RETRY = Retry(2, backoff=DEFAULT_BACKOFF)

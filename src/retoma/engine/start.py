@@ -1,0 +1,138 @@
+"""Starting runs: many concurrent starts share one transaction, and each is answered after its commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from retoma.errors import Conflict, DatabaseUnavailable
+from retoma.store.database import Database, Link, backoff, is_cut, is_passing
+from retoma.store.statements import statements
+
+_SQL = statements("calls")
+_WAKE = statements("workers")["wake"]
+LARGEST_BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One run to be started. `input` is JSON; `digest` is of the input, and only needed with a key."""
+
+    id: UUID
+    tenant: int
+    version: int
+    input: str
+    key: str | None = None
+    digest: bytes | None = None
+    run_at: datetime | None = None
+    head_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """`created` is False if the run was there already, by its key or by an earlier try."""
+
+    id: UUID
+    created: bool
+
+
+class Starter:
+    """Groups the starts of one process. Each of its links carries one batch at a time."""
+
+    def __init__(self, database: Database, links: int = 2) -> None:
+        self._waiting: list[tuple[Start, asyncio.Future[Started]]] = []
+        self._links = [Link(database) for _ in range(links)]
+        self._idle = list(self._links)
+        self._sending: set[asyncio.Task[None]] = set()
+        self._wake_link = Link(database)
+        self._wake: asyncio.Task[None] | None = None
+
+    async def start(self, start: Start) -> Started:
+        """Returns after the commit. Raises Conflict if the key belongs to another input."""
+        answer: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
+        self._waiting.append((start, answer))
+        self._send()
+        return await answer
+
+    async def start_many(self, starts: Sequence[Start]) -> list[Started]:
+        return list(await asyncio.gather(*(self.start(start) for start in starts)))
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._sending, *([self._wake] if self._wake else []))
+        for link in (*self._links, self._wake_link):
+            await link.close()
+
+    def _send(self) -> None:
+        if self._waiting and self._idle:
+            task = asyncio.ensure_future(self._send_batch(self._idle.pop()))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send_batch(self, link: Link) -> None:
+        await asyncio.sleep(0)  # what starts in this turn of the loop travels together
+        batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+        try:
+            _answer(batch, await _committed(link, [start for start, _ in batch]))
+        except Exception as error:  # noqa: BLE001  (each caller gets it)
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+        finally:
+            self._idle.append(link)
+        self._wake_workers()
+        self._send()
+
+    def _wake_workers(self) -> None:
+        # Outside the committed transaction, because a NOTIFY in it would serialise commits. If it is lost, workers
+        # find the jobs by polling.
+        if self._wake is None or self._wake.done():
+            self._wake = asyncio.ensure_future(self._notify())
+
+    async def _notify(self) -> None:
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await self._wake_link.fetch(_WAKE, [])
+
+
+async def _committed(link: Link, starts: Sequence[Start]) -> list[asyncpg.Record]:
+    columns: list[list[Any]] = [
+        [start.id for start in starts],
+        [start.tenant for start in starts],
+        [start.version for start in starts],
+        [start.input for start in starts],
+        [start.key for start in starts],
+        [start.digest for start in starts],
+        [start.run_at for start in starts],
+        [start.head_start for start in starts],
+    ]
+    for wait in backoff(tries=8):
+        try:
+            return await link.fetch(_SQL["start_runs"], columns)
+        except Exception as error:
+            # A start that was committed and whose answer was lost is found by its id when it is sent again.
+            if not is_cut(error) and not is_passing(error):
+                raise
+            if wait is None:
+                raise DatabaseUnavailable(
+                    f"the database does not answer; nothing is known to be started: {error}"
+                ) from error
+            await asyncio.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def _answer(batch: list[tuple[Start, asyncio.Future[Started]]], rows: list[asyncpg.Record]) -> None:
+    for (start, answer), (started, created, same_input) in zip(batch, rows, strict=True):
+        if answer.done():
+            continue
+        if same_input:
+            answer.set_result(Started(started, created))
+        else:
+            answer.set_exception(
+                Conflict(f"the key {start.key!r} belongs to run {started}, which was started with another input")
+            )

@@ -1,0 +1,40 @@
+"""Tenants: whose a run is (a channel, a blog, a project). Made when first named."""
+
+from __future__ import annotations
+
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("tenants")
+DEFAULT = "default"
+
+
+class Tenants:
+    """Ids and names of tenants; both never change, so each is looked up once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+
+    async def id_of(self, name: str) -> int:
+        """The tenant's id; it is made if it is new."""
+        if name not in self._ids:
+            row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
+            if row is None:
+                await self._database.fetch(_SQL["add_tenant"], name=name)
+                row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
+                assert row is not None
+            self._ids[name] = row["id"]
+        return self._ids[name]
+
+    async def known_id(self, name: str) -> int | None:
+        """The tenant's id, or None if there is no such tenant."""
+        row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
+        return row["id"] if row else None
+
+    async def name_of(self, number: int) -> str:
+        if number not in self._names:
+            rows = await self._database.fetch(_SQL["tenant_names"])
+            self._names = {row["id"]: row["name"] for row in rows}
+        return self._names[number]

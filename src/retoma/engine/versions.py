@@ -1,0 +1,163 @@
+"""Versions: how a pipeline's graph becomes the rows that the database follows, stored when first used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from retoma.define.graph import Edge, Graph, StepShape
+from retoma.define.pipeline import Pipeline
+from retoma.store import versions
+from retoma.store.database import Database
+from retoma.store.versions import EdgeRow, ReadRow, StepRow
+
+# One level of priority is worth ten minutes of waiting, so that nothing waits for ever.
+HEAD_START_PER_PRIORITY = 600_000_000
+
+
+async def register(database: Database, pipeline: Pipeline) -> int:
+    """The number of the version that has this pipeline's shape today; it is stored if it is new."""
+    graph = pipeline.graph
+    number = await versions.find(database, graph.pipeline, graph.digest)
+    if number is None:
+        number = await versions.add(
+            database,
+            pipeline=graph.pipeline,
+            digest=graph.digest,
+            graph=json.dumps(graph.to_json()),
+            sinks=len(graph.sinks),
+            steps=[_step_row(step) for step in graph.steps],
+            edges=edge_rows(graph),
+            reads=read_rows(graph),
+        )
+    return number
+
+
+async def newer(database: Database, pipelines: Sequence[str], newest: int) -> dict[int, Graph]:
+    """The shapes of all versions of these pipelines that were stored after the newest one known."""
+    found = await versions.newer(database, pipelines, newest)
+    return {number: Graph.from_json(json.loads(graph)) for number, graph in found}
+
+
+def head_start(priority: int) -> int:
+    return priority * HEAD_START_PER_PRIORITY
+
+
+def edge_rows(graph: Graph) -> list[EdgeRow]:
+    """What the end of each step sets in motion."""
+    rows = _Rows(graph)
+    for edge in graph.edges:
+        if edge.kind == "expand":
+            rows.add_expansion(edge)
+        elif edge.counted:
+            rows.add_need(edge)
+    for name in graph.sinks:
+        rows.add_end(name)
+    return rows.rows
+
+
+def read_rows(graph: Graph) -> list[ReadRow]:
+    """Which results each step's parameters read."""
+    what = {"item": "result of the item", "join": "results of all items"}
+    return [
+        ReadRow(edge.to_step, edge.position, edge.from_step, what.get(edge.kind, "result"))
+        for edge in graph.edges
+        if edge.position is not None
+    ]
+
+
+class _Rows:
+    def __init__(self, graph: Graph) -> None:
+        self.rows: list[EdgeRow] = []
+        self._steps = {step.name: step for step in graph.steps}
+        self._reads: dict[str, set[str]] = {step.name: set() for step in graph.steps}
+        for edge in graph.edges:
+            if edge.position is not None:
+                self._reads[edge.to_step].add(edge.from_step)
+
+    def add_need(self, edge: Edge) -> None:
+        optional = edge.optional or edge.parameter is None
+        if edge.kind == "shared":
+            self._add(edge, "share", optional=optional)
+        elif edge.kind == "join":
+            # An item without a result never stops the join; a fan-out that never came about does.
+            self._add(edge, "count", optional=True)
+            self._add_stand_in(edge, optional)
+        else:
+            act = "make" if self._steps[edge.to_step].born == "need" else "count"
+            self._add(edge, act, optional=optional, same_item=edge.kind == "item")
+
+    def add_expansion(self, edge: Edge) -> None:
+        if self._steps[edge.to_step].born == "expansion":
+            self._add(edge, "expand", optional=False)
+
+    def add_end(self, name: str) -> None:
+        step = self._steps[name]
+        self.rows.append(_end_row(name))
+        if step.source is not None:
+            self.rows.append(_end_row(step.source, via=name))
+
+    def _add(self, edge: Edge, act: str, *, optional: bool, same_item: bool = False) -> None:
+        source, target = self._steps[edge.from_step], self._steps[edge.to_step]
+        at_hand = {edge.from_step} if act == "make" else set()
+        self.rows.append(
+            EdgeRow(
+                from_step=source.name,
+                to_step=target.name,
+                act=act,
+                via="",
+                same_item=same_item,
+                optional=optional,
+                light=self._reads[target.name] <= at_hand,
+                queue=target.queue,
+                head_start=head_start(target.priority - source.priority),
+                needs=target.needs,
+            )
+        )
+
+    def _add_stand_in(self, edge: Edge, optional: bool) -> None:
+        """Until the items of an `each` step exist, its source stands in for them."""
+        source = self._steps[edge.from_step].source or ""
+        target = self._steps[edge.to_step]
+        self.rows.append(
+            EdgeRow(
+                from_step=source,
+                to_step=target.name,
+                act="count",
+                via=edge.from_step,
+                same_item=False,
+                optional=optional,
+                light=False,
+                queue=target.queue,
+                head_start=0,
+                needs=target.needs,
+            )
+        )
+
+
+def _end_row(from_step: str, via: str = "") -> EdgeRow:
+    return EdgeRow(
+        from_step=from_step,
+        to_step="",
+        act="end",
+        via=via,
+        same_item=False,
+        optional=True,
+        light=False,
+        queue="",
+        head_start=0,
+        needs=0,
+    )
+
+
+def _step_row(step: StepShape) -> StepRow:
+    return StepRow(
+        step=step.name,
+        queue=step.queue,
+        head_start=head_start(step.priority),
+        needs=step.needs,
+        each=step.each,
+        born=step.born,
+        on_failure=step.on_failure,
+        item_from=step.item_from,
+    )

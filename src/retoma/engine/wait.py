@@ -1,0 +1,57 @@
+"""Waiting for runs to be over: one poll for all who wait in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from uuid import UUID
+
+from retoma.states import RunState
+from retoma.store import runs
+from retoma.store.database import Database
+
+SHORTEST_POLL = 0.01
+LONGEST_POLL = 0.5
+
+
+class Waiter:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: dict[UUID, asyncio.Future[RunState]] = {}
+        self._poll_every = SHORTEST_POLL
+        self._polling: asyncio.Task[None] | None = None
+
+    async def until_over(self, run: UUID, timeout: timedelta | None) -> RunState:
+        if run not in self._waiting:
+            self._waiting[run] = asyncio.get_running_loop().create_future()
+        self._poll_every = SHORTEST_POLL
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.ensure_future(self._poll())
+        seconds = None if timeout is None else timeout.total_seconds()
+        return await asyncio.wait_for(asyncio.shield(self._waiting[run]), seconds)
+
+    async def close(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._polling
+        for answer in self._waiting.values():
+            answer.cancel()
+
+    async def _poll(self) -> None:
+        while self._waiting:
+            try:
+                ended = await runs.ended(self._database, self._waiting)
+            except Exception as error:  # noqa: BLE001  (each who waits gets it)
+                self._fail(error)
+                return
+            for run, state in ended.items():
+                self._waiting.pop(run).set_result(state)
+            self._poll_every = SHORTEST_POLL if ended else min(self._poll_every * 1.3, LONGEST_POLL)
+            await asyncio.sleep(self._poll_every)
+
+    def _fail(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer.set_exception(error)

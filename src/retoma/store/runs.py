@@ -1,0 +1,110 @@
+"""Runs, their jobs and their events, as the database has them now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from retoma.records import Event, Job, Run, StepProgress
+from retoma.states import JobState, RunState
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("runs")
+_CALLS = statements("calls")
+
+
+async def show(database: Database, run: UUID, tenant: int | None = None) -> Run | None:
+    row = await database.fetchrow(_SQL["show_run"], run=run, tenant=tenant)
+    return _run(row) if row else None
+
+
+async def listed(
+    database: Database,
+    *,
+    tenant: int | None = None,
+    pipeline: str | None = None,
+    states: Sequence[RunState] | None = None,
+    before: UUID | None = None,
+    limit: int = 50,
+) -> list[Run]:
+    """Newest first. `before` is the last id of the page before."""
+    rows = await database.fetch(
+        _SQL["list_runs"],
+        tenant=tenant,
+        pipeline=pipeline,
+        states=list(states) if states else None,
+        before=before,
+        limit=limit,
+    )
+    return [_run(row) for row in rows]
+
+
+async def ended(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
+    """Those of these runs that are over."""
+    rows = await database.fetch(_SQL["states_of"], runs=list(runs))
+    return {row["id"]: RunState(row["state"]) for row in rows}
+
+
+async def jobs(database: Database, run: UUID) -> list[Job]:
+    """The current job of every step and item, in the order of items."""
+    rows = await database.fetch(_SQL["jobs_of_run"], run=run)
+    return sorted((_job(row) for row in rows), key=lambda job: (job.created_at, job.step, job.position))
+
+
+async def progress(database: Database, run: UUID) -> list[StepProgress]:
+    rows = await database.fetch(_SQL["steps_of_run"], run=run)
+    by_step: dict[str, list[asyncpg.Record]] = {}
+    for row in rows:
+        by_step.setdefault(row["step"], []).append(row)
+    return [_progress(step, rows) for step, rows in by_step.items()]
+
+
+async def results(database: Database, run: UUID) -> dict[str, Any]:
+    """The current results of the steps that are not of items, by step."""
+    rows = await database.fetch(_SQL["results_of_run"], run=run)
+    return {row["step"]: json.loads(row["output"]) for row in rows}
+
+
+async def events(database: Database, run: UUID, after: int = 0, limit: int = 1_000) -> list[Event]:
+    rows = await database.fetch(_SQL["events_of_run"], run=run, after=after, limit=limit)
+    return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
+
+
+async def last_errors(database: Database, run: UUID) -> dict[tuple[str, str], Any]:
+    """What the newest failure or retry of each job said, by step and item."""
+    rows = await database.fetch(_SQL["last_errors_of_run"], run=run)
+    return {(row["step"], row["item"]): _loaded(row["data"]) for row in rows}
+
+
+async def cancel(database: Database, run: UUID, tenant: int | None, by: str) -> RunState | None:
+    """The run's state afterwards; None if there is no such run."""
+    row = await database.fetchrow(_CALLS["cancel_run"], run=run, tenant=tenant, by=by)
+    return RunState(row["state"]) if row and row["state"] else None
+
+
+def _run(row: asyncpg.Record) -> Run:
+    return Run(**{**row, "state": RunState(row["state"]), "input": _loaded(row["input"])})
+
+
+def _job(row: asyncpg.Record) -> Job:
+    return Job(**{**row, "state": JobState(row["state"]), "output": _loaded(row["output"])})
+
+
+def _progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
+    return StepProgress(
+        step=step,
+        each=rows[0]["each"],
+        queue=rows[0]["queue"],
+        jobs={JobState(row["state"]): row["jobs"] for row in rows if row["jobs"]},
+        started_at=min((row["started_at"] for row in rows if row["started_at"]), default=None),
+        ended_at=max((row["ended_at"] for row in rows if row["ended_at"]), default=None),
+    )
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,34 @@
+-- name: exchange
+-- Give back what ended, take what comes next.
+select *
+  from retoma.exchange(
+    :worker, :lane, :call,
+    :run, :step, :item, :revision, :fence, :output, :items,
+    :item_outcome, :item_key, :item_value,
+    :back_run, :back_step, :back_item, :back_revision, :back_fence,
+    :back_outcome, :back_delay, :back_spent_ms, :back_code, :back_error,
+    :queues, :versions, :after, :room, :suspect);
+
+-- name: held_by
+-- All that a worker holds, after an answer was lost.
+select *
+  from retoma.held_by(:worker);
+
+-- name: start_runs
+-- Start many runs; one row each, in their order.
+select started, created, same_input
+  from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start);
+
+-- name: cancel_run
+-- Cancel a run; gives its state afterwards.
+select retoma.cancel_run(:run, :tenant, :by)::text as state;
+
+-- name: sweep
+-- Declare silent workers dead and give back what they held.
+select worker, jobs
+  from retoma.sweep(:silence);
+
+-- name: promote
+-- Make delayed jobs claimable whose time has come.
+select promoted, next_at, next_at - retoma.now() as next_in
+  from retoma.promote(:limit);

@@ -1,0 +1,105 @@
+-- Tenants with ready work in a queue, each once, in turn after `p_after`. One index probe a tenant.
+create or replace function retoma.tenants_in_turn(p_queue text, p_after int, p_limit int) returns setof int
+stable language sql as $$
+  with recursive later as (
+    (select j.tenant from retoma.jobs j
+      where j.queue = p_queue and j.tenant > p_after
+        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+      order by j.tenant limit 1)
+    union all
+    select (select j.tenant from retoma.jobs j
+             where j.queue = p_queue and j.tenant > later.tenant
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+             order by j.tenant limit 1)
+      from later where later.tenant is not null
+  ), earlier as (
+    (select j.tenant from retoma.jobs j
+      where j.queue = p_queue and j.tenant <= p_after
+        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+      order by j.tenant limit 1)
+    union all
+    select (select j.tenant from retoma.jobs j
+             where j.queue = p_queue and j.tenant > earlier.tenant and j.tenant <= p_after
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+             order by j.tenant limit 1)
+      from earlier where earlier.tenant is not null
+  )
+  select tenant from (
+    (select tenant, 1 as half from later where tenant is not null limit p_limit)
+    union all
+    (select tenant, 2 from earlier where tenant is not null limit p_limit)
+  ) as turns order by half, tenant limit p_limit;
+$$;
+
+-- Claim up to `p_room` ready jobs of versions that this worker serves: tenants in turn, and for each the lowest rank.
+-- At most one of them is a suspect, and none unless `p_suspect`.
+create or replace function retoma.claim(
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean)
+returns setof retoma.claimed language plpgsql as $$
+declare
+  v_left int := p_room;
+  v_got int;
+  v_queue text;
+  v_tenants int[];
+begin
+  if p_suspect and v_left > 0 then
+    return query
+    with taken as (
+      update retoma.jobs j
+         set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
+       where j.ctid = any (array(
+         select c.ctid from retoma.jobs c
+          where c.queue = any (p_queues) and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.deaths > 0
+            and c.version = any (p_versions)
+          order by c.rank limit 1 for update skip locked))
+      returning j.*)
+    select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
+           t.tenant, p.run_input, p.item_value, p.results
+      from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input) p;
+    get diagnostics v_got = row_count;
+    v_left := v_left - v_got;
+  end if;
+
+  foreach v_queue in array p_queues loop
+    loop
+      exit when v_left <= 0;
+      v_tenants := array(select retoma.tenants_in_turn(v_queue, p_after, v_left));
+      exit when v_tenants = '{}';
+      return query
+      with taken as (
+        update retoma.jobs j
+           set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
+         where j.ctid = any (array(
+           select r.ctid
+             from unnest(v_tenants) as t (tenant),
+                  lateral (
+                    select c.ctid from retoma.jobs c
+                     where c.queue = v_queue and c.tenant = t.tenant
+                       and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.deaths = 0
+                       and c.version = any (p_versions)
+                     order by c.rank
+                     limit greatest(1, v_left / cardinality(v_tenants))
+                       for update skip locked) r))
+        returning j.*)
+      select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
+             t.tenant, p.run_input, p.item_value, p.results
+        from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input) p;
+      get diagnostics v_got = row_count;
+      v_left := v_left - v_got;
+      -- With one tenant one round takes all there is; with several, another shares out what is left.
+      exit when v_got = 0 or cardinality(v_tenants) = 1;
+    end loop;
+  end loop;
+end $$;
+
+-- The jobs that a worker holds, as claimed: what it is told again after a lost answer, and what it leaves at its death.
+create or replace function retoma.held_by(p_worker int) returns setof retoma.claimed
+set plan_cache_mode = force_generic_plan
+stable language sql as $$
+  select 'claimed', j.run, j.step, j.item, j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
+         j.tenant, p.run_input, p.item_value, p.results
+    from retoma.runs r
+    join retoma.jobs j on j.run = r.id and j.state = 'running' and j.worker = p_worker,
+         retoma.parameters_of(j.run, j.step, j.item, j.version, j.input) p
+   where r.ended_at is null;
+$$;

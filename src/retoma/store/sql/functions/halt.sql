@@ -1,0 +1,64 @@
+-- Let nothing new start in these runs: what runs may end, what does not run is cancelled. The caller holds
+-- their locks (`lock_runs`) and closes them (`close_runs`).
+create or replace function retoma.halt(p_now timestamptz, p_runs uuid[], p_ends_as retoma.run_state)
+returns void language plpgsql as $$
+declare
+  v_running int;
+  v_idle int;
+begin
+  -- A job may be making its successor in another transaction just now: updating it waits for that one to
+  -- commit, and the next round finds the successor.
+  loop
+    update retoma.jobs set ending = true
+     where run = any (p_runs) and state in ('running', 'parked') and not ending;
+    get diagnostics v_running = row_count;
+    update retoma.jobs set state = 'cancelled', worker = 0, ready_at = null, ended_at = p_now, code = 'RUN_STOPPED'
+     where run = any (p_runs) and state in ('waiting', 'ready');
+    get diagnostics v_idle = row_count;
+    exit when v_running + v_idle = 0;
+  end loop;
+
+  update retoma.runs
+     set ends_as = p_ends_as,
+         state = case when p_ends_as = 'cancelled' then 'cancelling' else state end
+   where id = any (p_runs) and ended_at is null;
+end $$;
+
+-- End the stopping runs in which nothing lives any more.
+create or replace function retoma.close_runs(p_now timestamptz, p_runs uuid[]) returns void language plpgsql as $$
+begin
+  -- The last two jobs of a run may end at once: the lock lets the second see the first.
+  perform from retoma.runs where id = any (p_runs) order by id for update;
+  with closed as (
+    update retoma.runs r
+       set state = r.ends_as, ended_at = p_now
+     where r.id = any (p_runs) and r.ends_as is not null and r.ended_at is null
+       and not exists (select from retoma.jobs j where j.run = r.id and j.state in ('running', 'parked'))
+    returning r.id, r.revision, r.state
+  )
+  insert into retoma.events (run, at, revision, kind, data)
+  select id, p_now, revision, 'end', json_build_object('state', state) from closed;
+end $$;
+
+-- Cancel a run. Gives back its state afterwards, or null if there is no such run of this tenant.
+create or replace function retoma.cancel_run(p_run uuid, p_tenant int, p_by text) returns retoma.run_state
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_state retoma.run_state;
+begin
+  perform retoma.lock_runs(array[p_run]);
+  select state into v_state
+    from retoma.runs where id = p_run and (p_tenant is null or tenant = p_tenant);
+  if not found or v_state in ('completed', 'completed_with_errors', 'failed', 'rejected', 'cancelled', 'cancelling') then
+    return v_state;
+  end if;
+  perform retoma.halt(v_now, array[p_run], 'cancelled');
+  insert into retoma.events (run, at, revision, kind, data)
+  select id, v_now, revision, 'act', json_build_object('act', 'cancel', 'by', p_by)
+    from retoma.runs where id = p_run and ended_at is null;
+  perform retoma.close_runs(v_now, array[p_run]);
+  select state into v_state from retoma.runs where id = p_run;
+  return v_state;
+end $$;

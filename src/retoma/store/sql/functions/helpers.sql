@@ -1,0 +1,49 @@
+-- Serialise the rare acts on one run that must see each other: stopping it, and sharing a result with items
+-- that another transaction is making. The hot path never takes this lock.
+create or replace function retoma.lock_runs(p_runs uuid[]) returns void language sql as $$
+  select pg_advisory_xact_lock(hashtextextended(run::text, 0))
+    from (select distinct run from unnest(p_runs) as run order by run) as runs;
+$$;
+
+-- Why the dependents of a job without a result have none either.
+create or replace function retoma.missing_because(p_code text) returns text immutable language sql as $$
+  select case when p_code = 'NOT_WANTED' then 'NOT_WANTED' else 'NEED_FAILED' end;
+$$;
+
+create or replace function retoma.motion_of(p_job retoma.jobs, p_edge retoma.edges) returns retoma.motion
+stable language sql as $$
+  select (p_job.run, p_job.version, p_job.tenant, p_job.revision, p_job.rank, p_job.position, p_job.item, p_job.step,
+          case when p_job.state <> 'succeeded' then retoma.missing_because(p_job.code) end, null, null,
+          p_edge.to_step, p_edge.act, p_edge.via, p_edge.same_item, p_edge.optional, p_edge.light,
+          p_edge.queue, p_edge.head_start, p_edge.needs)::retoma.motion;
+$$;
+
+-- What a job's parameters are filled from. Simple enough for the planner to inline.
+create or replace function retoma.parameters_of(p_run uuid, p_step text, p_item text, p_version int, p_input json)
+returns table (run_input json, item_value json, results json[]) stable language sql as $$
+  select
+    (select r.input from retoma.runs r where r.id = p_run),
+    coalesce(p_input, (select i.input
+                         from retoma.jobs i
+                        where i.run = p_run and i.step = s.item_from and i.item = p_item
+                        order by i.revision desc limit 1)),
+    array(select case d.what
+                   when 'results of all items' then
+                     (select coalesce(json_agg(json_build_array(c.item, c.state, c.output, c.code) order by c.position), '[]')
+                        from (select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
+                                from retoma.jobs p
+                               where p.run = p_run and p.step = d.from_step
+                               order by p.item, p.revision desc) c)
+                   else
+                     (select p.output
+                        from retoma.jobs p
+                       where p.run = p_run and p.step = d.from_step
+                         and p.item = case d.what when 'result of the item' then p_item else '' end
+                       order by p.revision desc limit 1)
+                 end
+            from retoma.reads d
+           where d.version = p_version and d.step = p_step
+           order by d.position)
+    from retoma.steps s
+   where s.version = p_version and s.step = p_step;
+$$;

@@ -1,0 +1,85 @@
+create or replace function retoma.state_after(p_outcome text, p_ending boolean, p_deaths int) returns retoma.job_state
+immutable language sql as $$
+  select case
+           when p_outcome in ('failed', 'skipped') then p_outcome
+           when p_ending then 'cancelled'
+           when p_outcome = 'died' and p_deaths >= 2 then 'quarantined'
+           else 'ready'
+         end::retoma.job_state;
+$$;
+
+-- Record every outcome that is not a result, if these leases still own the jobs. The outcomes:
+--   failed, skipped   final
+--   retry             to be tried again after a delay
+--   wait, back        the same, and the attempt is given back: it asked to wait, or its body did not begin
+--   interrupted       its worker stopped while it ran
+--   died              its worker died; the third time it is quarantined
+-- A job whose run is stopping is not tried again.
+create or replace function retoma.set_back(
+  p_worker int, p_now timestamptz,
+  p_run uuid[], p_step text[], p_item text[], p_revision int[], p_fence int[],
+  p_outcome text[], p_delay interval[], p_spent_ms int[], p_code text[], p_error json[],
+  out o_accepted int, out o_stopping uuid[], out o_motions retoma.motion[])
+language plpgsql as $$
+declare
+  v_stopped uuid[];
+  v_failed uuid[];
+begin
+  perform retoma.lock_runs(array_agg(o.run))
+     from unnest(p_run, p_outcome) as o (run, outcome)
+    where o.outcome in ('failed', 'died');
+
+  with changed as (
+    update retoma.jobs j
+       set state = retoma.state_after(o.outcome, j.ending, j.deaths),
+           ended_at = case when retoma.state_after(o.outcome, j.ending, j.deaths) <> 'ready' then p_now end,
+           worker = case when retoma.state_after(o.outcome, j.ending, j.deaths) <> 'ready' then j.worker end,
+           ready_at = case when retoma.state_after(o.outcome, j.ending, j.deaths) = 'ready' and o.delay > '0'
+                           then p_now + o.delay end,
+           attempt = j.attempt - (o.outcome in ('wait', 'back'))::int,
+           failures = j.failures + (o.outcome = 'retry')::int,
+           deaths = j.deaths + (o.outcome = 'died')::int,
+           spent_ms = case when o.outcome = 'retry' then o.spent_ms else j.spent_ms end,
+           code = case retoma.state_after(o.outcome, j.ending, j.deaths)
+                    when 'quarantined' then 'QUARANTINED'
+                    when 'cancelled' then 'RUN_STOPPED'
+                    else o.code end
+      from unnest(p_run, p_step, p_item, p_revision, p_fence, p_outcome, p_delay, p_spent_ms, p_code, p_error)
+           as o (run, step, item, revision, fence, outcome, delay, spent_ms, code, error)
+     where j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
+       and j.worker = p_worker and j.fence = o.fence and j.state = 'running'
+    returning j as job, o.outcome, o.error
+  ), told as (
+    insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data)
+    select (c.job).run, p_now, (c.job).revision, (c.job).attempt, p_worker,
+           case when (c.job).state in ('failed', 'quarantined') then 'failure'
+                when (c.job).state = 'skipped' then 'result'
+                else 'retry' end,
+           (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code))
+      from changed c
+     where c.outcome <> 'back' and (c.job).state <> 'cancelled'
+  ), final as (
+    select c.job, s.on_failure = 'stop' and (c.job).state <> 'skipped' as stops
+      from changed c
+      join retoma.steps s on s.version = (c.job).version and s.step = (c.job).step
+     where (c.job).state in ('failed', 'quarantined', 'skipped')
+  )
+  select (select count(*) from changed),
+         (select array_agg(distinct (c.job).run) from changed c where (c.job).ending),
+         (select array_agg(retoma.motion_of(f.job, g))
+            from final f
+            join retoma.edges g on g.version = (f.job).version and g.from_step = (f.job).step
+           where not f.stops and not (f.job).ending),
+         (select array_agg(distinct (f.job).run) from final f where (f.job).state <> 'skipped'),
+         (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).ending)
+    into o_accepted, o_stopping, o_motions, v_failed, v_stopped;
+
+  if v_stopped is not null then
+    perform retoma.halt(p_now, v_stopped, 'failed');
+    o_stopping := o_stopping || v_stopped;
+  end if;
+  if v_failed is not null then
+    perform from retoma.runs where id = any (v_failed) order by id for update;
+    update retoma.runs set with_errors = true where id = any (v_failed) and not with_errors;
+  end if;
+end $$;

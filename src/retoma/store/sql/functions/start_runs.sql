@@ -1,0 +1,58 @@
+-- Start many runs in one transaction. A run whose id is there already was started by an earlier try whose
+-- answer was lost; a key that is there already gives back its run.
+create or replace function retoma.start_runs(
+  p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
+  p_run_at timestamptz[], p_head_start bigint[])
+returns table (started uuid, created boolean, same_input boolean)
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := retoma.now();
+  v_keyed boolean := array_remove(p_key, null) <> '{}';
+begin
+  if v_keyed then
+    insert into retoma.start_keys (tenant, pipeline, key, run, digest, created_at)
+    select s.tenant, v.pipeline, s.key, s.id, s.digest, v_now
+      from unnest(p_id, p_tenant, p_version, p_key, p_digest) as s (id, tenant, version, key, digest)
+      join retoma.versions v on v.id = s.version
+     where s.key is not null
+     order by s.tenant, v.pipeline, s.key
+        on conflict do nothing;
+  end if;
+
+  return query
+  with asked as materialized (
+    select s.*, k.run as known, k.digest = s.digest as same, greatest(coalesce(s.run_at, v_now), v_now) as at
+      from unnest(p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start)
+           with ordinality as s (id, tenant, version, input, key, digest, run_at, head_start, place)
+      join retoma.versions v on v.id = s.version
+      left join retoma.start_keys k
+        on v_keyed and k.tenant = s.tenant and k.pipeline = v.pipeline and k.key = s.key
+  ), started as (
+    insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at)
+    select a.id, a.tenant, a.version, case when a.at > v_now then 'pending' else 'running' end::retoma.run_state,
+           v.sinks, a.input, v_now, a.at
+      from asked a
+      join retoma.versions v on v.id = a.version
+     where a.known is null or a.known = a.id
+     order by a.id
+        on conflict do nothing
+    returning id
+  ), told as (
+    insert into retoma.events (run, at, revision, kind)
+    select id, v_now, 1, 'start' from started
+  ), made as (
+    insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, waiting_on, ready_at, created_at)
+    select a.id, s.step, 1, a.version, a.tenant, s.queue,
+           (extract(epoch from a.at) * 1000000)::bigint + a.place - a.head_start - s.head_start,
+           case when s.needs = 0 then 'ready' else 'waiting' end::retoma.job_state, s.needs,
+           case when a.at > v_now and s.needs = 0 then a.at end, v_now
+      from started
+      join asked a on a.id = started.id
+      join retoma.steps s on s.version = a.version and s.born = 'start'
+  )
+  select coalesce(a.known, a.id), exists (select from started where started.id = a.id), coalesce(a.same, true)
+    from asked a
+   order by a.place;
+end $$;

@@ -1,0 +1,73 @@
+-- Declare dead the workers that have not beaten for `p_silence`, and make what they ran ready again.
+-- Any process may call it at any time; a worker's jobs go back once.
+create or replace function retoma.sweep(p_silence interval) returns table (worker int, jobs int)
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := retoma.now();
+  v_dead int;
+begin
+  for v_dead in
+    select w.id from retoma.workers w
+     where w.ended_at is null and w.beat_at < v_now - p_silence
+     order by w.id for update skip locked
+  loop
+    return query select v_dead, retoma.bury(v_dead, 'died', 'WORKER_DIED');
+  end loop;
+end $$;
+
+-- End a worker: it can claim nothing any more, and what it still holds goes back. Gives how many jobs.
+create or replace function retoma.bury(p_worker int, p_outcome text, p_code text) returns int
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_back record;
+begin
+  -- A call of this worker that is under way ends first; a later one finds no lane.
+  delete from retoma.lanes where worker = p_worker;
+  update retoma.workers set ended_at = v_now where id = p_worker and ended_at is null;
+
+  select back.* into v_back
+    from (select array_agg(run) as run, array_agg(step) as step, array_agg(item) as item, array_agg(revision) as revision,
+                 array_agg(fence) as fence, array_agg(spent_ms) as spent_ms, count(*)::int as jobs
+            from (select j.*
+                    from retoma.runs r
+                    join retoma.jobs j on j.run = r.id and j.worker = p_worker and j.state = 'running'
+                   where r.ended_at is null
+                   order by j.run, j.step, j.item, j.revision) held) h,
+         lateral retoma.set_back(
+           p_worker, v_now, h.run, h.step, h.item, h.revision, h.fence, array_fill(p_outcome, array[h.jobs]),
+           array_fill(interval '0', array[h.jobs]), h.spent_ms, array_fill(p_code, array[h.jobs]),
+           array_fill(json_build_object('code', p_code), array[h.jobs])) back
+   where h.jobs > 0;
+  if v_back.o_motions is not null then
+    perform retoma.settle(v_now, v_back.o_motions);
+  end if;
+  if v_back.o_stopping is not null then
+    perform retoma.close_runs(v_now, v_back.o_stopping);
+  end if;
+  return coalesce(v_back.o_accepted, 0);
+end $$;
+
+-- Make delayed jobs claimable whose time has come, and the runs running that waited for it. Gives how many,
+-- and when the next is due.
+create or replace function retoma.promote(p_limit int, out promoted int, out next_at timestamptz)
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_runs uuid[];
+begin
+  with due as (
+    update retoma.jobs j set ready_at = null
+     where j.ctid = any (array(
+       select c.ctid from retoma.jobs c where c.ready_at <= v_now order by c.ready_at limit p_limit for update skip locked))
+    returning j.run)
+  select count(*), array_agg(distinct run) into promoted, v_runs from due;
+  if promoted > 0 then
+    update retoma.runs set state = 'running' where id = any (v_runs) and state = 'pending';
+  end if;
+  select min(ready_at) into next_at from retoma.jobs where ready_at is not null;
+end $$;

@@ -1,0 +1,68 @@
+-- name: show_run
+select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
+       r.input::text as input, r.created_at, r.run_at, r.ended_at
+  from retoma.runs r
+  join retoma.tenants t on t.id = r.tenant
+  join retoma.versions v on v.id = r.version
+ where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
+
+-- name: list_runs
+-- Newest first, after the one that ended the page before.
+select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
+       r.input::text as input, r.created_at, r.run_at, r.ended_at
+  from retoma.runs r
+  join retoma.tenants t on t.id = r.tenant
+  join retoma.versions v on v.id = r.version
+ where (:tenant::int is null or r.tenant = :tenant)
+   and (:pipeline::text is null or v.pipeline = :pipeline)
+   and (:states::text[] is null or r.state::text = any (:states))
+   and (:before::uuid is null or r.id < :before)
+ order by r.id desc
+ limit :limit;
+
+-- name: states_of
+-- Which of these runs are over, and how.
+select id, state::text as state
+  from retoma.runs
+ where id = any (:runs::uuid[]) and ended_at is not null;
+
+-- name: jobs_of_run
+-- The current job of every step and item.
+select distinct on (j.step, j.item)
+       j.step, j.item, j.revision, j.state::text as state, j.position, j.attempt, j.deaths, j.queue, j.code,
+       j.created_at, j.ready_at, j.started_at, j.ended_at, j.waiting_on, j.output::text as output
+  from retoma.jobs j
+ where j.run = :run
+ order by j.step, j.item, j.revision desc;
+
+-- name: steps_of_run
+-- Progress of a run: how many jobs of each step are in which state.
+select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce(c.jobs, 0) as jobs, c.started_at, c.ended_at
+  from retoma.runs r
+  join retoma.steps s on s.version = r.version
+  left join (
+    select step, state::text as state, count(*) as jobs, min(started_at) as started_at, max(ended_at) as ended_at
+      from (select distinct on (j.step, j.item) j.* from retoma.jobs j where j.run = :run order by j.step, j.item, j.revision desc) j
+     group by 1, 2) c on c.step = s.step
+ where r.id = :run;
+
+-- name: results_of_run
+-- The current results of the steps of a run that are not of items.
+select distinct on (j.step) j.step, j.output::text as output
+  from retoma.jobs j
+ where j.run = :run and j.item = '' and j.state = 'succeeded'
+ order by j.step, j.revision desc;
+
+-- name: events_of_run
+select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data
+  from retoma.events e
+ where e.run = :run and e.id > :after
+ order by e.id
+ limit :limit;
+
+-- name: last_errors_of_run
+-- The newest failure or retry of each job that has one.
+select distinct on (e.step, e.item) e.step, e.item, e.at, e.attempt, e.kind, e.data::text as data
+  from retoma.events e
+ where e.run = :run and e.kind in ('failure', 'retry')
+ order by e.step, e.item, e.id desc;

@@ -1,0 +1,43 @@
+-- name: add_version
+-- Store a version, unless it is there.
+insert into retoma.versions (pipeline, digest, graph, sinks)
+values (:pipeline, :digest, :graph, :sinks)
+    on conflict (pipeline, digest) do nothing
+returning id;
+
+-- name: find_version
+select id
+  from retoma.versions
+ where pipeline = :pipeline and digest = :digest;
+
+-- name: add_steps
+insert into retoma.steps (version, step, queue, head_start, needs, each, born, on_failure, item_from)
+select :version, s.*
+  from unnest(:step::text[], :queue::text[], :head_start::bigint[], :needs::int[], :each::boolean[], :born::text[],
+              :on_failure::text[], :item_from::text[]) as s;
+
+-- name: add_edges
+insert into retoma.edges (version, from_step, to_step, act, via, same_item, optional, light, queue, head_start, needs)
+select :version, e.*
+  from unnest(:from_step::text[], :to_step::text[], :act::text[], :via::text[], :same_item::boolean[],
+              :optional::boolean[], :light::boolean[], :queue::text[], :head_start::bigint[], :needs::int[]) as e;
+
+-- name: add_reads
+insert into retoma.reads (version, step, position, from_step, what)
+select :version, r.*
+  from unnest(:step::text[], :position::int[], :from_step::text[], :what::text[]) as r;
+
+-- name: versions_of
+-- Every version of these pipelines that is newer than the newest one known.
+select id, pipeline, graph::text as graph
+  from retoma.versions
+ where pipeline = any (:pipelines::text[]) and id > :newest;
+
+-- name: open_shapes
+-- The graphs that open runs keep, with how many runs keep each.
+select v.id, v.pipeline, v.graph::text as graph, count(*) as runs
+  from retoma.runs r
+  join retoma.versions v on v.id = r.version
+ where r.ended_at is null
+ group by v.id
+ order by v.id;

@@ -1,0 +1,41 @@
+-- name: register_worker
+-- A new worker with its lanes. Its id is never used again.
+with worker as (
+  insert into retoma.workers (name, queues, concurrency, started_at, beat_at)
+  values (:name, :queues::text[], :concurrency, retoma.now(), retoma.now())
+  returning id
+), lanes as (
+  insert into retoma.lanes (worker, lane, call)
+  select worker.id, lane, 0
+    from worker, generate_series(1, :lanes::int) as lane
+)
+select id
+  from worker;
+
+-- name: beat
+-- The worker lives. Gives nothing if it was declared dead.
+update retoma.workers
+   set beat_at = retoma.now()
+ where id = :worker and ended_at is null
+returning id;
+
+-- name: end_worker
+-- The worker stops; what it still holds goes back without a mark.
+select retoma.bury(:worker, 'back', null) as jobs;
+
+-- name: list_workers
+select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as silent_for
+  from retoma.workers
+ where ended_at is null or :with_ended
+ order by id desc
+ limit :limit;
+
+-- name: stopping_runs
+-- Which of these runs are stopping, so that their jobs should be told.
+select id
+  from retoma.runs
+ where id = any (:runs::uuid[]) and state = 'cancelling';
+
+-- name: wake
+-- Tell sleeping workers that there is work.
+select pg_notify('retoma_ready', '');

@@ -1,0 +1,222 @@
+"""Keeps one PostgreSQL server running while any process holds `attached.lock`, then stops it and ends.
+
+Started by path (`python -I -S supervisor.py PLAN`), so it imports the standard library only. It is born with
+`supervisor.lock` taken: that lock, which the kernel drops when it dies, is its only sign of life.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SOCKET = ".s.PGSQL.5432"
+GRACE = 2.0  # seconds without anybody attached before the server stops
+FIRST_LIMIT = 3  # deaths in a row before giving up on a server that never worked: about a second
+LIMIT = 20  # and on one that did: half a minute, since busy backends of a killed server delay the next one
+STEADY = 5.0  # seconds of life after which a server counts as working
+LOG_BYTES = 8 << 20
+STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+PR_SET_PDEATHSIG = 1
+PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+class Plan(NamedTuple):
+    command: list[str]  # PROGRAM -D DATA ...
+    folder: str  # of locks and logs
+    run: str  # of the socket
+    socket: str  # the socket's name, which carries the port
+    user: list[int] | None  # uid and gid of the server, if not our own
+    lock: int  # the descriptor of supervisor.lock
+
+    @property
+    def data(self) -> Path:
+        return Path(self.command[2])
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder, "postgres.log")
+
+
+def lock(path: Path, how: int) -> int | None:
+    """A descriptor that holds the lock until closed; None if LOCK_NB is asked and another is in the way."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, how)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return descriptor
+
+
+def as_user(user: list[int] | None) -> dict[str, Any]:
+    """How `subprocess` runs a program of PostgreSQL: as that user, and without our secrets."""
+    other = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
+    return {"cwd": "/", "env": {"PATH": os.defpath, "LC_ALL": "C"}, **other}
+
+
+def main() -> None:
+    plan = Plan(*json.loads(sys.argv[1]))
+    if os.fork():  # the starter waits for this process only, and init adopts the supervisor
+        os._exit(0)
+    with suppress(OSError):  # on a full disk the server may still work
+        os.ftruncate(plan.lock, 0)
+        os.write(plan.lock, f"{os.getpid()}\n".encode())
+    try:
+        supervise(plan, Alarm())
+    except OSError as error:
+        say(f"the server cannot be run: {error}")
+
+
+class Alarm:
+    """Sleeps that end early when a child dies or somebody asks us to stop."""
+
+    def __init__(self) -> None:
+        self.asked_to_stop = False
+        self._wake, self._wakened = socket.socketpair()
+        self._wakened.setblocking(False)
+        signal.set_wakeup_fd(self._wakened.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the thread that attached may have blocked them
+
+    def sleep(self, seconds: float) -> None:
+        if select.select([self._wake], [], [], seconds)[0]:
+            self._wake.recv(64)
+
+    def _stop(self, *_: object) -> None:
+        self.asked_to_stop = True
+
+
+def supervise(plan: Plan, alarm: Alarm) -> None:
+    deaths, limit = 0, FIRST_LIMIT
+    while deaths < limit:
+        began = time.monotonic()
+        if serve(plan, alarm) or alarm.asked_to_stop:
+            return
+        if time.monotonic() - began > STEADY:
+            deaths, limit = 0, LIMIT
+        alarm.sleep(min(0.1 * 2**deaths, 2.0))
+        deaths += 1
+    say("giving up")
+
+
+def serve(plan: Plan, alarm: Alarm) -> bool:
+    """Run a server until it is no longer wanted (True) or dies (False)."""
+    server = start(plan)
+    try:
+        unwanted = watch(server, plan, alarm)
+    finally:
+        stop(server.pid, lambda: server.poll() is not None)
+    say(f"server {server.pid} ended with {server.returncode}, {'wanted no more' if unwanted else 'by itself'}")
+    return unwanted
+
+
+def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
+    wanted_at = time.monotonic()
+    while server.poll() is None:
+        closing = lock(Path(plan.folder, "attached.lock"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if closing is None:
+            wanted_at = time.monotonic()
+        elif time.monotonic() - wanted_at > GRACE:
+            return True  # `closing` stays locked: who attaches now waits for our end, then starts anew
+        else:
+            os.close(closing)
+        if alarm.asked_to_stop:
+            return True
+        rotate(plan.log)
+        alarm.sleep(0.5)
+    return False
+
+
+def start(plan: Plan) -> subprocess.Popen[bytes]:
+    leftover = recorded_pid(plan.data)
+    if is_server(leftover, plan.data):
+        say(f"stopping server {leftover}, whose supervisor is gone")
+        stop(leftover, lambda: not is_server(leftover, plan.data))
+    clear_sockets(plan)
+    how = as_user(plan.user)
+    # PostgreSQL takes a recorded pid for alive when any process has it by now, except its own "grandparent".
+    # Deleting postmaster.pid instead would lose its check that no backend of the dead server remains.
+    how["env"]["PG_GRANDPARENT_PID"] = str(leftover)
+    with plan.log.open("ab") as log:
+        how |= {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "umask": 0o077}
+        return subprocess.Popen(plan.command, preexec_fn=die_with(os.getpid()), **how)  # noqa: S603
+
+
+def die_with(parent: int) -> Callable[[], None]:
+    def prepare() -> None:
+        if PRCTL:
+            PRCTL(PR_SET_PDEATHSIG, signal.SIGINT)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+def clear_sockets(plan: Plan) -> None:
+    """Remove what a dead server left, and let the usual name lead to a socket with another port."""
+    for stale in Path(plan.run).glob(".s.PGSQL.*"):
+        stale.unlink()
+    if plan.socket != SOCKET:
+        Path(plan.run, SOCKET).symlink_to(plan.socket)
+
+
+def recorded_pid(data: Path) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int((data / "postmaster.pid").read_text().split()[0])
+    return 0
+
+
+def is_server(pid: int, data: Path) -> bool:
+    """Whether `pid` is a live server of this data: neither a zombie nor a stranger with a used pid."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return words[0].endswith(b"postgres") and words[1:3] == [b"-D", os.fsencode(data)]
+        return False
+    shown = subprocess.run(["/bin/ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True)  # noqa: S603
+    return f"postgres -D {data} " in shown.stdout
+
+
+def stop(pid: int, gone: Callable[[], bool]) -> None:
+    for number, patience in STOPS:
+        if gone():
+            return
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + patience
+        while not gone() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def rotate(log: Path) -> None:
+    """Bound a log to two files. It is copied and emptied, because the server keeps it open."""
+    with suppress(OSError):
+        if log.stat().st_size > LOG_BYTES:
+            with suppress(OSError):
+                log.with_suffix(".log.1").write_bytes(log.read_bytes())
+            os.truncate(log, 0)
+
+
+def say(words: str) -> None:
+    with suppress(OSError):
+        print(time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Stored versions of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import asyncpg
+
+from retoma.store.database import Connection, Database
+from retoma.store.statements import Statement, statements
+
+_SQL = statements("versions")
+
+
+@dataclass(frozen=True)
+class StepRow:
+    step: str
+    queue: str
+    head_start: int
+    needs: int
+    each: bool
+    born: str
+    on_failure: str
+    item_from: str | None
+
+
+@dataclass(frozen=True)
+class EdgeRow:
+    from_step: str
+    to_step: str
+    act: str
+    via: str
+    same_item: bool
+    optional: bool
+    light: bool
+    queue: str
+    head_start: int
+    needs: int
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    step: str
+    position: int
+    from_step: str
+    what: str
+
+
+async def find(database: Database, pipeline: str, digest: str) -> int | None:
+    row = await database.fetchrow(_SQL["find_version"], pipeline=pipeline, digest=digest)
+    return row["id"] if row else None
+
+
+async def add(
+    database: Database,
+    *,
+    pipeline: str,
+    digest: str,
+    graph: str,
+    sinks: int,
+    steps: Sequence[StepRow],
+    edges: Sequence[EdgeRow],
+    reads: Sequence[ReadRow],
+) -> int:
+    """Store a version with all its rows, or find the one that another process has just stored."""
+    async with database.connection() as connection, connection.transaction():
+        number = await _execute(
+            connection, _SQL["add_version"], pipeline=pipeline, digest=digest, graph=graph, sinks=sinks
+        )
+        if number is not None:
+            await _execute(connection, _SQL["add_steps"], version=number, **_columns(StepRow, steps))
+            await _execute(connection, _SQL["add_edges"], version=number, **_columns(EdgeRow, edges))
+            await _execute(connection, _SQL["add_reads"], version=number, **_columns(ReadRow, reads))
+            return int(number)
+    found = await find(database, pipeline, digest)
+    assert found is not None
+    return found
+
+
+async def newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:
+    """Versions of these pipelines beyond the newest one known: their ids and graphs."""
+    rows = await database.fetch(_SQL["versions_of"], pipelines=list(pipelines), newest=newest)
+    return [(row["id"], row["graph"]) for row in rows]
+
+
+async def open_shapes(database: Database) -> list[asyncpg.Record]:
+    return await database.fetch(_SQL["open_shapes"])
+
+
+async def _execute(connection: Connection, statement: Statement, **values: Any) -> Any:
+    return await connection.fetchval(statement.sql, *statement.bind(values))
+
+
+def _columns(kind: type, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    plain = [asdict(row) for row in rows]
+    return {field.name: [row[field.name] for row in plain] for field in fields(kind)}

@@ -1,0 +1,49 @@
+"""Workers as the database knows them, and the upkeep that any of them does for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from retoma.records import WorkerRecord
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("workers")
+_CALLS = statements("calls")
+
+
+async def register(database: Database, name: str, queues: list[str], concurrency: int, lanes: int) -> int:
+    """A new id, never used before."""
+    row = await database.fetch_one(
+        _SQL["register_worker"], name=name, queues=queues, concurrency=concurrency, lanes=lanes
+    )
+    return int(row["id"])
+
+
+async def end(database: Database, worker: int) -> int:
+    """The worker stops; gives how many jobs it still held, which are ready again."""
+    row = await database.fetch_one(_SQL["end_worker"], worker=worker)
+    return int(row["jobs"])
+
+
+async def listed(database: Database, *, with_ended: bool = False, limit: int = 100) -> list[WorkerRecord]:
+    rows = await database.fetch(_SQL["list_workers"], with_ended=with_ended, limit=limit)
+    return [WorkerRecord(**row) for row in rows]
+
+
+async def sweep(database: Database, silence: timedelta) -> list[tuple[int, int]]:
+    """Workers that were silent for so long and are now dead, each with the number of jobs it held."""
+    return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence)]
+
+
+async def promote(database: Database, limit: int) -> tuple[int, timedelta | None]:
+    """How many delayed jobs became ready, and in how long the next is due."""
+    row = await database.fetch_one(_CALLS["promote"], limit=limit)
+    return row["promoted"], row["next_in"]
+
+
+async def stopping_runs(database: Database, runs: Sequence[UUID]) -> set[UUID]:
+    rows = await database.fetch(_SQL["stopping_runs"], runs=list(runs))
+    return {row["id"] for row in rows}

@@ -1,0 +1,53 @@
+"""Which versions and steps a worker can serve, and how."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import structlog
+
+from retoma.app import App
+from retoma.define.graph import Graph
+from retoma.engine import versions
+from retoma.errors import DefinitionError
+from retoma.store.database import Database
+from retoma.worker.plan import Plan
+
+log = structlog.get_logger("retoma.worker")
+
+
+class Catalog:
+    """A run keeps its version's shape, and runs with today's functions."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._graphs: dict[int, Graph] = {}
+        self.plan_of = cache(self._plan_of)
+
+    @property
+    def served(self) -> list[int]:
+        """The numbers of all known versions of the application's pipelines."""
+        return list(self._graphs)
+
+    async def open(self, database: Database) -> None:
+        """Store today's versions, and learn all others."""
+        for pipeline in self._app.pipelines.values():
+            await versions.register(database, pipeline)
+        await self.refresh(database)
+
+    async def refresh(self, database: Database) -> None:
+        """Learn the versions that other processes have stored since."""
+        newest = max(self._graphs, default=0)
+        self._graphs |= await versions.newer(database, list(self._app.pipelines), newest)
+
+    def _plan_of(self, version: int, step: str) -> Plan | None:
+        """None if today's code cannot run this step of that version."""
+        graph = self._graphs[version]
+        pipeline = self._app.pipelines[graph.pipeline]
+        if step not in pipeline.steps:
+            return None
+        try:
+            return Plan(pipeline, pipeline.steps[step], graph, self._app.resources)
+        except DefinitionError as error:
+            log.warning("cannot serve", pipeline=pipeline.name, step=step, version=version, reason=str(error))
+            return None

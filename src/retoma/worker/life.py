@@ -1,0 +1,196 @@
+"""One life of a worker: from registering under a new id until it has drained or was declared dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import structlog
+
+from retoma.define.context import Context
+from retoma.engine.exchange import Answer, Claim, Lane, Result, SetBack, Wish
+from retoma.engine.tenants import Tenants
+from retoma.errors import WorkerGone
+from retoma.settings import Settings
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma.worker.attempt import attempt
+from retoma.worker.catalog import Catalog
+from retoma.worker.heart import Heart
+from retoma.worker.threads import Threads
+from retoma.worker.upkeep import Upkeep
+from retoma.worker.wakeup import Wakeup
+from retoma.worker.workload import Workload
+
+log = structlog.get_logger("retoma.worker")
+
+LANES = 2  # while one waits for the database, the jobs of the other run
+UNDEFINED_STEP_DELAY = timedelta(seconds=30)
+
+
+class Life:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        catalog: Catalog,
+        wakeup: Wakeup,
+        threads: Threads,
+        *,
+        queues: list[str],
+        concurrency: int,
+    ) -> None:
+        self.id = 0
+        self.refused = 0
+        self._database = database
+        self._settings = settings
+        self._catalog = catalog
+        self._wakeup = wakeup
+        self._threads = threads
+        self._tenants = Tenants(database)
+        self._queues = queues
+        self._workload = Workload(self._run, concurrency, wakeup.outcome)
+        self._reserved = 0  # room that a call under way may fill
+        self._after = 0  # the tenant served last
+        self._gone = asyncio.Event()
+        self._draining = asyncio.Event()
+
+    async def live(self, name: str, concurrency: int) -> None:
+        """Work until drained or declared dead."""
+        self.id = await workers.register(self._database, name, self._queues, concurrency, LANES)
+        log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
+        loop = asyncio.get_running_loop()
+        heart = Heart(self._database, self.id, on_death=lambda: _from_thread(loop, self._die))
+        heart.start()
+        lanes = [Lane(self._database, self.id, number) for number in range(1, LANES + 1)]
+        try:
+            await self._work(lanes)
+        finally:
+            self._workload.drop()
+            heart.stop()
+            for lane in lanes:
+                await lane.close()
+
+    def drain(self) -> None:
+        """Take nothing new; end when all that runs has ended, or has been given back after the drain time."""
+        if not self._draining.is_set():
+            self._draining.set()
+            self._workload.close()
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._settings.drain_seconds, self._workload.interrupt)
+
+    async def _work(self, lanes: list[Lane]) -> None:
+        async with asyncio.TaskGroup() as group:
+            upkeep = group.create_task(self._upkeep().run())
+            await asyncio.wait([group.create_task(self._serve(lane)) for lane in lanes])
+            upkeep.cancel()
+        if not self._gone.is_set():
+            await workers.end(self._database, self.id)
+
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(
+            self._database,
+            silence=timedelta(seconds=self._settings.silence_seconds),
+            refresh=lambda: self._catalog.refresh(self._database),
+            runs_at_work=lambda: self._workload.runs,
+            on_stopping=self._workload.cancel,
+            on_work=self._wakeup.set,
+        )
+
+    def _die(self) -> None:
+        if not self._gone.is_set():
+            log.warning("declared dead; what was held runs elsewhere", worker=self.id)
+            self._gone.set()
+            self._workload.drop()
+            self._wakeup.set()
+
+    async def _serve(self, lane: Lane) -> None:
+        while not self._is_over():
+            await self._wakeup.wait(self._must_call, lambda: self._room > 0)
+            try:
+                await self._exchange(lane)
+            except WorkerGone:
+                self._die()
+
+    def _is_over(self) -> bool:
+        drained = self._draining.is_set() and self._workload.is_idle
+        return self._gone.is_set() or drained
+
+    def _must_call(self) -> bool:
+        return self._workload.has_outcomes or self._is_over()
+
+    @property
+    def _room(self) -> int:
+        return max(0, self._workload.room - self._reserved)
+
+    async def _exchange(self, lane: Lane) -> None:
+        results, setbacks = self._workload.collect()
+        room = self._room
+        if not (results or setbacks or room):
+            return
+        wish = Wish(self._queues, self._catalog.served, self._after, room, not self._workload.has_suspect)
+        self._reserved += room
+        try:
+            answer = await lane.exchange(results, setbacks, wish)
+        finally:
+            self._reserved -= room
+        if not self._gone.is_set():
+            await self._accept(lane, answer, results, room)
+
+    async def _accept(self, lane: Lane, answer: Answer, results: list[Result], room: int) -> None:
+        if answer.refused:
+            self.refused += answer.refused
+            log.warning("refused: these leases had ended", worker=self.id, jobs=answer.refused)
+        if answer.replayed:
+            answer.claimed += [claim for claim in await lane.held() if not self._workload.holds(claim)]
+        if answer.kept:
+            self._hand_down(answer.kept, results)
+        taken = [*answer.kept, *answer.claimed]
+        self._workload.take(taken)
+        if answer.claimed:
+            self._after = answer.claimed[-1].tenant
+        self._wakeup.learn(len(taken), room)
+        if any(self._makes_work_for_others(result.claim) for result in results):
+            self._wakeup.wake_others()
+
+    def _makes_work_for_others(self, claim: Claim) -> bool:
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        return plan is not None and plan.wakes_others
+
+    def _hand_down(self, kept: list[Claim], results: list[Result]) -> None:
+        """Give kept jobs what they read: the result that made each, and what its job was given."""
+        by_step = {(result.claim.run, result.claim.step, result.claim.item): result for result in results}
+        for claim in kept:
+            plan = self._catalog.plan_of(claim.version, claim.step)
+            made_after = plan.made_after if plan else None
+            if made_after is None:
+                continue
+            made_by = by_step.get((claim.run, made_after, claim.item))
+            if made_by is None:
+                made_by = by_step[claim.run, made_after, ""]
+                claim.item_value = (made_by.items or {})[claim.item]
+            else:
+                claim.item_value = made_by.claim.item_value
+                claim.results = [made_by.output]
+            claim.run_input = made_by.claim.run_input
+
+    async def _run(self, claim: Claim) -> Result | SetBack:
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        if plan is None:
+            return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
+        context = Context(
+            run=claim.run,
+            tenant=await self._tenants.name_of(claim.tenant),
+            pipeline=plan.step.pipeline,
+            step=claim.step,
+            item=claim.item,
+            revision=claim.revision,
+            attempt=claim.attempt,
+            maybe_done=claim.attempt > 1,
+        )
+        return await attempt(plan, claim, context, self._threads)
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(act)

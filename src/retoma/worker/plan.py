@@ -1,0 +1,187 @@
+"""How a claimed job becomes a call of its step's function, and what that gives becomes JSON again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from retoma.define.codec import codec_of, encode_any
+from retoma.define.context import Context
+from retoma.define.graph import Graph
+from retoma.define.items import NOT_WANTED, Failed, ItemCounts, Items
+from retoma.define.pipeline import Pipeline
+from retoma.define.step import Binding, Step
+from retoma.engine.exchange import Claim
+from retoma.errors import DefinitionError
+
+Arguments = dict[str, Any]
+LARGEST_RESULT = 1_000_000
+_MISSING = object()
+
+
+class Plan:
+    """Everything about one step of one version that does not change between its jobs.
+
+    The version says what a job reads, today's function what it takes: DefinitionError if they do not fit.
+    """
+
+    def __init__(self, pipeline: Pipeline, step: Step, graph: Graph, resources: Mapping[str, Any]) -> None:
+        self.step = step
+        self.is_async = inspect.iscoroutinefunction(step.function)
+        self.timeout = step.policy.timeout.total_seconds()
+        self.made_after = _made_after(graph, step.name)
+        self.wakes_others = _wakes_others(graph, step.name)
+        self._encode = codec_of(step.returns).encode
+        self._item_set = pipeline.item_sets.get(step.name)
+        reads = _reads(graph, step.name)
+        self._readers = [(binding, _reader(pipeline, binding, reads)) for binding in step.bindings]
+        self._resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
+        self._takes_context = any(resource.name == "ctx" for resource in step.resources)
+        self._joins = [binding.parameter for binding in step.bindings if binding.kind == "items"]
+
+    def data(self, claim: Claim) -> Arguments:
+        """The data parameters. One whose step has no result takes its default."""
+        values = {}
+        for binding, read in self._readers:
+            value = read(claim)
+            values[binding.parameter] = binding.default if value is _MISSING else value
+        return values
+
+    def machinery(self, context: Context) -> Arguments:
+        """The parameters right of `*`."""
+        return self._resources | {"ctx": context} if self._takes_context else self._resources
+
+    def too_many_failed(self, data: Arguments) -> str | None:
+        """A sentence if `proceed_when` does not hold for the items that this join sees."""
+        for parameter in self._joins:
+            counts = _counts(data[parameter])
+            if not self.step.proceeds(counts):
+                return (
+                    f"{counts.failed} of {counts.total} items of {parameter!r} failed, more than "
+                    f"{self.step.name!r} allows with proceed_when"
+                )
+        return None
+
+    def output(self, value: Any) -> str:
+        """The result as JSON. Raises ValueError or TypeError with a sentence that says what to do."""
+        output = self._encode(value)
+        if len(output) > LARGEST_RESULT:
+            raise ValueError(
+                f"the result of {self.step.name!r} is {len(output):,} bytes of JSON, over the limit of "
+                f"{LARGEST_RESULT:,}: keep large data in a file and return where it is"
+            )
+        return output
+
+    def items(self, value: Any) -> dict[str, str] | None:
+        """Keys and values of the items, if the result is the source of a fan-out. Raises ValueError."""
+        if self._item_set is None:
+            return None
+        keys = self._item_set.keys_of(value)
+        return dict(zip(keys, map(_encoded, value), strict=True))
+
+
+def _made_after(graph: Graph, step: str) -> str | None:
+    """The step whose end makes this one's jobs, if it is one alone."""
+    shape = next(shape for shape in graph.steps if shape.name == step)
+    if shape.born == "expansion":
+        return shape.source
+    needs = [edge.from_step for edge in graph.edges if edge.to_step == step and edge.counted]
+    return needs[0] if shape.born == "need" else None
+
+
+def _wakes_others(graph: Graph, step: str) -> bool:
+    """Whether its end may make work for another worker than the one that ends it."""
+    queues = {shape.name: shape.queue for shape in graph.steps}
+    leaving = [edge for edge in graph.edges if edge.from_step == step]
+    return len(leaving) > 1 or any(edge.kind == "expand" or queues[edge.to_step] != queues[step] for edge in leaving)
+
+
+def _reads(graph: Graph, step: str) -> list[str]:
+    """The steps whose results a claim of this step carries, in their order."""
+    reading = [edge for edge in graph.edges if edge.to_step == step and edge.position is not None]
+    return [edge.from_step for edge in sorted(reading, key=lambda edge: edge.position or 0)]
+
+
+Reader = Callable[[Claim], Any]
+
+
+def _reader(pipeline: Pipeline, binding: Binding, reads: list[str]) -> Reader:
+    match binding.kind:
+        case "input":
+            return _input_reader(pipeline, binding.name)
+        case "item":
+            return _item_reader(binding)
+        case "step" | "items":
+            if binding.name not in reads:
+                return _absent_reader(binding)
+            read = _items_reader if binding.kind == "items" else _result_reader
+            return read(binding, reads.index(binding.name))
+
+
+def _absent_reader(binding: Binding) -> Reader:
+    if not binding.optional:
+        raise DefinitionError(f"runs of this version have no result of {binding.name!r}, which it takes today")
+    return lambda _: _MISSING
+
+
+def _input_reader(pipeline: Pipeline, field: str) -> Reader:
+    model = pipeline.inputs
+    assert model is not None
+    validate = model.__pydantic_validator__.validate_json
+    return lambda claim: getattr(validate(claim.run_input or "{}"), field)
+
+
+def _item_reader(binding: Binding) -> Reader:
+    decode = codec_of(binding.annotation).decode
+    if binding.part is None:
+        return lambda claim: decode(claim.item_value or "null")
+    parts = msgspec.json.Decoder(list[msgspec.Raw])
+    part = binding.part
+    return lambda claim: decode(bytes(parts.decode(claim.item_value or "[]")[part]).decode())
+
+
+def _result_reader(binding: Binding, index: int) -> Reader:
+    decode = codec_of(binding.annotation).decode
+
+    def read(claim: Claim) -> Any:
+        result = claim.results[index]
+        return _MISSING if result is None else decode(result)
+
+    return read
+
+
+_ItemRow = tuple[str, str, msgspec.Raw, str | None]
+
+
+def _items_reader(binding: Binding, index: int) -> Reader:
+    rows_of = msgspec.json.Decoder(list[_ItemRow])
+    decode = codec_of((get_args(binding.annotation) or (Any,))[0]).decode
+
+    def read(claim: Claim) -> Items[Any]:
+        rows = rows_of.decode(claim.results[index] or "[]")
+        good = [(key, decode(bytes(output).decode())) for key, state, output, _ in rows if state == "succeeded"]
+        failed = [
+            Failed(key, code or state.upper(), state)  # type: ignore[arg-type]
+            for key, state, _, code in rows
+            if state != "succeeded"
+        ]
+        return Items([value for _, value in good], keys=[key for key, _ in good], failed=failed)
+
+    return read
+
+
+def _counts(items: Items[Any]) -> ItemCounts:
+    not_wanted = sum(failed.code == NOT_WANTED for failed in items.failed)
+    return ItemCounts(items.total, failed=len(items.failed) - not_wanted, not_wanted=not_wanted)
+
+
+def _encoded(value: Any) -> str:
+    if hasattr(value, "model_dump_json"):
+        return str(value.model_dump_json())
+    try:
+        return encode_any(value)
+    except TypeError:
+        return codec_of(type(value)).encode(value)

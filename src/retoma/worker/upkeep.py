@@ -1,0 +1,67 @@
+"""What any worker does for all, every second: declare the silent dead, make due work ready, notice stopping runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+
+from retoma.errors import DatabaseUnavailable
+from retoma.store import workers
+from retoma.store.database import Database
+
+log = structlog.get_logger("retoma.upkeep")
+SECONDS_BETWEEN_TICKS = 1.0
+TICKS_BETWEEN_REFRESHES = 5
+LARGEST_PROMOTION = 1_000
+SHORTEST_PAUSE = 0.01
+
+
+class Upkeep:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        silence: timedelta,
+        refresh: Callable[[], Awaitable[None]],
+        runs_at_work: Callable[[], list[UUID]],
+        on_stopping: Callable[[set[UUID]], None],
+        on_work: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._silence = silence
+        self._refresh = refresh
+        self._runs_at_work = runs_at_work
+        self._on_stopping = on_stopping
+        self._on_work = on_work
+
+    async def run(self) -> None:
+        """Tick until cancelled; a database that is away for a while is waited for."""
+        tick = 0
+        while True:
+            pause = SECONDS_BETWEEN_TICKS
+            try:
+                pause = await self._tick(tick)
+            except DatabaseUnavailable as error:
+                log.warning("upkeep waits for the database", error=str(error))
+            tick += 1
+            await asyncio.sleep(pause)
+
+    async def _tick(self, tick: int) -> float:
+        """One round. Gives the seconds until the next, fewer if something is due before."""
+        if tick % TICKS_BETWEEN_REFRESHES == 0:
+            await self._refresh()
+        for worker, jobs in await workers.sweep(self._database, self._silence):
+            log.warning("a worker fell silent; its jobs are ready again", worker=worker, jobs=jobs)
+            self._on_work()
+        promoted, next_in = await workers.promote(self._database, LARGEST_PROMOTION)
+        if promoted:
+            self._on_work()
+        if runs := self._runs_at_work():
+            self._on_stopping(await workers.stopping_runs(self._database, runs))
+        if next_in is None:
+            return SECONDS_BETWEEN_TICKS
+        return min(SECONDS_BETWEEN_TICKS, max(SHORTEST_PAUSE, next_in.total_seconds()))

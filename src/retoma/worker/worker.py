@@ -1,0 +1,73 @@
+"""The worker: takes jobs of its queues, runs their steps, and gives back how they ended."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+
+from retoma.app import App
+from retoma.settings import Settings
+from retoma.store.database import Database
+from retoma.worker.catalog import Catalog
+from retoma.worker.life import Life
+from retoma.worker.threads import Threads
+from retoma.worker.wakeup import Wakeup
+
+
+class Worker:
+    """Works until `stop`: then it takes nothing new, lets its jobs end within the drain time, and gives back the rest.
+
+    A worker that was declared dead, for example because its machine slept, forgets what it held and goes on under
+    a new id.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        database: Database,
+        settings: Settings,
+        *,
+        queues: Sequence[str] = (),
+        concurrency: int = 20,
+        name: str | None = None,
+    ) -> None:
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.queues = list(queues) or app.queues
+        self.concurrency = concurrency
+        self._database = database
+        self._settings = settings
+        self._catalog = Catalog(app)
+        self._wakeup = Wakeup(database)
+        self._threads = Threads(concurrency)
+        self._life: Life | None = None
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Ask it to drain and end. Call it on the loop, for example from a signal handler."""
+        self._stopping = True
+        if self._life is not None:
+            self._life.drain()
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        await self._catalog.open(self._database)
+        self._wakeup.start()
+        try:
+            while not self._stopping:
+                self._life = self._new_life()
+                await self._life.live(self.name, self.concurrency)
+        finally:
+            self._threads.close()
+            await self._wakeup.close()
+
+    def _new_life(self) -> Life:
+        return Life(
+            self._database,
+            self._settings,
+            self._catalog,
+            self._wakeup,
+            self._threads,
+            queues=self.queues,
+            concurrency=self.concurrency,
+        )

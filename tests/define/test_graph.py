@@ -1,0 +1,210 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from retoma.define.durations import minutes
+from retoma.define.graph import Edge, Graph, StepShape
+from retoma.define.pipeline import Pipeline
+from retoma.define.retry import Retry
+
+from .builders import Brief, a_chain, a_function, edge, shape
+
+
+def a_fan_out(queue: str = "default", timeout: float = 600, retry: Retry | None = None) -> Pipeline:
+    pipeline = Pipeline("classify", inputs=Brief)
+    pipeline.step(a_function("documents", "topic"))
+    pipeline.step(a_function("taxonomy", "topic"))
+    pipeline.each("documents", queue=queue, timeout=timeout, retry=retry or Retry(1))(
+        a_function("text", "document")
+    )
+    pipeline.each("documents")(a_function("label", "text", "taxonomy"))
+    pipeline.step(a_function("report", joins=["label"]))
+    return pipeline
+
+
+def test_every_kind_of_edge_is_named() -> None:
+    graph = a_fan_out().graph
+    assert graph.edges == (
+        Edge("documents", "text", "expand"),
+        Edge("documents", "label", "expand"),
+        Edge("text", "label", "item", "text", 0, counted=True),
+        Edge("taxonomy", "label", "shared", "taxonomy", 1, counted=True),
+        Edge("label", "report", "join", "label", 0, counted=True),
+    )
+
+
+def test_a_step_has_the_shape_that_the_engine_follows() -> None:
+    graph = a_fan_out().graph
+    assert shape(graph, "label") == StepShape(
+        name="label",
+        queue="default",
+        priority=0,
+        each=True,
+        source="documents",
+        needs=2,
+        born="expansion",
+        on_failure="continue",
+        item_from="text",
+    )
+    assert shape(graph, "report") == StepShape(
+        name="report",
+        queue="default",
+        priority=0,
+        each=False,
+        source=None,
+        needs=1,
+        born="start",
+        on_failure="stop",
+        item_from=None,
+    )
+
+
+def test_positions_count_all_data_parameters() -> None:
+    pipeline = Pipeline("article", inputs=Brief)
+    pipeline.step(a_function("outline"))
+    pipeline.step(a_function("draft", "topic", "outline"))
+    assert edge(pipeline.graph, "outline", "draft").position == 1
+
+
+def test_a_parameter_with_a_default_makes_its_edge_optional() -> None:
+    pipeline = Pipeline("article")
+
+    @pipeline.step
+    def image() -> str:
+        return ""
+
+    @pipeline.step
+    def page(image: str = "") -> str:
+        return image
+
+    assert edge(pipeline.graph, "image", "page").optional
+
+
+def test_after_gives_the_same_edges_without_a_parameter() -> None:
+    pipeline = a_fan_out()
+    pipeline.step(after=["report", "label"])(a_function("notice"))
+    pipeline.each("documents", after=["text", "taxonomy"])(a_function("stamp", "document"))
+    graph = pipeline.graph
+    assert edge(graph, "report", "notice") == Edge("report", "notice", "value", counted=True)
+    assert edge(graph, "label", "notice") == Edge("label", "notice", "join", counted=False)
+    assert edge(graph, "text", "stamp").kind == "item"
+    assert edge(graph, "taxonomy", "stamp").kind == "shared"
+
+
+def test_after_may_be_one_step_and_may_name_one_below() -> None:
+    pipeline = Pipeline("article")
+    pipeline.step(after="draft")(a_function("notice"))
+    pipeline.step(a_function("draft"))
+    assert pipeline.graph.edges == (Edge("draft", "notice", "value", counted=True),)
+
+
+def test_a_need_that_is_named_twice_is_one_edge() -> None:
+    pipeline = Pipeline("article")
+    draft = pipeline.step(a_function("draft"))
+    pipeline.step(after=[draft, "draft"])(a_function("page", "draft"))
+    assert pipeline.graph.edges == (Edge("draft", "page", "value", "draft", 0, counted=True),)
+
+
+def test_a_source_may_also_be_taken_as_a_whole() -> None:
+    pipeline = Pipeline("article")
+    pipeline.step(a_function("documents"))
+    pipeline.each("documents")(a_function("text", "document", "documents"))
+    assert pipeline.graph.edges == (
+        Edge("documents", "text", "expand"),
+        Edge("documents", "text", "shared", "documents", 1, counted=False),
+    )
+
+
+def test_sinks_are_the_steps_that_nothing_waits_for() -> None:
+    pipeline = a_fan_out()
+    pipeline.each("documents")(a_function("thumbnail", "document"))
+    assert pipeline.graph.sinks == ("report", "thumbnail")
+
+
+def test_a_plain_step_is_born_at_the_start_unless_one_value_makes_it() -> None:
+    graph = a_chain(a=[], b=["a"], c=["a"], d=["b", "c"]).graph
+    assert {step.name: (step.born, step.needs) for step in graph.steps} == {
+        "a": ("start", 0),
+        "b": ("need", 1),
+        "c": ("need", 1),
+        "d": ("start", 2),
+    }
+
+
+def test_an_each_step_is_born_with_its_items_unless_one_item_makes_it() -> None:
+    pipeline = Pipeline("classify")
+    pipeline.step(a_function("documents"))
+    pipeline.each("documents")(a_function("text", "document"))
+    pipeline.each("documents")(a_function("label", "text"))
+    pipeline.each("documents")(a_function("image", "document"))
+    pipeline.each("documents")(a_function("card", "label", "image"))
+    born = {step.name: (step.born, step.needs, step.item_from) for step in pipeline.graph.steps if step.each}
+    assert born == {
+        "text": ("expansion", 0, "text"),
+        "label": ("need", 1, "text"),
+        "image": ("expansion", 0, "text"),
+        "card": ("expansion", 2, "text"),
+    }
+
+
+def test_an_input_that_is_fanned_out_is_a_hidden_step_of_the_graph() -> None:
+    pipeline = Pipeline("article", inputs=Brief)
+    pipeline.each("languages")(a_function("title", "language"))
+    graph = pipeline.graph
+    assert [step.name for step in graph.steps] == ["languages", "title"]
+    assert shape(graph, "languages").hidden
+    assert graph.edges == (Edge("languages", "title", "expand"),)
+
+
+def test_pairs_come_from_a_hidden_step_that_needs_its_sources() -> None:
+    pipeline = Pipeline("story", inputs=Brief)
+    pipeline.step(a_function("scenes"))
+    pipeline.each("scenes", "languages")(a_function("translation", "scene", "language"))
+    pipeline.each("scenes", "languages")(a_function("voice", "translation"))
+    graph = pipeline.graph
+    pair = "scenes*languages"
+    assert [step.name for step in graph.steps] == ["scenes", "languages", pair, "translation", "voice"]
+    assert shape(graph, pair).needs == 2
+    assert graph.edges[:3] == (
+        Edge("scenes", pair, "value", "scenes", 0, counted=True),
+        Edge("languages", pair, "value", "languages", 1, counted=True),
+        Edge(pair, "translation", "expand"),
+    )
+    assert shape(graph, "voice").source == pair
+    assert shape(graph, "voice").born == "need"
+
+
+def test_a_graph_survives_json() -> None:
+    graph = a_fan_out().graph
+    again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
+    assert again == graph
+    assert again.digest == graph.digest
+
+
+def test_the_digest_is_the_same_in_every_process() -> None:
+    code = "from define.test_graph import a_fan_out; print(a_fan_out().graph.digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[1])},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert digests == {a_fan_out().graph.digest}
+
+
+def test_the_digest_changes_with_the_shape() -> None:
+    graph = a_fan_out().graph
+    assert a_fan_out(queue="slow").graph.digest != graph.digest
+    longer = a_fan_out()
+    longer.step(a_function("notice", "report"))
+    assert longer.graph.digest != graph.digest
+
+
+def test_the_digest_does_not_change_with_anything_else() -> None:
+    other = a_fan_out(timeout=minutes(1).total_seconds(), retry=Retry(9))
+    assert other.graph.digest == a_fan_out().graph.digest

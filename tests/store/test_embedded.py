@@ -1,0 +1,485 @@
+"""Real servers, real kills. Each test has a home of its own, and stops what it started."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from retoma.errors import DatabaseUnavailable
+from retoma.store import embedded, supervisor
+from retoma.store.embedded import Embedded, attach
+from retoma.store.supervisor import is_server, lock, recorded_pid
+
+QUICK = {"fsync": "off", "shared_buffers": "16MB"}
+NOBODY = 65534
+SOURCES = os.pathsep.join(path for path in sys.path if path)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+HOLD = f"""
+import subprocess, sys, pathlib
+from retoma.store.embedded import attach
+embedded = attach(pathlib.Path(sys.argv[1]), settings={QUICK!r})
+child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)
+print(embedded.url, child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+class Holder:
+    """A process that attaches and stays, with a child that would inherit what can be inherited."""
+
+    def __init__(self, home: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, home], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.child = 0
+
+    def url(self) -> str:
+        assert self.process.stdout
+        url, child = self.process.stdout.readline().split()
+        self.child = int(child)
+        return str(url)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self) -> None:
+        self.kill()
+        if self.child:
+            os.kill(self.child, signal.SIGKILL)
+
+
+def eventually(fact: Callable[[], object], within: float = 20) -> None:
+    deadline = time.monotonic() + within
+    while not fact():
+        assert time.monotonic() < deadline, f"not within {within} s"
+        time.sleep(0.02)
+
+
+def ask(url: str, query: str) -> Any:
+    async def fetch() -> Any:
+        connection = await asyncpg.connect(url)
+        try:
+            return await connection.fetchval(query)
+        finally:
+            await connection.close()
+
+    return asyncio.run(fetch())
+
+
+def supervisor_pid(folder: Path) -> int | None:
+    """The supervisor's pid while it lives, which is while it holds its lock."""
+    free = lock(folder / "supervisor.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if free is not None:
+        os.close(free)
+        return None
+    return int((folder / "supervisor.lock").read_text() or 0) or None
+
+
+def server_pid(folder: Path) -> int | None:
+    pid = recorded_pid(folder / "data")
+    return pid if is_server(pid, folder / "data") else None
+
+
+def stop(folder: Path) -> None:
+    """Stop the server of a test as an administrator would."""
+    if pid := supervisor_pid(folder):
+        os.kill(pid, signal.SIGTERM)
+    eventually(lambda: supervisor_pid(folder) is None)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that every user can reach, unlike pytest's own; servers below it are stopped at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="embedded-"))
+    folder.chmod(0o755)
+    yield folder
+    for supervised in folder.rglob("supervisor.lock"):
+        stop(supervised.parent)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def home(place: Path) -> Path:
+    return place / "home"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="embedded-"))
+    folder.chmod(0o755)
+    with attach(folder / "home", settings=QUICK) as server:
+        ask(server.url, "create table kept as select 812 as number")
+    yield folder / "home"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def used(shared: Path) -> Iterator[Path]:
+    """A home with the table `kept` in its database and no server running; tests use it one by one."""
+    stop(shared / "postgres")
+    yield shared
+    stop(shared / "postgres")
+
+
+@pytest.fixture
+def copied(used: Path, home: Path) -> Path:
+    """The same, for this test alone."""
+    subprocess.run(["cp", "-a", used, home], check=True)
+    return home
+
+
+@pytest.fixture
+def server(used: Path) -> Iterator[Embedded]:
+    with attach(used, settings=QUICK) as attached:
+        yield attached
+
+
+def test_the_first_start_makes_a_private_durable_server(home: Path) -> None:
+    with attach(home) as server:
+        names = ["fsync", "synchronous_commit", "listen_addresses", "server_encoding", "timezone"]
+        assert [ask(server.url, f"show {name}") for name in names] == ["on", "on", "", "UTF8", "UTC"]
+        assert ask(server.url, "select current_database() || ' of ' || current_user") == "retoma of retoma"
+        assert ask(server.url, "select max(datlocale) from pg_database") == "C.UTF-8"
+        assert stat.S_IMODE((home / "postgres" / "password").stat().st_mode) == 0o600
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            ask(server.url.replace("retoma:", "retoma:wrong"), "select 1")
+
+
+def test_a_later_start_keeps_the_data(used: Path) -> None:
+    with attach(used, settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+
+
+def test_processes_that_attach_at_once_share_one_server(home: Path) -> None:
+    holders = [Holder(home) for _ in range(5)]
+    urls = {holder.url() for holder in holders}
+    launched = (home / "postgres" / "postgres.log").read_text().count("starting PostgreSQL")
+    for holder in holders:
+        holder.end()
+    assert len(urls) == 1
+    assert launched == 1
+
+
+def test_threads_can_attach_at_once(used: Path) -> None:
+    attached: list[Embedded] = []
+    threads = [threading.Thread(target=lambda: attached.append(attach(used, settings=QUICK))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {ask(each.url, "select number from kept") for each in attached} == {812}
+    for each in attached:
+        each.close()
+
+
+def test_a_killed_process_leaves_the_others_alone_and_the_last_one_ends_the_server(used: Path) -> None:
+    one, other = Holder(used), Holder(used)
+    url = one.url()
+    other.url()
+    one.kill()
+    assert ask(url, "select number from kept") == 812
+    other.kill()
+    eventually(lambda: not supervisor_pid(used / "postgres") and not server_pid(used / "postgres"))
+    one.end()
+    other.end()
+    assert "database system is shut down" in (used / "postgres" / "postgres.log").read_text()
+
+
+def test_attaching_while_the_server_is_closing_brings_a_new_one(used: Path) -> None:
+    attach(used, settings=QUICK).close()
+    eventually(lambda: "fast shutdown" in (used / "postgres" / "postgres.log").read_text())
+    with attach(used, settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+
+
+def test_a_killed_server_comes_back_with_every_commit(server: Embedded) -> None:
+    committed = asyncio.run(commit_until_killed(server))
+    server.ensure()
+    found = ask(server.url, "select array_agg(number order by number) from many")
+    assert found[: len(committed)] == committed  # one more may have been committed without our being told
+
+
+async def commit_until_killed(server: Embedded) -> list[int]:
+    connection = await asyncpg.connect(server.url)
+    await connection.execute("create table many (number int)")
+    committed = []
+    killed = server_pid(server.folder)
+    assert killed
+    try:
+        for number in range(1_000_000):
+            await connection.execute("insert into many values ($1)", number)
+            committed.append(number)
+            if number == 200:
+                os.kill(killed, signal.SIGKILL)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+        connection.terminate()
+    return committed
+
+
+def test_a_killed_supervisor_takes_the_server_along_and_ensure_brings_both_back(server: Embedded) -> None:
+    supervising, killed = supervisor_pid(server.folder), server_pid(server.folder)
+    assert supervising
+    os.kill(supervising, signal.SIGKILL)
+    if sys.platform == "linux":
+        eventually(lambda: not server_pid(server.folder))
+    server.ensure()
+    assert supervisor_pid(server.folder) not in {None, supervising}
+    assert server_pid(server.folder) not in {None, killed}
+    assert ask(server.url, "select number from kept") == 812
+
+
+def test_a_deleted_home_ends_the_server(copied: Path) -> None:
+    with attach(copied, settings=QUICK) as server:
+        pid = server_pid(server.folder)
+        assert pid
+        shutil.rmtree(copied)
+        eventually(lambda: not is_server(pid, server.data))
+
+
+def test_a_log_is_bounded_to_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LOG_BYTES", 10)
+    log = tmp_path / "postgres.log"
+    with log.open("a") as kept_open:
+        for line in ("the first line\n", "the second line\n", "end\n"):
+            kept_open.write(line)
+            kept_open.flush()
+            supervisor.rotate(log)
+    assert log.read_text() == "end\n"
+    assert (tmp_path / "postgres.log.1").read_text() == "the second line\n"
+
+
+def test_ensure_does_nothing_while_all_is_well(server: Embedded) -> None:
+    before = server_pid(server.folder)
+    server.ensure()
+    assert server_pid(server.folder) == before
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["stranger", "zombie"])
+def test_a_stale_pid_file_does_not_stop_a_start(used: Path, alive: bool) -> None:
+    owner = (used / "postgres" / "data").stat()
+    stranger = subprocess.Popen(["sleep", "60" if alive else "0"], user=owner.st_uid, group=owner.st_gid)
+    pid_file = used / "postgres" / "data" / "postmaster.pid"
+    pid_file.write_text(f"{stranger.pid}\n{pid_file.parent}\n1\n5432\n{used}/postgres/run\n\n  1 1\nready\n")
+    with attach(used, settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+    stranger.kill()
+    stranger.wait()
+
+
+def test_a_lost_password_is_made_anew(used: Path) -> None:
+    (used / "postgres" / "password").unlink()
+    with attach(used, settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+
+
+def test_a_killed_first_start_is_redone(home: Path) -> None:
+    holder = Holder(home)
+    eventually(lambda: list(home.glob("postgres/new-*/data/base")))
+    holder.kill()
+    with attach(home, settings=QUICK) as server:
+        assert ask(server.url, "select 1") == 1
+    assert not list(home.glob("postgres/new-*"))
+
+
+@pytest.mark.parametrize("name", ["a-long-name-" * 15, 'a name, with "all" kinds of % signs'])
+def test_any_name_of_a_home_will_do(copied: Path, name: str) -> None:
+    with attach(copied.rename(copied.parent / name), settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+    stop(server.folder)
+    if not server.run.is_relative_to(server.folder):
+        server.run.rmdir()
+
+
+def test_a_port_is_for_outside_tools_and_the_socket_stays_where_it_was(used: Path) -> None:
+    port = free_port()
+    with attach(used, port, QUICK) as server, attach(used) as other:
+        assert ask(other.url, "select number from kept") == 812
+        outside = server.url.split("?")[0].replace("@/", f"@127.0.0.1:{port}/")
+        assert ask(outside, "select number from kept") == 812
+
+
+def test_a_taken_port_is_said(used: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DatabaseUnavailable, match=f"(?s){port}.*another program has this port"):
+            attach(used, port, QUICK)
+
+
+def test_a_port_that_the_running_server_lacks_is_said(server: Embedded) -> None:
+    port = free_port()
+    with pytest.raises(DatabaseUnavailable, match=f"already runs without port {port}"):
+        attach(server.home, port)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def test_data_of_another_major_version_is_said(home: Path) -> None:
+    (home / "postgres" / "data").mkdir(parents=True)
+    (home / "postgres" / "data" / "PG_VERSION").write_text("15\n")
+    with pytest.raises(DatabaseUnavailable, match=r"of PostgreSQL 15, but .* PostgreSQL 18: dump it .*pg_dump"):
+        attach(home)
+
+
+def test_settings_that_postgresql_refuses_are_said(used: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match=r"does not start .*shared_buffers"):
+        attach(used, settings={"shared_buffers": "a lot"})
+
+
+def test_a_missing_wheel_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DatabaseUnavailable, match="set RETOMA_DATABASE_URL"):
+        attach(home)
+
+
+@needs_root
+def test_as_root_the_server_is_another_user_and_no_folder_is_opened(used: Path) -> None:
+    used.chmod(0o711)
+    with attach(used, settings=QUICK) as server:
+        assert Path(f"/proc/{server_pid(server.folder)}").stat().st_uid == NOBODY
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (used.parent, used)] == [0o755, 0o711]
+    assert stat.S_IMODE(server.data.stat().st_mode) == 0o700
+
+
+@needs_root
+def test_as_root_an_unreachable_home_and_wheel_are_replaced_elsewhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    wheel = embedded.binaries()
+    (closed / "site").symlink_to(wheel.parents[2])
+    monkeypatch.setattr(embedded, "ELSEWHERE", place / "elsewhere")
+    monkeypatch.setattr(embedded, "binaries", lambda: closed / "site" / wheel.relative_to(wheel.parents[2]))
+    with attach(closed / "home", settings=QUICK) as server:
+        assert Path(ask(server.url, "show data_directory")).is_relative_to(place / "elsewhere")
+    assert (closed / "home" / "postgres" / "moved-to").read_text().strip() == str(server.folder)
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    assert [record.name for record in caplog.records] == ["retoma.embedded"] * 2
+    with attach(closed / "home", settings=QUICK) as again:
+        assert again.url == server.url
+
+
+@needs_root
+@pytest.mark.parametrize("owner", [0, 12345])
+def test_as_root_kept_data_of_any_owner_is_used(copied: Path, owner: int) -> None:
+    subprocess.run(["chown", "-R", f"{owner}:{owner}", copied / "postgres" / "data"], check=True)
+    os.chown(copied / "postgres" / "data" / "base", 54321, 54321)
+    with attach(copied, settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+        assert Path(f"/proc/{server_pid(server.folder)}").stat().st_uid == (owner or NOBODY)
+
+
+ORDINARY = f"""
+import asyncio, pathlib, sys, asyncpg
+from retoma.store.embedded import attach
+async def ask(url):
+    connection = await asyncpg.connect(url)
+    print(await connection.fetchval("select current_user"))
+    await connection.close()
+with attach(pathlib.Path(sys.argv[1]), settings={QUICK!r}) as server:
+    asyncio.run(ask(server.url))
+"""
+
+
+def as_nobody(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*arguments], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", env={"PYTHONPATH": SOURCES},
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def python_of_nobody() -> str:
+    """A Python that an ordinary user can run: this one, or the system's if this one is in root's home."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            if as_nobody(python, "-c", "import asyncpg, retoma.store.embedded").returncode == 0:
+                return python
+        except OSError:
+            continue
+    missing = f"neither {sys.executable} nor /usr/bin/python3 can be run with our packages by uid {NOBODY}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+@needs_root
+def test_an_ordinary_user_runs_the_server_as_itself(home: Path, python_of_nobody: str) -> None:
+    home.mkdir(mode=0o700)
+    os.chown(home, NOBODY, NOBODY)
+    ended = as_nobody(python_of_nobody, "-c", ORDINARY, home)
+    assert ended.stdout == "retoma\n", ended.stderr
+    assert Path(f"/proc/{server_pid(home / 'postgres')}").stat().st_uid == NOBODY
+
+
+@needs_root
+def test_an_ordinary_user_is_told_about_a_folder_of_others(home: Path, python_of_nobody: str) -> None:
+    home.mkdir(mode=0o755)
+    ended = as_nobody(python_of_nobody, "-c", ORDINARY, home)
+    assert "DatabaseUnavailable" in ended.stderr
+    assert f"Permission denied: '{home}/postgres'; let this user write there" in ended.stderr
+
+
+@needs_root
+def test_an_ordinary_user_is_told_about_data_of_another(home: Path, python_of_nobody: str) -> None:
+    (home / "postgres" / "data").mkdir(parents=True)
+    os.chown(home / "postgres", NOBODY, NOBODY)
+    os.chown(home / "postgres" / "data", 12345, 12345)
+    ended = as_nobody(python_of_nobody, "-c", ORDINARY, home)
+    assert f"belongs to uid 12345, but this is uid {NOBODY}: run as that user" in ended.stderr
+
+
+@pytest.fixture
+def small_disk(place: Path) -> Iterator[Path]:
+    disk = place / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=755", "tmpfs", disk]).returncode != 0:
+        pytest.skip("may not mount a disk here")
+    yield disk
+    stop(disk / "postgres")
+    subprocess.run(["umount", disk], check=True)
+
+
+@needs_root
+def test_a_full_disk_is_said_and_the_server_works_once_there_is_room(small_disk: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match=r"No space left on device.*the disk is full: free some space"):
+        attach(small_disk, settings=QUICK)
+    subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
+    with attach(small_disk, settings=QUICK) as server:
+        ask(server.url, "create table kept as select 812 as number")
+        stop(server.folder)
+        fill(small_disk)
+        with pytest.raises(DatabaseUnavailable, match=r"does not start.*the disk is full: free some space"):
+            server.ensure()
+        (small_disk / "filler").unlink()
+        server.ensure()
+        assert ask(server.url, "select number from kept") == 812
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+        while filler.write(bytes(4096)):
+            pass
