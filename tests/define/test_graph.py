@@ -15,9 +15,7 @@ def a_fan_out(queue: str = "default", timeout: float = 600, retry: Retry | None 
     pipeline = Pipeline("classify", inputs=Brief)
     pipeline.step(a_function("documents", "topic"))
     pipeline.step(a_function("taxonomy", "topic"))
-    pipeline.each("documents", queue=queue, timeout=timeout, retry=retry or Retry(1))(
-        a_function("text", "document")
-    )
+    pipeline.each("documents", queue=queue, timeout=timeout, retry=retry or Retry(1))(a_function("text", "document"))
     pipeline.each("documents")(a_function("label", "text", "taxonomy"))
     pipeline.step(a_function("report", joins=["label"]))
     return pipeline

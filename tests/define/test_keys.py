@@ -145,9 +145,7 @@ def test_pairs_need_one_key_for_each_source() -> None:
     def languages() -> list[str]:
         return ["en"]
 
-    with pytest.raises(
-        DefinitionError, match="key= has 1 entries; give one for each of 'documents', 'languages'"
-    ):
+    with pytest.raises(DefinitionError, match="key= has 1 entries; give one for each of 'documents', 'languages'"):
 
         @pipeline.each(documents, languages, key="sha256")
         def label(document: Document, language: str) -> str:

@@ -139,9 +139,7 @@ class Simulation:
     ended: set[Job] = field(default_factory=set)
 
     def run(self) -> None:
-        while ready := [
-            job for job in self._jobs() if job not in self.ended and self._holds(job, counted=True)
-        ]:
+        while ready := [job for job in self._jobs() if job not in self.ended and self._holds(job, counted=True)]:
             job = self.random.choice(ready)
             assert self._holds(job, counted=False), f"{job} started too early"
             self.ended.add(job)

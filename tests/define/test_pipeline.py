@@ -86,9 +86,9 @@ def test_a_step_takes_the_defaults_of_its_pipeline() -> None:
 
 def test_the_options_of_a_step_come_before_those_of_its_pipeline() -> None:
     pipeline = Pipeline("article", inputs=Brief, queue="text", retry=Retry(0))
-    pipeline.step(
-        queue="image", priority=5, retry=Retry(3), timeout=60, total=minutes(9), on_failure="continue"
-    )(plainly)
+    pipeline.step(queue="image", priority=5, retry=Retry(3), timeout=60, total=minutes(9), on_failure="continue")(
+        plainly
+    )
     policy = pipeline.steps["plainly"].policy
     assert policy == Policy("image", 5, Retry(3), minutes(1), minutes(9), "continue")
 

@@ -23,6 +23,7 @@ class Catalog:
         self._app = app
         self._graphs: dict[int, Graph] = {}
         self.plan_of = cache(self._plan_of)
+        self.made_after = cache(self._made_after)
 
     @property
     def served(self) -> list[int]:
@@ -39,6 +40,15 @@ class Catalog:
         """Learn the versions that other processes have stored since."""
         newest = max(self._graphs, default=0)
         self._graphs |= await versions.newer(database, list(self._app.pipelines), newest)
+
+    def _made_after(self, version: int, step: str) -> str:
+        """The step whose end makes the jobs of this one: its source, or its one need."""
+        graph = self._graphs[version]
+        shape = next(shape for shape in graph.steps if shape.name == step)
+        if shape.source is not None and shape.born == "expansion":
+            return shape.source
+        (need,) = (edge.from_step for edge in graph.edges if edge.to_step == step and edge.counted)
+        return need
 
     def _plan_of(self, version: int, step: str) -> Plan | None:
         """None if today's code cannot run this step of that version."""

@@ -8,16 +8,15 @@ from datetime import timedelta
 
 import structlog
 
-from retoma.define.context import Context
-from retoma.engine.exchange import Answer, Claim, Lane, Result, SetBack, Wish
+from retoma.engine.exchange import Answer, Lane, Result, Wish
 from retoma.engine.tenants import Tenants
 from retoma.errors import WorkerGone
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
-from retoma.worker.attempt import attempt
 from retoma.worker.catalog import Catalog
 from retoma.worker.heart import Heart
+from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
 from retoma.worker.upkeep import Upkeep
 from retoma.worker.wakeup import Wakeup
@@ -26,7 +25,6 @@ from retoma.worker.workload import Workload
 log = structlog.get_logger("retoma.worker")
 
 LANES = 2  # while one waits for the database, the jobs of the other run
-UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 
 
 class Life:
@@ -47,10 +45,9 @@ class Life:
         self._settings = settings
         self._catalog = catalog
         self._wakeup = wakeup
-        self._threads = threads
-        self._tenants = Tenants(database)
+        self._runner = Runner(catalog, Tenants(database), threads)
         self._queues = queues
-        self._workload = Workload(self._run, concurrency, wakeup.outcome)
+        self._workload = Workload(self._runner.run, concurrency, wakeup.outcome)
         self._reserved = 0  # room that a call under way may fill
         self._after = 0  # the tenant served last
         self._gone = asyncio.Event()
@@ -144,52 +141,13 @@ class Life:
             log.warning("refused: these leases had ended", worker=self.id, jobs=answer.refused)
         if answer.replayed:
             answer.claimed += [claim for claim in await lane.held() if not self._workload.holds(claim)]
-        if answer.kept:
-            self._hand_down(answer.kept, results)
-        taken = [*answer.kept, *answer.claimed]
+        taken = self._runner.taken(answer, results)
         self._workload.take(taken)
         if answer.claimed:
             self._after = answer.claimed[-1].tenant
         self._wakeup.learn(len(taken), room)
-        if any(self._makes_work_for_others(result.claim) for result in results):
+        if self._runner.makes_work_for_others(results):
             self._wakeup.wake_others()
-
-    def _makes_work_for_others(self, claim: Claim) -> bool:
-        plan = self._catalog.plan_of(claim.version, claim.step)
-        return plan is not None and plan.wakes_others
-
-    def _hand_down(self, kept: list[Claim], results: list[Result]) -> None:
-        """Give kept jobs what they read: the result that made each, and what its job was given."""
-        by_step = {(result.claim.run, result.claim.step, result.claim.item): result for result in results}
-        for claim in kept:
-            plan = self._catalog.plan_of(claim.version, claim.step)
-            made_after = plan.made_after if plan else None
-            if made_after is None:
-                continue
-            made_by = by_step.get((claim.run, made_after, claim.item))
-            if made_by is None:
-                made_by = by_step[claim.run, made_after, ""]
-                claim.item_value = (made_by.items or {})[claim.item]
-            else:
-                claim.item_value = made_by.claim.item_value
-                claim.results = [made_by.output]
-            claim.run_input = made_by.claim.run_input
-
-    async def _run(self, claim: Claim) -> Result | SetBack:
-        plan = self._catalog.plan_of(claim.version, claim.step)
-        if plan is None:
-            return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
-        context = Context(
-            run=claim.run,
-            tenant=await self._tenants.name_of(claim.tenant),
-            pipeline=plan.step.pipeline,
-            step=claim.step,
-            item=claim.item,
-            revision=claim.revision,
-            attempt=claim.attempt,
-            maybe_done=claim.attempt > 1,
-        )
-        return await attempt(plan, claim, context, self._threads)
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:

@@ -32,7 +32,6 @@ class Plan:
         self.step = step
         self.is_async = inspect.iscoroutinefunction(step.function)
         self.timeout = step.policy.timeout.total_seconds()
-        self.made_after = _made_after(graph, step.name)
         self.wakes_others = _wakes_others(graph, step.name)
         self._encode = codec_of(step.returns).encode
         self._item_set = pipeline.item_sets.get(step.name)
@@ -81,15 +80,6 @@ class Plan:
             return None
         keys = self._item_set.keys_of(value)
         return dict(zip(keys, map(_encoded, value), strict=True))
-
-
-def _made_after(graph: Graph, step: str) -> str | None:
-    """The step whose end makes this one's jobs, if it is one alone."""
-    shape = next(shape for shape in graph.steps if shape.name == step)
-    if shape.born == "expansion":
-        return shape.source
-    needs = [edge.from_step for edge in graph.edges if edge.to_step == step and edge.counted]
-    return needs[0] if shape.born == "need" else None
 
 
 def _wakes_others(graph: Graph, step: str) -> bool:

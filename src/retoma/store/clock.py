@@ -1,0 +1,27 @@
+"""The database's clock, and its replacement in tests."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("clock")
+
+
+async def now(database: Database) -> datetime:
+    row = await database.fetch_one(_SQL["now"])
+    at: datetime = row["at"]
+    return at
+
+
+async def make_settable(database: Database) -> None:
+    """For tests only: from now on the clock stands where `set_to` puts it."""
+    async with database.connection() as connection:
+        for name in ("add_clock", "read_clock"):
+            await connection.execute(_SQL[name].sql)
+
+
+async def set_to(database: Database, at: datetime) -> None:
+    await database.fetch(_SQL["set_clock"], at=at)

@@ -1,0 +1,171 @@
+"""For tests of pipelines: a fresh database, a clock that the test sets, and runs that end in milliseconds.
+
+    async with testing.sandbox(app) as sandbox:
+        run = await sandbox.run(article, {"topic": "fixed income"})
+        assert run.state == "completed"
+
+Nothing sleeps: a retry that is due in ten minutes is due as soon as nothing else is left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from retoma.app import App
+from retoma.client import Client, Input
+from retoma.define.pipeline import Pipeline
+from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
+from retoma.engine.tenants import Tenants
+from retoma.states import RunState
+from retoma.store import clock, workers
+from retoma.store.database import Database
+from retoma.store.scratch import fresh_database
+from retoma.worker.catalog import Catalog
+from retoma.worker.runner import Runner
+from retoma.worker.threads import Threads
+
+__all__ = ["Clock", "EndedRun", "Sandbox", "fresh_database", "sandbox"]
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    id: UUID
+    state: RunState
+    results: dict[str, Any]
+
+
+class Clock:
+    """The database's clock, which stands still until the test moves it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def now(self) -> datetime:
+        return await clock.now(self._database)
+
+    async def set(self, at: datetime) -> None:
+        await clock.set_to(self._database, at)
+
+    async def advance(self, by: timedelta) -> None:
+        await self.set(await self.now() + by)
+
+
+class Sandbox:
+    """An application on a database of its own, with time and work in the hands of the test."""
+
+    def __init__(self, app: App, database: Database) -> None:
+        self.app = app
+        self.database = database
+        self.clock = Clock(database)
+        self.client = Client(app, database)
+
+    async def run(self, pipeline: Pipeline | str, given: Input = None, **options: Any) -> EndedRun:
+        """Start a run and work until nothing is left to do."""
+        started = await self.client.start(pipeline, given, **options)
+        await self.work()
+        run = await self.client.show(started.id)
+        return EndedRun(run.id, run.state, await self.client.results(run.id))
+
+    async def work(self, *, until_later: bool = True) -> int:
+        """Run all that is ready, and with `until_later` also what is due later; gives the number of attempts."""
+        async with self.hands() as hands:
+            return await self._work(hands, until_later)
+
+    @asynccontextmanager
+    async def hands(self) -> AsyncIterator[Hands]:
+        """A worker whose every claim and every outcome is an act of the test."""
+        catalog = Catalog(self.app)
+        await catalog.open(self.database)
+        worker = await workers.register(self.database, "sandbox", self.app.queues, 1, 1)
+        hands = Hands(self.app, self.database, catalog, worker)
+        try:
+            yield hands
+        finally:
+            await hands.close()
+
+    async def _work(self, hands: Hands, until_later: bool) -> int:
+        attempts = 0
+        while True:
+            outcomes = await hands.attempt(await hands.claim(100))
+            await hands.give_back(outcomes)
+            attempts += len(outcomes)
+            if not outcomes and not await self._next_due(until_later):
+                return attempts
+
+    async def _next_due(self, until_later: bool) -> bool:
+        """Make due work ready, moving the clock to the next if need be. False if there is none."""
+        promoted, next_in = await workers.promote(self.database, limit=1_000)
+        if promoted:
+            return True
+        if next_in is None or not until_later:
+            return False
+        await self.clock.advance(max(next_in, timedelta(0)))
+        return True
+
+
+class Hands:
+    """A worker moved by the test, step by step."""
+
+    def __init__(self, app: App, database: Database, catalog: Catalog, worker: int) -> None:
+        self.worker = worker
+        self.refused = 0
+        self._app = app
+        self._database = database
+        self._catalog = catalog
+        self._threads = Threads(8)
+        self._runner = Runner(catalog, Tenants(database), self._threads)
+        self._lane = Lane(database, worker, 1)
+
+    async def claim(self, room: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
+        return await self._exchange([], [], room, queues)
+
+    async def attempt(self, claims: list[Claim]) -> list[Result | SetBack]:
+        return list(await asyncio.gather(*(self._runner.run(claim) for claim in claims)))
+
+    async def give_back(self, outcomes: list[Result | SetBack], room: int = 0) -> list[Claim]:
+        """Give back outcomes, and claim up to `room` jobs in the same call."""
+        results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+        setbacks = [outcome for outcome in outcomes if isinstance(outcome, SetBack)]
+        return await self._exchange(results, setbacks, room)
+
+    async def close(self) -> None:
+        """Stop as a worker does that is asked to: what is still held goes back."""
+        await workers.end(self._database, self.worker)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Vanish, as a killed process does; the database is told nothing."""
+        self._threads.close()
+        await self._lane.close()
+
+    async def _exchange(
+        self, results: list[Result], setbacks: list[SetBack], room: int, queues: list[str] | None = None
+    ) -> list[Claim]:
+        wish = Wish(queues or self._app.queues, self._catalog.served, after=0, room=room, suspect=True)
+        answer = await self._lane.exchange(results, setbacks, wish)
+        self.refused += answer.refused
+        return self._runner.taken(answer, results)
+
+
+@asynccontextmanager
+async def sandbox(app: App, database: Database | None = None) -> AsyncIterator[Sandbox]:
+    """A sandbox whose clock stands at noon of 1 January 2030, on a fresh database unless one is given."""
+    if database is None:
+        async with fresh_database() as database, sandbox(app, database) as made:
+            yield made
+        return
+    await clock.make_settable(database)
+    made = Sandbox(app, database)
+    await made.clock.set(NOON)
+    try:
+        yield made
+    finally:
+        await made.client.close()

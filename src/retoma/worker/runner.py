@@ -1,0 +1,63 @@
+"""Runs claimed jobs: finds each one's step, gives it what it reads, and says how the attempt ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from retoma.define.context import Context
+from retoma.engine.exchange import Answer, Claim, Result, SetBack
+from retoma.engine.tenants import Tenants
+from retoma.worker.attempt import attempt
+from retoma.worker.catalog import Catalog
+from retoma.worker.threads import Threads
+
+UNDEFINED_STEP_DELAY = timedelta(seconds=30)
+
+
+class Runner:
+    def __init__(self, catalog: Catalog, tenants: Tenants, threads: Threads) -> None:
+        self._catalog = catalog
+        self._tenants = tenants
+        self._threads = threads
+
+    async def run(self, claim: Claim) -> Result | SetBack:
+        """One attempt. A step that is not defined here goes back, for a worker that defines it."""
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        if plan is None:
+            return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
+        context = Context(
+            run=claim.run,
+            tenant=await self._tenants.name_of(claim.tenant),
+            pipeline=plan.step.pipeline,
+            step=claim.step,
+            item=claim.item,
+            revision=claim.revision,
+            attempt=claim.attempt,
+            maybe_done=claim.attempt > 1,
+        )
+        return await attempt(plan, claim, context, self._threads)
+
+    def taken(self, answer: Answer, results: Sequence[Result]) -> list[Claim]:
+        """All jobs of an answer, each with what it reads."""
+        if answer.kept:
+            self._hand_down(answer.kept, results)
+        return [*answer.kept, *answer.claimed]
+
+    def makes_work_for_others(self, results: Sequence[Result]) -> bool:
+        plans = {self._catalog.plan_of(result.claim.version, result.claim.step) for result in results}
+        return any(plan is not None and plan.wakes_others for plan in plans)
+
+    def _hand_down(self, kept: Sequence[Claim], results: Sequence[Result]) -> None:
+        """Give kept jobs the result that made each of them, and what its job was given."""
+        made_by = {(result.claim.run, result.claim.step, result.claim.item): result for result in results}
+        for claim in kept:
+            step = self._catalog.made_after(claim.version, claim.step)
+            if same_item := made_by.get((claim.run, step, claim.item)):
+                claim.run_input = same_item.claim.run_input
+                claim.item_value = same_item.claim.item_value
+                claim.results = [same_item.output]
+            else:
+                source = made_by[claim.run, step, ""]
+                claim.run_input = source.claim.run_input
+                claim.item_value = (source.items or {})[claim.item]

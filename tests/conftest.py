@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from retoma import App, Pipeline
+from retoma.store.database import Database
+from retoma.testing import Sandbox, fresh_database, sandbox
+
+OpenSandbox = Callable[..., AbstractAsyncContextManager[Sandbox]]
+
+
+@pytest.fixture(scope="session")
+async def database() -> AsyncIterator[Database]:
+    """One database for all tests of this process; each finds it empty."""
+    async with fresh_database() as made:
+        yield made
+
+
+@pytest.fixture
+async def open_sandbox(database: Database) -> OpenSandbox:
+    """`open_sandbox(pipeline, ..., resources={...})`: an application of these pipelines, on an empty database."""
+    await empty(database)
+
+    def opened(*pipelines: Pipeline, **options: object) -> AbstractAsyncContextManager[Sandbox]:
+        return sandbox(App("test", pipelines=pipelines, **options), database)  # type: ignore[arg-type]
+
+    return opened
+
+
+async def empty(database: Database) -> None:
+    tables = (
+        "events",
+        "jobs",
+        "runs",
+        "start_keys",
+        "lanes",
+        "workers",
+        "reads",
+        "edges",
+        "steps",
+        "versions",
+        "tenants",
+    )
+    async with database.connection() as connection:
+        await connection.execute("".join(f"delete from retoma.{table};" for table in tables))
