@@ -9,17 +9,14 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-import asyncpg
 import structlog
 
-from retoma.errors import WorkerGone
-from retoma.store.database import Database, Link, backoff, is_cut, is_passing
+from retoma.store.database import Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.statements import statements
 
 log = structlog.get_logger("retoma.exchange")
 _SQL = statements("calls")
 _NO_DELAY = timedelta(0)
-_WORKER_GONE = "RT001"
 
 Handle = tuple[UUID, str, str, int, int]
 Setback = Literal["failed", "skipped", "retry", "wait", "back", "interrupted"]
@@ -111,14 +108,10 @@ class Lane:
         for wait in backoff():
             try:
                 return _answer(await self._link.fetch(_SQL["exchange"], arguments))
-            except asyncpg.PostgresError as error:
-                if error.sqlstate == _WORKER_GONE:
-                    raise WorkerGone(f"worker {self.worker} was declared dead; what it held runs elsewhere") from error
+            except Exception as error:
                 if not is_cut(error) and not is_passing(error):
                     raise
-                log.warning("call again", worker=self.worker, error=str(error))
-            except (OSError, asyncpg.InterfaceError) as error:
-                log.warning("connection lost", worker=self.worker, error=str(error))
+                log.warning("the call is made again", worker=self.worker, error=str(error))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
@@ -181,7 +174,7 @@ def _transposed(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
-def _answer(rows: Sequence[asyncpg.Record]) -> Answer:
+def _answer(rows: Sequence[Row]) -> Answer:
     answer = Answer()
     for row in rows:
         what = row[0]
@@ -196,7 +189,7 @@ def _answer(rows: Sequence[asyncpg.Record]) -> Answer:
     return answer
 
 
-def _claim(row: asyncpg.Record) -> Claim:
+def _claim(row: Row) -> Claim:
     claim = Claim(*row[1:])
     claim.results = claim.results or []
     return claim

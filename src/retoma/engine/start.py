@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from retoma.errors import Conflict, DatabaseUnavailable
-from retoma.store.database import Database, Link, backoff, is_cut, is_passing
+from retoma.store.database import Database, Link, Row, backoff, is_cut, is_passing
+from retoma.store.notify import Teller
 from retoma.store.statements import statements
 
 _SQL = statements("calls")
-_WAKE = statements("workers")["wake"]
 LARGEST_BATCH = 1_000
 
 
@@ -51,8 +48,7 @@ class Starter:
         self._links = [Link(database) for _ in range(links)]
         self._idle = list(self._links)
         self._sending: set[asyncio.Task[None]] = set()
-        self._wake_link = Link(database)
-        self._wake: asyncio.Task[None] | None = None
+        self._teller = Teller(database)
 
     async def start(self, start: Start) -> Started:
         """Returns after the commit. Raises Conflict if the key belongs to another input."""
@@ -65,8 +61,9 @@ class Starter:
         return list(await asyncio.gather(*(self.start(start) for start in starts)))
 
     async def close(self) -> None:
-        await asyncio.gather(*self._sending, *([self._wake] if self._wake else []))
-        for link in (*self._links, self._wake_link):
+        await asyncio.gather(*self._sending)
+        await self._teller.close()
+        for link in self._links:
             await link.close()
 
     def _send(self) -> None:
@@ -86,21 +83,11 @@ class Starter:
                     answer.set_exception(error)
         finally:
             self._idle.append(link)
-        self._wake_workers()
+        self._teller.tell()
         self._send()
 
-    def _wake_workers(self) -> None:
-        # Outside the committed transaction, because a NOTIFY in it would serialise commits. If it is lost, workers
-        # find the jobs by polling.
-        if self._wake is None or self._wake.done():
-            self._wake = asyncio.ensure_future(self._notify())
 
-    async def _notify(self) -> None:
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            await self._wake_link.fetch(_WAKE, [])
-
-
-async def _committed(link: Link, starts: Sequence[Start]) -> list[asyncpg.Record]:
+async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
     columns: list[list[Any]] = [
         [start.id for start in starts],
         [start.tenant for start in starts],
@@ -126,7 +113,7 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[asyncpg.Record
     raise AssertionError("unreachable")
 
 
-def _answer(batch: list[tuple[Start, asyncio.Future[Started]]], rows: list[asyncpg.Record]) -> None:
+def _answer(batch: list[tuple[Start, asyncio.Future[Started]]], rows: list[Row]) -> None:
     for (start, answer), (started, created, same_input) in zip(batch, rows, strict=True):
         if answer.done():
             continue

@@ -13,16 +13,19 @@ import asyncpg
 import structlog
 from asyncpg.pool import PoolConnectionProxy
 
-from retoma.errors import DatabaseUnavailable
+from retoma.errors import DatabaseUnavailable, WorkerGone
 from retoma.settings import Settings
 from retoma.store import embedded, migrate
 from retoma.store.statements import Statement
 
 log = structlog.get_logger("retoma.database")
 Connection = asyncpg.Connection | PoolConnectionProxy
+Row = asyncpg.Record
 Answer = TypeVar("Answer")
 
 OLDEST_POSTGRESQL = 15
+DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_WORKER_GONE = "RT001"  # raised by retoma.exchange
 _CUT = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -207,6 +210,8 @@ class Link:
         except BaseException as error:
             if is_cut(error) or isinstance(error, asyncio.CancelledError):
                 self.drop()
+            if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _WORKER_GONE:
+                raise WorkerGone(f"{error}: it was declared dead, and what it held runs elsewhere") from error
             raise
 
     async def close(self) -> None:

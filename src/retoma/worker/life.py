@@ -147,7 +147,7 @@ class Life:
             self._after = answer.claimed[-1].tenant
         self._wakeup.learn(len(taken), room)
         if self._runner.makes_work_for_others(results):
-            self._wakeup.wake_others()
+            self._wakeup.tell_others()
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:

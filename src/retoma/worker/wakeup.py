@@ -7,18 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-import asyncpg
-import structlog
+from retoma.store.database import Database
+from retoma.store.notify import Teller, listen
 
-from retoma.store.database import Database, Link, backoff
-from retoma.store.statements import statements
-
-log = structlog.get_logger("retoma.wakeup")
-_WAKE = statements("workers")["wake"]
-CHANNEL = "retoma_ready"
 SHORTEST_LOOK = 0.05
 LONGEST_LOOK = 1.0
-SECONDS_BETWEEN_WAKES = 0.02
+SECONDS_BETWEEN_TELLS = 0.02
 
 
 class Wakeup:
@@ -31,20 +25,18 @@ class Wakeup:
         self._look_every = SHORTEST_LOOK
         self._next_look = 0.0
         self._listening: asyncio.Task[None] | None = None
-        self._wake_link = Link(database)
-        self._waking: asyncio.Task[None] | None = None
+        self._teller = Teller(database, at_most_every=SECONDS_BETWEEN_TELLS)
 
     def start(self) -> None:
         if not self._database.pooled:
-            self._listening = asyncio.ensure_future(self._listen())
+            self._listening = asyncio.ensure_future(listen(self._database, self.set))
 
     async def close(self) -> None:
-        for task in (self._listening, self._waking):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-        await self._wake_link.close()
+        if self._listening is not None:
+            self._listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listening
+        await self._teller.close()
 
     def set(self) -> None:
         """There may be work."""
@@ -55,22 +47,23 @@ class Wakeup:
         """Something ended."""
         self._event.set()
 
+    def tell_others(self) -> None:
+        """A commit of ours made work that may be another worker's."""
+        self._teller.tell()
+
     async def wait(self, has_outcomes: Callable[[], bool], is_hungry: Callable[[], bool]) -> None:
-        """Until there is something to give back, or something may be had, or a second has passed."""
+        """Until there is something to give back, or something may be had, or nothing was for a while."""
         while not has_outcomes():
-            if is_hungry() and (self._maybe_work or time.monotonic() >= self._next_look):
+            hungry = is_hungry()
+            if hungry and (self._maybe_work or time.monotonic() >= self._next_look):
                 self._maybe_work = False
                 self._next_look = time.monotonic() + self._look_every
                 return
             self._event.clear()
-            try:
-                async with asyncio.timeout(
-                    max(0.0, self._next_look - time.monotonic()) if is_hungry() else LONGEST_LOOK
-                ):
+            patience = self._next_look - time.monotonic() if hungry else LONGEST_LOOK
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, patience)):
                     await self._event.wait()
-            except TimeoutError:
-                if not is_hungry():
-                    return
 
     def learn(self, taken: int, room: int) -> None:
         """Look again at once while each look fills the room; less and less often while it finds nothing."""
@@ -78,35 +71,3 @@ class Wakeup:
             self._maybe_work = True
         self._look_every = SHORTEST_LOOK if taken else min(self._look_every * 2, LONGEST_LOOK)
         self._next_look = time.monotonic() + self._look_every
-
-    def wake_others(self) -> None:
-        """Tell all workers, at most so often, that a commit of ours made work that may not be ours."""
-        if self._waking is None or self._waking.done():
-            self._waking = asyncio.ensure_future(self._notify())
-
-    async def _notify(self) -> None:
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            await self._wake_link.fetch(_WAKE, [])
-        await asyncio.sleep(SECONDS_BETWEEN_WAKES)
-
-    async def _listen(self) -> None:
-        while True:
-            for wait in backoff():
-                try:
-                    await self._listen_once()
-                    break
-                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                    log.warning("not listening", error=str(error))
-                await asyncio.sleep(wait)
-
-    async def _listen_once(self) -> None:
-        """Listen until the connection ends."""
-        connection = await self._database.connect()
-        ended = asyncio.Event()
-        connection.add_termination_listener(lambda _: ended.set())
-        try:
-            await connection.add_listener(CHANNEL, lambda *_: self.set())
-            self.set()  # what was told before is not told again
-            await ended.wait()
-        finally:
-            connection.terminate()

@@ -36,6 +36,6 @@ select id
   from retoma.runs
  where id = any (:runs::uuid[]) and state = 'cancelling';
 
--- name: wake
--- Tell sleeping workers that there is work.
+-- name: tell_of_work
+-- Wake the workers that sleep.
 select pg_notify('retoma_ready', '');

@@ -1,0 +1,74 @@
+"""Telling sleeping workers of new work, and being told. It may get lost: whoever sleeps also looks by himself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from retoma.store.database import DATABASE_ERRORS, Database, Link, backoff
+from retoma.store.statements import statements
+
+log = structlog.get_logger("retoma.notify")
+_TELL = statements("workers")["tell_of_work"]
+CHANNEL = "retoma_ready"
+
+
+class Teller:
+    """Tells of new work, and never more often than `at_most_every` seconds.
+
+    Outside the transaction that made the work, because a NOTIFY inside would serialise all commits.
+    """
+
+    def __init__(self, database: Database, at_most_every: float = 0.0) -> None:
+        self._link = Link(database)
+        self._pause = at_most_every
+        self._telling: asyncio.Task[None] | None = None
+        self._again = False
+
+    def tell(self) -> None:
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.ensure_future(self._tell())
+        else:
+            self._again = True
+
+    async def close(self) -> None:
+        self._pause = 0.0
+        if self._telling is not None:
+            await self._telling
+        await self._link.close()
+
+    async def _tell(self) -> None:
+        self._again = True
+        while self._again:
+            self._again = False
+            with suppress(*DATABASE_ERRORS):
+                await self._link.fetch(_TELL, [])
+            await asyncio.sleep(self._pause)
+
+
+async def listen(database: Database, on_told: Callable[[], None]) -> None:
+    """Call `on_told` for new work, and after each reconnection, until cancelled."""
+    while True:
+        for wait in backoff():
+            try:
+                await _listen_once(database, on_told)
+                break
+            except DATABASE_ERRORS as error:
+                log.warning("not listening", error=str(error))
+            await asyncio.sleep(wait)
+
+
+async def _listen_once(database: Database, on_told: Callable[[], None]) -> None:
+    """Listen until the connection ends."""
+    connection = await database.connect()
+    ended = asyncio.Event()
+    connection.add_termination_listener(lambda _: ended.set())
+    try:
+        await connection.add_listener(CHANNEL, lambda *_: on_told())
+        on_told()  # what was told before is not told again
+        await ended.wait()
+    finally:
+        connection.terminate()
