@@ -5,8 +5,10 @@ RetomaError
 ├── DatabaseUnavailable    no database can be reached or started
 ├── SchemaMismatch         the database's schema is older or newer than this code
 ├── NotFound               no such run, pipeline or step
+├── InvalidInput           a pipeline's input model refuses what a run was to be started with
 ├── Conflict               the same idempotency key was used for another input
 ├── RunFailed              `wait` or `run` met a run that ended without its result
+├── Unrecordable           a value that the database cannot hold
 └── WorkerGone             this worker was declared dead; its jobs are others' now
 RetryLater                 asked by a step: try again after a delay, without using up an attempt
 GiveUp                     asked by a step: this attempt failed for good, do not retry
@@ -47,6 +49,10 @@ class Conflict(RetomaError):
 
 class RunFailed(RetomaError):
     """The run ended, and not with the result that was waited for."""
+
+
+class Unrecordable(RetomaError):
+    """The database cannot hold one of the values of a call. Nothing of the call was committed."""
 
 
 class WorkerGone(RetomaError):

@@ -97,6 +97,7 @@ class Lane:
 
     def __init__(self, database: Database, worker: int, number: int) -> None:
         self.worker = worker
+        self.busy = asyncio.Lock()  # held while a call is under way
         self._number = number
         self._call = 0
         self._link = Link(database)
@@ -104,21 +105,26 @@ class Lane:
     async def exchange(self, results: Sequence[Result], setbacks: Sequence[SetBack], wish: Wish) -> Answer:
         """Make the next call, as often as it takes. Raises WorkerGone if this worker was declared dead."""
         self._call += 1
-        arguments = self._arguments(results, setbacks, wish)
+        try:
+            return _answer(await self._fetch("exchange", self._arguments(results, setbacks, wish)))
+        except Exception:
+            self._call -= 1  # nothing of it was committed
+            raise
+
+    async def held(self) -> list[Claim]:
+        """All that this worker holds, as the database sees it."""
+        return [_claim(row) for row in await self._fetch("held_by", [self.worker])]
+
+    async def _fetch(self, name: str, arguments: list[Any]) -> list[Row]:
         for wait in backoff():
             try:
-                return _answer(await self._link.fetch(_SQL["exchange"], arguments))
+                return await self._link.fetch(_SQL[name], arguments)
             except Exception as error:
                 if not is_cut(error) and not is_passing(error):
                     raise
                 log.warning("the call is made again", worker=self.worker, error=str(error))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
-
-    async def held(self) -> list[Claim]:
-        """All that this worker holds, as the database sees it."""
-        rows = await self._link.fetch(_SQL["held_by"], [self.worker])
-        return [_claim(row) for row in rows]
 
     async def close(self) -> None:
         await self._link.close()

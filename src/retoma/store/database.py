@@ -13,7 +13,7 @@ import asyncpg
 import structlog
 from asyncpg.pool import PoolConnectionProxy
 
-from retoma.errors import DatabaseUnavailable, WorkerGone
+from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
 from retoma.settings import Settings
 from retoma.store import embedded, migrate
 from retoma.store.statements import Statement
@@ -212,6 +212,8 @@ class Link:
                 self.drop()
             if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _WORKER_GONE:
                 raise WorkerGone(f"{error}: it was declared dead, and what it held runs elsewhere") from error
+            if isinstance(error, asyncpg.DataError):
+                raise Unrecordable(f"the database cannot hold this: {error}") from error
             raise
 
     async def close(self) -> None:

@@ -33,7 +33,7 @@ async def attempt(plan: Plan, claim: Claim, context: Context, threads: Threads) 
         value = await _called(plan, data, context, threads)
         return Result(claim, plan.output(value), plan.items(value))
     except RetryLater as request:
-        return SetBack(claim, "wait", delay=request.delay, code="ASKED_TO_WAIT", error=_told("ASKED_TO_WAIT", request))
+        return SetBack(claim, "wait", delay=request.delay, code="ASKED_TO_WAIT", error=told("ASKED_TO_WAIT", request))
     except Exception as error:  # noqa: BLE001  (whatever a step raises is a failed attempt)
         return _setback(plan, claim, error, time.monotonic() - began)
 
@@ -76,12 +76,12 @@ def _setback(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetB
         delay=delay,
         spent_ms=int(spent.total_seconds() * 1000),
         code=code,
-        error=_told(code, error),
+        error=told(code, error),
     )
 
 
 def _failed(claim: Claim, code: str, error: Exception | str) -> SetBack:
-    return SetBack(claim, "failed", code=code, error=_told(code, error))
+    return SetBack(claim, "failed", code=code, error=told(code, error))
 
 
 def _code(error: Exception) -> str:
@@ -90,8 +90,8 @@ def _code(error: Exception) -> str:
     return code if isinstance(code, str) else "ERROR"
 
 
-def _told(code: str, error: Exception | str) -> str:
-    """What the event says of it."""
+def told(code: str, error: Exception | str) -> str:
+    """What the event says of a failure, as JSON."""
     if isinstance(error, str):
         return json.dumps({"code": code, "message": error[:LONGEST_MESSAGE]})
     stack = "".join(traceback.format_exception(error))

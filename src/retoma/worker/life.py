@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import structlog
 
-from retoma.engine.exchange import Answer, Lane, Result, Wish
+from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
 from retoma.engine.tenants import Tenants
-from retoma.errors import WorkerGone
+from retoma.errors import Unrecordable, WorkerGone
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
+from retoma.worker.attempt import told
 from retoma.worker.catalog import Catalog
 from retoma.worker.heart import Heart
 from retoma.worker.runner import Runner
@@ -24,6 +26,7 @@ from retoma.worker.workload import Workload
 
 log = structlog.get_logger("retoma.worker")
 
+INTERRUPT_GRACE = 3.0
 LANES = 2  # while one waits for the database, the jobs of the other run
 
 
@@ -48,6 +51,7 @@ class Life:
         self._runner = Runner(catalog, Tenants(database), threads)
         self._queues = queues
         self._workload = Workload(self._runner.run, concurrency, wakeup.outcome)
+        self._lanes: list[Lane] = []
         self._reserved = 0  # room that a call under way may fill
         self._after = 0  # the tenant served last
         self._gone = asyncio.Event()
@@ -60,13 +64,13 @@ class Life:
         loop = asyncio.get_running_loop()
         heart = Heart(self._database, self.id, on_death=lambda: _from_thread(loop, self._die))
         heart.start()
-        lanes = [Lane(self._database, self.id, number) for number in range(1, LANES + 1)]
+        self._lanes = [Lane(self._database, self.id, number) for number in range(1, LANES + 1)]
         try:
-            await self._work(lanes)
+            await self._work()
         finally:
             self._workload.drop()
             heart.stop()
-            for lane in lanes:
+            for lane in self._lanes:
                 await lane.close()
 
     def drain(self) -> None:
@@ -76,11 +80,13 @@ class Life:
             self._workload.close()
             loop = asyncio.get_running_loop()
             loop.call_later(self._settings.drain_seconds, self._workload.interrupt)
+            # What ignores its interruption is left behind; the database is told that it was.
+            loop.call_later(self._settings.drain_seconds + INTERRUPT_GRACE, self._workload.drop)
 
-    async def _work(self, lanes: list[Lane]) -> None:
+    async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             upkeep = group.create_task(self._upkeep().run())
-            await asyncio.wait([group.create_task(self._serve(lane)) for lane in lanes])
+            await asyncio.wait([group.create_task(self._serve(lane)) for lane in self._lanes])
             upkeep.cancel()
         if not self._gone.is_set():
             await workers.end(self._database, self.id)
@@ -106,7 +112,10 @@ class Life:
         while not self._is_over():
             await self._wakeup.wait(self._must_call, lambda: self._room > 0)
             try:
-                await self._exchange(lane)
+                async with lane.busy:
+                    replayed = await self._give_and_take(lane)
+                if replayed:
+                    await self._recover(lane)
             except WorkerGone:
                 self._die()
 
@@ -121,26 +130,42 @@ class Life:
     def _room(self) -> int:
         return max(0, self._workload.room - self._reserved)
 
-    async def _exchange(self, lane: Lane) -> None:
+    async def _give_and_take(self, lane: Lane) -> bool:
+        """One call. True if its first answer was lost, and with it perhaps jobs that it claimed."""
         results, setbacks = self._workload.collect()
+        try:
+            return await self._exchange(lane, results, setbacks)
+        except Unrecordable:
+            outcomes: list[Result | SetBack] = [*results, *setbacks]
+            return any([await self._give_alone(lane, outcome) for outcome in outcomes])
+
+    async def _give_alone(self, lane: Lane, outcome: Result | SetBack) -> bool:
+        """Give back one of several outcomes that could not be given back together: only the bad one fails."""
+        try:
+            if isinstance(outcome, Result):
+                return await self._exchange(lane, [outcome], [])
+            return await self._exchange(lane, [], [outcome])
+        except Unrecordable as error:
+            failure = SetBack(outcome.claim, "failed", code="UNRECORDABLE", error=told("UNRECORDABLE", str(error)))
+            return await self._exchange(lane, [], [failure])
+
+    async def _exchange(self, lane: Lane, results: list[Result], setbacks: list[SetBack]) -> bool:
         room = self._room
         if not (results or setbacks or room):
-            return
+            return False
         wish = Wish(self._queues, self._catalog.served, self._after, room, not self._workload.has_suspect)
         self._reserved += room
         try:
             answer = await lane.exchange(results, setbacks, wish)
         finally:
             self._reserved -= room
-        if not self._gone.is_set():
-            await self._accept(lane, answer, results, room)
+        self._accept(answer, results, room)
+        return answer.replayed
 
-    async def _accept(self, lane: Lane, answer: Answer, results: list[Result], room: int) -> None:
+    def _accept(self, answer: Answer, results: list[Result], room: int) -> None:
         if answer.refused:
             self.refused += answer.refused
             log.warning("refused: these leases had ended", worker=self.id, jobs=answer.refused)
-        if answer.replayed:
-            answer.claimed += [claim for claim in await lane.held() if not self._workload.holds(claim)]
         taken = self._runner.taken(answer, results)
         self._workload.take(taken)
         if answer.claimed:
@@ -148,6 +173,15 @@ class Life:
         self._wakeup.learn(len(taken), room)
         if self._runner.makes_work_for_others(results):
             self._wakeup.tell_others()
+
+    async def _recover(self, lane: Lane) -> None:
+        """Take up the jobs that are ours and that we never heard of."""
+        async with AsyncExitStack() as quiet:
+            # A call under way may be claiming or ending some just now.
+            for other in self._lanes:
+                await quiet.enter_async_context(other.busy)
+            held = await lane.held()
+            self._workload.take([claim for claim in held if not self._workload.holds(claim)])
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:

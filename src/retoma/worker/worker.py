@@ -6,13 +6,18 @@ import os
 import socket
 from collections.abc import Sequence
 
+import structlog
+
 from retoma.app import App
+from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.worker.catalog import Catalog
 from retoma.worker.life import Life
 from retoma.worker.threads import Threads
 from retoma.worker.wakeup import Wakeup
+
+log = structlog.get_logger("retoma.worker")
 
 
 class Worker:
@@ -56,7 +61,10 @@ class Worker:
         try:
             while not self._stopping:
                 self._life = self._new_life()
-                await self._life.live(self.name, self.concurrency)
+                try:
+                    await self._life.live(self.name, self.concurrency)
+                except DatabaseUnavailable as error:
+                    log.warning("waiting for the database", error=str(error))
         finally:
             self._threads.close()
             await self._wakeup.close()

@@ -67,11 +67,14 @@ class Workload:
         return claim.handle in self._held
 
     def take(self, claims: Sequence[Claim]) -> None:
+        """Begin these jobs, now or when others have ended. Once closed, they go back as they came."""
         for claim in claims:
             self._held[claim.handle] = claim
             if claim.deaths:
                 self._suspects.add(claim.handle)
-            if len(self._running) < self._concurrency:
+            if self._closing:
+                self._setbacks.append(SetBack(claim, "back"))
+            elif len(self._running) < self._concurrency:
                 self._begin(claim)
             else:
                 self._ahead.append(claim)
@@ -110,6 +113,7 @@ class Workload:
         self._ahead.clear()
         self.interrupt()
         self._running.clear()
+        self._on_outcome()
 
     def _begin(self, claim: Claim) -> None:
         self._running[claim.handle] = asyncio.ensure_future(self._work(claim))

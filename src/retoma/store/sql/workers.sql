@@ -20,8 +20,8 @@ update retoma.workers
 returning id;
 
 -- name: end_worker
--- The worker stops; what it still holds goes back without a mark.
-select retoma.bury(:worker, 'back', null) as jobs;
+-- The worker stops; what it still holds goes back.
+select retoma.bury(:worker, 'interrupted', 'INTERRUPTED') as jobs;
 
 -- name: list_workers
 select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as silent_for

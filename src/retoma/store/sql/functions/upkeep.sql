@@ -10,7 +10,9 @@ declare
 begin
   for v_dead in
     select w.id from retoma.workers w
-     where w.ended_at is null and w.beat_at < v_now - p_silence
+     where w.ended_at is null
+       -- Nobody could beat while the server was down.
+       and greatest(w.beat_at, pg_postmaster_start_time()) < v_now - p_silence
      order by w.id for update skip locked
   loop
     return query select v_dead, retoma.bury(v_dead, 'died', 'WORKER_DIED');

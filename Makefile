@@ -1,0 +1,48 @@
+# `make run` and `make test` need Python 3.11 or newer and nothing else; what they use goes into .venv.
+
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+BIN := .venv/bin
+
+.PHONY: help run test check format lock clean
+
+help:
+	@echo 'make run     a demo that kills its own worker and picks up again (no key, no Docker, no system package)'
+	@echo 'make test    every test, after make check'
+	@echo 'make check   lint, types, layers and the requirements ledger'
+	@echo 'make format  lay out the code'
+	@echo 'make lock    resolve requirements/*.txt anew'
+
+run: .venv/run.stamp
+	@exec $(BIN)/retoma dev --demo
+
+test: check
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+check: .venv/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/requirements_ledger.py
+
+format: .venv/dev.stamp
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: .venv/dev.stamp
+	$(BIN)/python -m pip install --quiet uv
+	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-header pyproject.toml --group $${set#*:} -o requirements/$${set%:*}.txt; done
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+.venv/%.stamp: requirements/%.txt pyproject.toml
+	@test -n '$(PYTHON)' || { echo 'Retoma needs Python 3.11 or newer: install it, or say where it is with make PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo 'Python has no venv: on Debian or Ubuntu, apt-get install python3-venv' >&2; exit 1; }
+	@echo 'Installing into .venv (once)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

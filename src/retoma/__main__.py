@@ -1,0 +1,3 @@
+from retoma.cli import main
+
+main()

@@ -1,0 +1,150 @@
+"""Where the application is: `module:name`, `path/to/file.py` or `path/to/file.py:name`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+import typer
+
+from retoma.app import App
+from retoma.define.pipeline import Pipeline
+from retoma.errors import DefinitionError, NotFound
+from retoma.settings import Settings
+
+DEFAULT_NAME = "app"
+
+
+def load(place: str | None, settings: Settings) -> App:
+    """The application at `place`, or where RETOMA_APP or retoma.toml say. A pipeline alone is an application too."""
+    place = place or settings.app
+    if not place:
+        raise typer.BadParameter(
+            "say where the application is: a file (film.py), or module:name; or set RETOMA_APP, or `app` in retoma.toml"
+        )
+    where, name = _split(place)
+    module = _module(where)
+    if name is None:
+        return _only(module, where)
+    return _named(module, where, name)
+
+
+def _split(place: str) -> tuple[str, str | None]:
+    where, colon, name = place.rpartition(":")
+    if not colon or "/" in name or "\\" in name:
+        return place, None
+    return where, name or None
+
+
+def _module(where: str) -> ModuleType:
+    if where.endswith(".py") or "/" in where or "\\" in where:
+        return _from_file(Path(where))
+    return _from_name(where)
+
+
+def _from_file(path: Path) -> ModuleType:
+    if path.is_dir() or not path.exists():
+        raise NotFound(f"there is no file {str(path)!r}{_nearest(path.name, _python_files(path.parent))}")
+    path = path.resolve()
+    _importable(path.parent)
+    taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+    name = f"retoma_app_{path.stem}" if taken else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise NotFound(f"{str(path)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    _explained(str(path), lambda: spec.loader and spec.loader.exec_module(module))
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    _importable(Path.cwd())
+    try:
+        _explained(name, lambda: importlib.import_module(name))
+    except ModuleNotFoundError as error:
+        files = [Path(file).stem for file in _python_files(Path.cwd())]
+        raise NotFound(f"cannot import {name!r}: {error}{_nearest(name, files)}") from error
+    return sys.modules[name]
+
+
+def _explained(what: str, load: Callable[[], object]) -> None:
+    """Import, and let what goes wrong in the user's file be one sentence that says where."""
+    try:
+        load()
+    except DefinitionError as error:
+        raise DefinitionError(f"{error} ({_where(error)})") from error
+    except ModuleNotFoundError as error:
+        if error.name is not None and (what == error.name or what.startswith(f"{error.name}.")):
+            raise
+        raise DefinitionError(f"cannot import {what}: {error} ({_where(error)})") from error
+    except Exception as error:
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise DefinitionError(f"cannot import {what}: {type(error).__name__}: {said} ({_where(error)})") from error
+
+
+def _where(error: Exception) -> str:
+    """The innermost line that is neither Retoma's nor the interpreter's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    own = str(Path(__file__).parents[1])
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith((own, "<frozen"))]
+    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else "while it was imported"
+
+
+def _named(module: ModuleType, where: str, name: str) -> App:
+    found = getattr(module, name, None)
+    if isinstance(found, App | Pipeline):
+        return _as_app(found)
+    known = [*_of(module, App), *_of(module, Pipeline)]
+    if found is not None:
+        raise NotFound(f"{name!r} in {where!r} is neither an App nor a Pipeline{_nearest(name, known)}")
+    raise NotFound(f"{where!r} has no {name!r}{_nearest(name, known)}")
+
+
+def _only(module: ModuleType, where: str) -> App:
+    apps, pipelines = _of(module, App), _of(module, Pipeline)
+    if DEFAULT_NAME in apps or DEFAULT_NAME in pipelines:
+        return _as_app(getattr(module, DEFAULT_NAME))
+    for kind, found in (("Apps", apps), ("Pipelines", pipelines)):
+        if len(found) == 1:
+            return _as_app(getattr(module, found[0]))
+        if found:
+            raise NotFound(
+                f"{where!r} has several {kind} and none is named {DEFAULT_NAME!r}: say which, as in {where}:{found[0]}"
+            )
+    raise NotFound(f"{where!r} defines no App and no Pipeline")
+
+
+def _as_app(found: App | Pipeline) -> App:
+    return found if isinstance(found, App) else App(found.name, pipelines=[found])
+
+
+def _of(module: ModuleType, kind: type) -> list[str]:
+    """The names of the objects of this kind; of several names for one object the first."""
+    named = {id(value): name for name, value in reversed(vars(module).items()) if isinstance(value, kind)}
+    return list(reversed(named.values()))
+
+
+def _importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _python_files(folder: Path) -> list[str]:
+    return [file.name for file in folder.glob("*.py")] if folder.is_dir() else []
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; it has {', '.join(map(repr, known[:5]))}" if known else ""

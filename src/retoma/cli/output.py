@@ -1,0 +1,149 @@
+"""Printing: tables for people, JSON and CSV for programs. What users wrote is data here, never markup."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from retoma.cli.options import Format
+from retoma.terminal import clean, shortened
+
+Row = Mapping[str, Any]
+_WIDE = 1_000  # where nobody looks at columns, nothing is cut off
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+_COLOURS = {
+    "completed": "green",
+    "succeeded": "green",
+    "ok": "green",
+    "running": "cyan",
+    "pending": "blue",
+    "ready": "blue",
+    "paused": "magenta",
+    "needs_review": "magenta",
+    "completed_with_errors": "yellow",
+    "warning": "yellow",
+    "cancelling": "yellow",
+    "stuck": "yellow",
+    "failed": "red",
+    "rejected": "red",
+    "quarantined": "red",
+    "problem": "red",
+    "cancelled": "dim",
+    "skipped": "dim",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table. `shown` makes the value fit for people."""
+
+    key: str
+    title: str = ""
+    shown: Callable[[Any], Text | str] = str
+
+
+def out() -> Console:
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDE)
+
+
+def err() -> Console:
+    return Console(stderr=True, highlight=False, markup=False, width=None if sys.stderr.isatty() else _WIDE)
+
+
+def emit(rows: Sequence[Row], columns: Sequence[Column], how: Format, empty: str) -> None:
+    """Print a listing. `empty` is what a person is told if there is nothing."""
+    if how is Format.JSON:
+        print(as_json(list(rows), indent=2))
+    elif how is Format.JSONL:
+        for row in rows:
+            print(as_json(row))
+    elif how is Format.CSV:
+        _emit_csv(rows, columns)
+    elif rows:
+        out().print(table(rows, columns))
+    else:
+        err().print(empty)
+
+
+def table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for number, column in enumerate(columns):
+        made.add_column(column.title or column.key, overflow="fold" if number == 0 else "ellipsis", no_wrap=number > 0)
+    for row in rows:
+        made.add_row(*(_cell(column, row.get(column.key)) for column in columns))
+    return made
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=plain)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value)
+
+
+def state(value: Any) -> Text:
+    return Text(str(value), style=_COLOURS.get(str(value), ""))
+
+
+def moment(value: datetime | None) -> str:
+    return "" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(value: timedelta | float | None) -> str:
+    """`0.84 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if value is None:
+        return ""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if seconds < 10:
+        return f"{max(seconds, 0):.2g} s"
+    whole = round(seconds)
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def value(of: Any, length: int = 100) -> str:
+    """Any value on one line, cut to `length`."""
+    return shortened(clean(of if isinstance(of, str) else as_json(of)), length)
+
+
+def _cell(column: Column, given: Any) -> Text:
+    shown = "" if given is None else column.shown(given)
+    return shown if isinstance(shown, Text) else Text(clean(shown))
+
+
+def _emit_csv(rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    keys = list(rows[0]) if rows else [column.key for column in columns]
+    writer = csv.writer(sys.stdout)
+    writer.writerow(keys)
+    for row in rows:
+        writer.writerow([_csv_cell(row[key]) for key in keys])
+
+
+def _csv_cell(given: Any) -> Any:
+    """A text that a spreadsheet would take for a formula is marked as text."""
+    if given is None or isinstance(given, bool | int | float):
+        return given
+    text = given if isinstance(given, str) else as_json(given) if isinstance(given, dict | list) else plain(given)
+    text = clean(str(text)) if not isinstance(text, str) or not text.isprintable() else text
+    return f"'{text}" if text.startswith(_FORMULA) else text

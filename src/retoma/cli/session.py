@@ -1,0 +1,41 @@
+"""What every command begins with: the settings, the application, and the database that they name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from retoma.app import App
+from retoma.client import Client
+from retoma.settings import Settings
+from retoma.store.database import Database
+
+T = TypeVar("T")
+
+
+def in_loop(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+@asynccontextmanager
+async def opened_database(settings: Settings) -> AsyncIterator[Database]:
+    """The database with a schema of this release. The embedded one is brought to it; another must be there already."""
+    async with await Database.open(settings) as database:
+        if settings.database_url is None:
+            await database.upgrade()
+        else:
+            await database.require_current()
+        yield database
+
+
+@asynccontextmanager
+async def opened_client(settings: Settings, app: App | None = None) -> AsyncIterator[Client]:
+    """A client; without an application it can do everything but start runs."""
+    async with opened_database(settings) as database:
+        client = Client(app, database)
+        try:
+            yield client
+        finally:
+            await client.close()

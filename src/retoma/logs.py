@@ -1,0 +1,81 @@
+"""How logs look: one line for each event on stderr, for people, or as JSON with RETOMA_LOG=json.
+
+Lines of structlog and of the standard library come out alike. What is bound to an attempt (run, step, item,
+attempt) is on each line that is written while it runs, the step's own ones too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import structlog
+from structlog.types import Processor
+
+from retoma.terminal import clean
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_FIRST = ("worker", "pipeline", "run", "step", "item", "attempt")
+
+
+def set_up() -> None:
+    """Send every log line to stderr, from the level RETOMA_LOG_LEVEL up (`info` unless set)."""
+    level = LEVELS.get(os.environ.get("RETOMA_LOG_LEVEL", "info").lower(), logging.INFO)
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    # The standard library does the writing: whole lines, under a lock, from any thread.
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer()],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.getLogger("asyncio").setLevel(max(level, logging.WARNING))
+
+
+def attempt_at(**of: Any) -> AbstractContextManager[None]:
+    """Within it, each log line says which attempt it belongs to."""
+    return structlog.contextvars.bound_contextvars(**{name: str(value) for name, value in of.items() if value != ""})
+
+
+def _renderer() -> Processor:
+    if os.environ.get("RETOMA_LOG", "").lower() == "json":
+        return structlog.processors.JSONRenderer(default=str)
+    return _as_a_line
+
+
+def _as_a_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
+    """`09:12:44 warning  a worker fell silent  worker=3 jobs=4`; a stack trace follows, indented."""
+    at = str(event.pop("timestamp", ""))[11:19]
+    level = str(event.pop("level", "info"))
+    said = clean(str(event.pop("event", "")))
+    stack = event.pop("exception", None)
+    names = sorted(event, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    values = " ".join(f"{name}={_shown(event[name])}" for name in names)
+    line = f"{at} {level:<8} {said}" + (f"  {values}" if values else "")
+    return line if stack is None else "\n    ".join([line, *(clean(part) for part in str(stack).splitlines())])
+
+
+def _shown(value: Any) -> str:
+    text = clean(str(value))
+    return f'"{text}"' if " " in text else text
