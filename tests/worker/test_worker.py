@@ -1,0 +1,326 @@
+"""The worker in this process, on a real database: what it takes, gives back, loses and takes up again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.conftest import OpenSandbox
+
+from retoma import Context, Pipeline, Retry, RetryLater, Settings, seconds
+from retoma.engine.exchange import Lane
+from retoma.records import Job
+from retoma.store import workers
+from retoma.testing import Sandbox
+from retoma.worker.worker import Worker
+
+SOON = timedelta(seconds=20)
+
+
+@asynccontextmanager
+async def working(sandbox: Sandbox, *, concurrency: int = 4, drain_seconds: float = 10.0) -> AsyncIterator[Worker]:
+    """A worker on the sandbox's database, drained at the end."""
+    settings = Settings(drain_seconds=drain_seconds)
+    worker = Worker(sandbox.app, sandbox.database, settings, concurrency=concurrency)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await asyncio.wait_for(task, SOON.total_seconds())
+
+
+async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
+    """What `holds` gives, once it gives something true."""
+    async with asyncio.timeout(SOON.total_seconds()):
+        while not (found := await holds()):  # noqa: ASYNC110  (it happens in the database)
+            await asyncio.sleep(0.01)
+        return found
+
+
+async def only_job(sandbox: Sandbox) -> Job:
+    (run,) = await sandbox.client.runs()
+    (job,) = await sandbox.client.jobs(run.id)
+    return job
+
+
+async def test_async_and_plain_functions_are_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("both")
+
+    @pipeline.step
+    async def on_the_loop() -> str:
+        return threading.current_thread().name
+
+    @pipeline.step
+    def in_a_thread(on_the_loop: str) -> str:
+        return threading.current_thread().name
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        results = await sandbox.client.run(pipeline)
+    assert results == {"on_the_loop": "MainThread", "in_a_thread": "retoma-step"}
+
+
+async def test_a_worker_that_stops_lets_its_jobs_end(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("slow")
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @pipeline.step
+    async def slow() -> str:
+        began.set()
+        await go_on.wait()
+        return "done"
+
+    async with open_sandbox(pipeline) as sandbox:
+        async with working(sandbox) as worker:
+            await sandbox.client.start(pipeline)
+            await began.wait()
+            worker.stop()
+            go_on.set()
+        job = await only_job(sandbox)
+        assert (job.state, job.output) == ("succeeded", "done")
+        assert await sandbox.client.workers() == []
+
+
+async def test_what_outlasts_the_drain_goes_back_and_uses_up_no_retry(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("endless")
+    began = asyncio.Event()
+
+    @pipeline.step
+    async def endless() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with open_sandbox(pipeline) as sandbox:
+        async with working(sandbox, drain_seconds=0.0):
+            await sandbox.client.start(pipeline)
+            await began.wait()
+        job = await only_job(sandbox)
+        assert (job.state, job.attempt, job.code) == ("ready", 1, "INTERRUPTED")
+
+
+async def test_a_job_that_ignores_its_interruption_does_not_hold_up_the_end(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("deaf")
+    began, released = asyncio.Event(), asyncio.Event()
+
+    @pipeline.step
+    async def deaf() -> None:
+        began.set()
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with open_sandbox(pipeline) as sandbox:
+        async with working(sandbox, drain_seconds=0.0):
+            await sandbox.client.start(pipeline)
+            await began.wait()
+        released.set()
+        assert (await only_job(sandbox)).state == "ready"
+
+
+async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("twice")
+    attempts: list[int] = []
+    began = asyncio.Event()
+
+    @pipeline.step
+    async def twice(*, ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        if len(attempts) == 1:
+            began.set()
+            await asyncio.Event().wait()
+        return ctx.attempt
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        started = await sandbox.client.start(pipeline)
+        await began.wait()
+        (before,) = await sandbox.client.workers()
+        await sandbox.clock.advance(timedelta(minutes=1))
+        await workers.sweep(sandbox.database, timedelta(seconds=30))
+        run = await sandbox.client.wait(started.id, SOON)
+        (after,) = await sandbox.client.workers()
+        assert run.state == "completed"
+        assert attempts == [1, 2]
+        assert after.id > before.id
+
+
+async def test_jobs_claimed_by_a_call_whose_answer_was_lost_are_run(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline("lost")
+    attempts: list[int] = []
+
+    @pipeline.step
+    async def first(*, ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        return 1
+
+    @pipeline.step
+    async def second(first: int, *, ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        return first + 1
+
+    lost = lose_every_other_answer(monkeypatch)
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        results = await asyncio.wait_for(sandbox.client.run(pipeline), SOON.total_seconds())
+    assert results == {"first": 1, "second": 2}
+    assert attempts == [1, 1]
+    assert lost
+
+
+def lose_every_other_answer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Commits as ever, but the connection is cut before the answer of an exchange arrives."""
+    lost: list[str] = []
+    fetch = Lane._fetch
+
+    class CutLink:
+        def __init__(self, link: Any) -> None:
+            self._link = link
+            self._calls = 0
+
+        async def fetch(self, statement: Any, arguments: list[Any]) -> Any:
+            rows = await self._link.fetch(statement, arguments)
+            self._calls += 1
+            if statement.name == "exchange" and self._calls % 2:
+                lost.append(statement.name)
+                raise ConnectionResetError("the connection was cut before the answer")
+            return rows
+
+        async def close(self) -> None:
+            await self._link.close()
+
+    async def with_cuts(lane: Lane, name: str, arguments: list[Any]) -> Any:
+        if not isinstance(lane._link, CutLink):
+            lane._link = CutLink(lane._link)  # type: ignore[assignment]
+        return await fetch(lane, name, arguments)
+
+    monkeypatch.setattr(Lane, "_fetch", with_cuts)
+    return lost
+
+
+async def test_a_thread_that_outlives_its_timeout_is_replaced(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("hung")
+    release = threading.Event()
+
+    @pipeline.step(timeout=seconds(0.05), retry=Retry(0), on_failure="continue")
+    def hung() -> None:
+        release.wait()
+
+    @pipeline.step(after=[hung])
+    def next_in_line() -> str:
+        return "ran"
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox, concurrency=1):
+        started = await sandbox.client.start(pipeline)
+        run = await sandbox.client.wait(started.id, SOON)
+        errors = await sandbox.client.errors(run.id)
+        release.set()
+    assert run.state == "completed_with_errors"
+    assert errors["hung", ""]["code"] == "TIMEOUT"
+    assert "still running after 0.05 s" in errors["hung", ""]["message"]
+
+
+async def test_a_value_that_the_database_cannot_hold_fails_alone(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("unrecordable")
+
+    @pipeline.step(on_failure="continue")
+    async def forever() -> None:
+        raise RetryLater(timedelta.max)
+
+    @pipeline.step
+    async def other() -> str:
+        return "fine"
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        started = await sandbox.client.start(pipeline)
+        run = await sandbox.client.wait(started.id, SOON)
+        jobs = {job.step: (job.state, job.code) for job in await sandbox.client.jobs(run.id)}
+    assert jobs == {"forever": ("failed", "UNRECORDABLE"), "other": ("succeeded", None)}
+
+
+async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("cancelled")
+    began = asyncio.Event()
+    told: list[str] = []
+
+    @pipeline.step
+    async def waiting() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        started = await sandbox.client.start(pipeline)
+        await began.wait()
+        assert await sandbox.client.cancel(started.id) == "cancelling"
+        assert (await sandbox.client.wait(started.id, SOON)).state == "cancelled"
+    assert told == ["cancelled"]
+
+
+async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("many")
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @pipeline.step
+    async def one() -> None:
+        began.set()
+        await go_on.wait()
+
+    async with open_sandbox(pipeline) as sandbox:
+        async with working(sandbox, concurrency=2) as worker:
+            await sandbox.client.start_many(pipeline, [None] * 10)
+            await began.wait()
+            worker.stop()
+            go_on.set()
+        jobs = [job for run in await sandbox.client.runs() for job in await sandbox.client.jobs(run.id)]
+    done = [job for job in jobs if job.state == "succeeded"]
+    untouched = [job for job in jobs if job.state == "ready" and job.attempt == 0]
+    assert done
+    assert len(done) + len(untouched) == 10
+
+
+async def test_work_is_found_without_listening(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline("polled")
+
+    @pipeline.step
+    async def answer() -> int:
+        return 42
+
+    async with open_sandbox(pipeline) as sandbox:
+        monkeypatch.setattr(sandbox.database, "pooled", True)
+        async with working(sandbox):
+            assert await sandbox.client.run(pipeline) == {"answer": 42}
+
+
+async def test_a_step_that_is_no_longer_defined_waits_with_its_cause(open_sandbox: OpenSandbox) -> None:
+    yesterday, today = Pipeline("changing"), Pipeline("changing")
+
+    @yesterday.step
+    async def old_name() -> int:
+        return 1
+
+    @today.step
+    async def new_name() -> int:
+        return 2
+
+    async with open_sandbox(yesterday) as before:
+        await before.client.start(yesterday)
+    async with open_sandbox(today) as after:
+        async with working(after):
+
+            async def held_back() -> bool:
+                return (await only_job(after)).code == "UNDEFINED_STEP"
+
+            await until(held_back)
+        job = await only_job(after)
+        assert job.state == "ready"
+        assert job.ready_at == await after.clock.now() + timedelta(seconds=30)
