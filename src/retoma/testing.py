@@ -20,7 +20,7 @@ from uuid import UUID
 from retoma.app import App
 from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
-from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
+from retoma.engine.exchange import Claim, Handle, Lane, Result, SetBack, Wish
 from retoma.engine.tenants import Tenants
 from retoma.states import RunState
 from retoma.store import clock, workers
@@ -29,6 +29,7 @@ from retoma.store.scratch import fresh_database
 from retoma.worker.catalog import Catalog
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
+from retoma.worker.workload import Workload
 
 __all__ = ["Clock", "EndedRun", "Sandbox", "fresh_database", "sandbox"]
 
@@ -128,7 +129,17 @@ class Hands:
         return await self._exchange([], [], room, queues)
 
     async def attempt(self, claims: list[Claim]) -> list[Result | SetBack]:
-        return list(await asyncio.gather(*(self._runner.run(claim) for claim in claims)))
+        """Run these jobs as a worker does, to their ends or timeouts."""
+        ended = asyncio.Event()
+        workload = Workload(self._runner, max(1, len(claims)), ended.set)
+        workload.take(claims)
+        outcomes: dict[Handle, Result | SetBack] = {}
+        while len(outcomes) < len(claims):
+            await ended.wait()
+            ended.clear()
+            for some in workload.collect():
+                outcomes |= {outcome.claim.handle: outcome for outcome in some}
+        return [outcomes[claim.handle] for claim in claims]
 
     async def give_back(self, outcomes: list[Result | SetBack], room: int = 0) -> list[Claim]:
         """Give back outcomes, and claim up to `room` jobs in the same call."""

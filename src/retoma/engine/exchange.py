@@ -40,10 +40,10 @@ class Claim:
     run_input: str | None
     item_value: str | None
     results: list[str | None]
+    handle: Handle = field(init=False)
 
-    @property
-    def handle(self) -> Handle:
-        return self.run, self.step, self.item, self.revision, self.fence
+    def __post_init__(self) -> None:
+        self.handle = (self.run, self.step, self.item, self.revision, self.fence)
 
     @property
     def order(self) -> tuple[bytes, str, str]:

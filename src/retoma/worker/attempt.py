@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import time
 import traceback
 from datetime import timedelta
-from typing import Any
 
 from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.errors import GiveUp, RetryLater
-from retoma.worker.plan import Arguments, Plan
+from retoma.worker.plan import Plan
 from retoma.worker.threads import Threads
 
 LONGEST_MESSAGE = 2_000
@@ -22,7 +20,7 @@ LONGEST_STACK = 8_000
 
 
 async def attempt(plan: Plan, claim: Claim, context: Context, threads: Threads) -> Result | SetBack:
-    """Run one attempt to its end. Raises only CancelledError."""
+    """Run one attempt to its end, however long it takes. Raises only CancelledError."""
     began = time.monotonic()
     try:
         data = plan.data(claim)
@@ -30,7 +28,11 @@ async def attempt(plan: Plan, claim: Claim, context: Context, threads: Threads) 
             return SetBack(claim, "skipped", code=NOT_WANTED)
         if sentence := plan.too_many_failed(data):
             return _failed(claim, "TOO_MANY_FAILED", sentence)
-        value = await _called(plan, data, context, threads)
+        function, machinery = plan.step.function, plan.machinery(context)
+        if plan.is_async:
+            value = await function(**data, **machinery)
+        else:
+            value = await threads.call(lambda: function(**data, **machinery))
         return Result(claim, plan.output(value), plan.items(value))
     except RetryLater as request:
         return SetBack(claim, "wait", delay=request.delay, code="ASKED_TO_WAIT", error=told("ASKED_TO_WAIT", request))
@@ -38,20 +40,13 @@ async def attempt(plan: Plan, claim: Claim, context: Context, threads: Threads) 
         return _setback(plan, claim, error, time.monotonic() - began)
 
 
-async def _called(plan: Plan, data: Arguments, context: Context, threads: Threads) -> Any:
-    function, machinery = plan.step.function, plan.machinery(context)
-    try:
-        async with asyncio.timeout(plan.timeout) as limit:
-            if plan.is_async:
-                return await function(**data, **machinery)
-            return await threads.call(lambda: function(**data, **machinery))
-    except TimeoutError:
-        if limit.expired():
-            raise _TimedOut(f"{plan.step.name!r} was still running after {plan.timeout:g} s, its timeout") from None
-        raise
+def timed_out(plan: Plan, claim: Claim, advice: str) -> SetBack:
+    """How an attempt ends that outlived its timeout."""
+    error = TimedOut(f"{plan.step.name!r} was still running after {plan.timeout:g} s, its timeout{advice}")
+    return _setback(plan, claim, error, plan.timeout)
 
 
-class _TimedOut(TimeoutError):
+class TimedOut(TimeoutError):
     """Ours, and not one that the step's function met by itself."""
 
     code = "TIMEOUT"

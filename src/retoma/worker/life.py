@@ -50,7 +50,7 @@ class Life:
         self._wakeup = wakeup
         self._runner = Runner(catalog, Tenants(database), threads)
         self._queues = queues
-        self._workload = Workload(self._runner.run, concurrency, wakeup.outcome)
+        self._workload = Workload(self._runner, concurrency, wakeup.outcome)
         self._lanes: list[Lane] = []
         self._reserved = 0  # room that a call under way may fill
         self._after = 0  # the tenant served last
@@ -82,6 +82,10 @@ class Life:
             loop.call_later(self._settings.drain_seconds, self._workload.interrupt)
             # What ignores its interruption is left behind; the database is told that it was.
             loop.call_later(self._settings.drain_seconds + INTERRUPT_GRACE, self._workload.drop)
+
+    def interrupt(self) -> None:
+        """Give back what still runs."""
+        self._workload.interrupt()
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from math import inf
 
 from retoma.define.context import Context
 from retoma.engine.exchange import Answer, Claim, Result, SetBack
 from retoma.engine.tenants import Tenants
-from retoma.worker.attempt import attempt
+from retoma.worker.attempt import attempt, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.threads import Threads
 
@@ -25,7 +26,7 @@ class Runner:
         """One attempt. A step that is not defined here goes back, for a worker that defines it."""
         plan = self._catalog.plan_of(claim.version, claim.step)
         if plan is None:
-            return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
+            return _undefined(claim)
         context = Context(
             run=claim.run,
             tenant=await self._tenants.name_of(claim.tenant),
@@ -37,6 +38,15 @@ class Runner:
             maybe_done=claim.attempt > 1,
         )
         return await attempt(plan, claim, context, self._threads)
+
+    def timeout_of(self, claim: Claim) -> float:
+        """Seconds that one attempt may take."""
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        return plan.timeout if plan else inf
+
+    def timed_out(self, claim: Claim, advice: str = "") -> SetBack:
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        return _undefined(claim) if plan is None else timed_out(plan, claim, advice)
 
     def taken(self, answer: Answer, results: Sequence[Result]) -> list[Claim]:
         """All jobs of an answer, each with what it reads."""
@@ -61,3 +71,7 @@ class Runner:
                 source = made_by[claim.run, step, ""]
                 claim.run_input = source.claim.run_input
                 claim.item_value = (source.items or {})[claim.item]
+
+
+def _undefined(claim: Claim) -> SetBack:
+    return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")

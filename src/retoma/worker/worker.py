@@ -54,6 +54,12 @@ class Worker:
         if self._life is not None:
             self._life.drain()
 
+    def stop_at_once(self) -> None:
+        """Stop, and give back now what still runs, without letting it end."""
+        self.stop()
+        if self._life is not None:
+            self._life.interrupt()
+
     async def run(self) -> None:
         """Work until stopped."""
         await self._catalog.open(self._database)

@@ -5,36 +5,41 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from retoma.engine.exchange import Claim, Handle, Result, SetBack
+from retoma.worker.runner import Runner
 
 LARGEST_PREFETCH = 480
 SECONDS_AHEAD = 0.05
 FIRST_GUESS = 1.0  # seconds that a job takes, before any has ended
-
-Run = Callable[[Claim], Awaitable[Result | SetBack]]
+LONGEST_WATCH = 0.1  # seconds between two looks at who has outlived its timeout
+SHORTEST_WATCH = 0.01
+GRACE = 3.0  # seconds that a job has to obey its cancellation
+IGNORED = "; it ignored its cancellation: let CancelledError pass, or give the step isolation"
+BLOCKED = "; it blocked the event loop: make the step a plain `def`, so that it has a thread of its own"
 
 
 class Workload:
-    """Runs up to `concurrency` jobs with `run`, and takes ahead what will be done in a moment.
+    """Runs up to `concurrency` jobs, and takes ahead what will be done in a moment.
 
-    A job is held from `take` until its outcome is collected; its handle has its fence, so that a job that was lost
-    and claimed again is another.
+    A job is held from `take` until its outcome is collected. Its handle has its fence, so that a job that was lost
+    and claimed again is another one.
     """
 
-    def __init__(self, run: Run, concurrency: int, on_outcome: Callable[[], None]) -> None:
-        self._run = run
+    def __init__(self, runner: Runner, concurrency: int, on_outcome: Callable[[], None]) -> None:
+        self._runner = runner
         self._concurrency = concurrency
         self._on_outcome = on_outcome
         self._held: dict[Handle, Claim] = {}
-        self._running: dict[Handle, asyncio.Task[None]] = {}
+        self._running: dict[Handle, _Running] = {}
         self._ahead: deque[Claim] = deque()
         self._suspects: set[Handle] = set()
         self._results: list[Result] = []
         self._setbacks: list[SetBack] = []
         self._mean_seconds = FIRST_GUESS
+        self._watch: asyncio.TimerHandle | None = None
         self._closing = False
 
     @property
@@ -60,7 +65,7 @@ class Workload:
 
     @property
     def runs(self) -> list[UUID]:
-        """The runs that jobs at work belong to."""
+        """The runs that held jobs belong to."""
         return list({claim.run for claim in self._held.values()})
 
     def holds(self, claim: Claim) -> bool:
@@ -90,9 +95,9 @@ class Workload:
 
     def cancel(self, runs: set[UUID]) -> None:
         """Tell the jobs of these runs that they are not wanted any more."""
-        for handle, task in list(self._running.items()):
-            if handle[0] in runs:
-                task.cancel()
+        for running in list(self._running.values()):
+            if running.claim.run in runs:
+                running.task.cancel()
 
     def close(self) -> None:
         """Take nothing more, and give back what has not begun."""
@@ -103,8 +108,8 @@ class Workload:
 
     def interrupt(self) -> None:
         """Give back what still runs."""
-        for task in self._running.values():
-            task.cancel()
+        for running in self._running.values():
+            running.task.cancel()
 
     def drop(self) -> None:
         """Forget everything: it is no longer ours."""
@@ -116,17 +121,34 @@ class Workload:
         self._on_outcome()
 
     def _begin(self, claim: Claim) -> None:
-        self._running[claim.handle] = asyncio.ensure_future(self._work(claim))
+        task = asyncio.get_running_loop().create_task(self._work(claim))
+        deadline = time.monotonic() + self._runner.timeout_of(claim)
+        self._running[claim.handle] = _Running(claim, task, deadline)
+        if self._watch is None:
+            self._watch_again(deadline)
 
     async def _work(self, claim: Claim) -> None:
-        began = time.perf_counter()
+        began = time.monotonic()
         try:
-            outcome = await self._run(claim)
+            outcome = await self._runner.run(claim)
         except asyncio.CancelledError:
-            outcome = SetBack(claim, "interrupted", code="INTERRUPTED")
-        self._mean_seconds += 0.05 * (time.perf_counter() - began - self._mean_seconds) + 1e-9
-        if self._running.pop(claim.handle, None) is None:
+            outcome = None
+        seconds = time.monotonic() - began
+        self._mean_seconds += 0.05 * (seconds - self._mean_seconds) + 1e-9
+        running = self._running.get(claim.handle)
+        if running is None:  # abandoned, or dropped
             return
+        if running.told:
+            outcome = self._runner.timed_out(claim)
+        elif outcome is None:
+            outcome = SetBack(claim, "interrupted", code="INTERRUPTED")
+        elif time.monotonic() > running.deadline + GRACE:
+            # Nobody could tell it to stop.
+            outcome = self._runner.timed_out(claim, BLOCKED)
+        self._end(outcome)
+
+    def _end(self, outcome: Result | SetBack) -> None:
+        del self._running[outcome.claim.handle]
         if isinstance(outcome, Result):
             self._results.append(outcome)
         else:
@@ -134,3 +156,30 @@ class Workload:
         self._on_outcome()
         if self._ahead:
             self._begin(self._ahead.popleft())
+
+    def _watch_again(self, nearest: float) -> None:
+        pause = min(LONGEST_WATCH, max(SHORTEST_WATCH, nearest - time.monotonic()))
+        self._watch = asyncio.get_running_loop().call_later(pause, self._look)
+
+    def _look(self) -> None:
+        """Cancel what has outlived its timeout, and leave behind what ignores that."""
+        self._watch = None
+        now = time.monotonic()
+        for running in list(self._running.values()):
+            if now >= running.deadline and not running.told:
+                running.told = True
+                running.task.cancel()
+            elif running.told and now >= running.deadline + GRACE:
+                self._end(self._runner.timed_out(running.claim, IGNORED))
+        if self._running:
+            self._watch_again(min(running.deadline for running in self._running.values()))
+
+
+class _Running:
+    __slots__ = ("claim", "deadline", "task", "told")
+
+    def __init__(self, claim: Claim, task: asyncio.Task[None], deadline: float) -> None:
+        self.claim = claim
+        self.task = task
+        self.deadline = deadline
+        self.told = False  # that its time is over
