@@ -95,6 +95,9 @@ end $$;
 -- The jobs that a worker holds, as claimed: what it is told again after a lost answer, and what it leaves at its death.
 create or replace function retoma.held_by(p_worker int) returns setof retoma.claimed
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 stable language sql as $$
   select 'claimed', j.run, j.step, j.item, j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
          j.tenant, p.run_input, p.item_value, p.results

@@ -15,6 +15,7 @@ create or replace function retoma.exchange(
   p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean)
 returns setof retoma.claimed
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 language plpgsql as $$

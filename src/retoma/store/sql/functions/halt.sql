@@ -43,6 +43,9 @@ end $$;
 -- Cancel a run. Gives back its state afterwards, or null if there is no such run of this tenant.
 create or replace function retoma.cancel_run(p_run uuid, p_tenant int, p_by text) returns retoma.run_state
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();

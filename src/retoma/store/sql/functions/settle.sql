@@ -98,7 +98,9 @@ create or replace function retoma.end_runs(p_now timestamptz, p_motions retoma.m
                         else 'completed' end::retoma.run_state,
            ended_at = case when r.open_sinks = t.n then p_now end
       from target t
-     where r.id = t.run and r.ends_as is null and r.ended_at is null
+     where r.id = t.run
+       -- Written so that the planner does not take open runs for few and look through them all.
+       and num_nonnulls(r.ends_as, r.ended_at) < 1
     returning r.id, r.revision, r.state, r.ended_at
   )
   insert into retoma.events (run, at, revision, kind, data)

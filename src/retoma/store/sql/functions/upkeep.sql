@@ -2,6 +2,9 @@
 -- Any process may call it at any time; a worker's jobs go back once.
 create or replace function retoma.sweep(p_silence interval) returns table (worker int, jobs int)
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -22,6 +25,9 @@ end $$;
 -- End a worker: it can claim nothing any more, and what it still holds goes back. Gives how many jobs.
 create or replace function retoma.bury(p_worker int, p_outcome text, p_code text) returns int
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -57,6 +63,9 @@ end $$;
 -- and when the next is due.
 create or replace function retoma.promote(p_limit int, out promoted int, out next_at timestamptz)
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
