@@ -4,6 +4,7 @@ from retoma.app import App
 from retoma.client import Client, connect
 from retoma.define.context import Context
 from retoma.define.durations import hours, minutes, seconds
+from retoma.define.isolation import Isolation
 from retoma.define.items import Failed, Items, finished
 from retoma.define.pipeline import Pipeline
 from retoma.define.retry import Retry, exponential, fixed
@@ -16,6 +17,7 @@ __all__ = [
     "Context",
     "Failed",
     "GiveUp",
+    "Isolation",
     "Items",
     "Pipeline",
     "RetomaError",

@@ -1,7 +1,7 @@
 """How logs look: one line for each event on stderr, for people, or as JSON with RETOMA_LOG=json.
 
-Lines of structlog and of the standard library come out alike. What is bound to an attempt (run, step, item,
-attempt) is on each line that is written while it runs, the step's own ones too.
+Lines of structlog and of the standard library come out alike. Each line that is written while a step's function
+runs, by the function too, says which run, step, item and attempt it belongs to.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping
-from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any
 
 import structlog
 from structlog.types import Processor
 
+from retoma.define.context import Context
 from retoma.terminal import clean
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+ATTEMPT: ContextVar[Context | None] = ContextVar("attempt", default=None)
 _FIRST = ("worker", "pipeline", "run", "step", "item", "attempt")
 
 
@@ -27,6 +29,7 @@ def set_up() -> None:
     level = LEVELS.get(os.environ.get("RETOMA_LOG_LEVEL", "info").lower(), logging.INFO)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_attempt,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -53,9 +56,14 @@ def set_up() -> None:
     logging.getLogger("asyncio").setLevel(max(level, logging.WARNING))
 
 
-def attempt_at(**of: Any) -> AbstractContextManager[None]:
-    """Within it, each log line says which attempt it belongs to."""
-    return structlog.contextvars.bound_contextvars(**{name: str(value) for name, value in of.items() if value != ""})
+def _with_attempt(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if (of := ATTEMPT.get()) is not None:
+        event.setdefault("run", str(of.run))
+        event.setdefault("step", of.step)
+        event.setdefault("attempt", of.attempt)
+        if of.item:
+            event.setdefault("item", of.item)
+    return event
 
 
 def _renderer() -> Processor:

@@ -27,6 +27,7 @@ from retoma.store import clock, workers
 from retoma.store.database import Database
 from retoma.store.scratch import fresh_database
 from retoma.worker.catalog import Catalog
+from retoma.worker.children import Children
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
 from retoma.worker.workload import Workload
@@ -122,7 +123,8 @@ class Hands:
         self._database = database
         self._catalog = catalog
         self._threads = Threads(8)
-        self._runner = Runner(catalog, Tenants(database), self._threads)
+        self._children = Children()
+        self._runner = Runner(catalog, Tenants(database), self._threads, self._children)
         self._lane = Lane(database, worker, 1)
 
     async def claim(self, room: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
@@ -155,6 +157,7 @@ class Hands:
     async def abandon(self) -> None:
         """Vanish, as a killed process does; the database is told nothing."""
         self._threads.close()
+        await self._children.close()
         await self._lane.close()
 
     async def _exchange(

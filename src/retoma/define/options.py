@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
-from typing import Any, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from retoma.define.durations import Duration, as_timedelta
+from retoma.define.isolation import Isolation, as_isolation
 from retoma.define.mistakes import Place, check_name, quoted, suggestion
 from retoma.define.retry import Retry
 from retoma.define.step import OnFailure, Policy, ProceedWhen
@@ -25,6 +26,7 @@ class EachOptions(TypedDict, total=False):
     after: StepReference | Sequence[StepReference]
     when: Callable[..., bool]
     on_failure: OnFailure
+    isolation: Literal["process"] | Isolation | None
 
 
 class StepOptions(EachOptions, total=False):
@@ -47,7 +49,7 @@ def policy_of(options: Mapping[str, Any], defaults: Policy, place: Place) -> Pol
     _check(policy, place)
     timeout = _limit("timeout", policy.timeout, place)
     total = None if policy.total is None else _limit("total", policy.total, place)
-    return replace(policy, timeout=timeout, total=total)
+    return replace(policy, timeout=timeout, total=total, isolation=_isolation(policy.isolation, place))
 
 
 def _check(policy: Policy, place: Place) -> None:
@@ -58,6 +60,13 @@ def _check(policy: Policy, place: Place) -> None:
         raise place.mistake(f"retry= is {policy.retry!r}; give a Retry, such as Retry(3) or Retry(0) for none")
     if policy.on_failure not in get_args(OnFailure):
         raise place.mistake(f"on_failure= is {policy.on_failure!r}; it is one of {quoted(get_args(OnFailure))}")
+
+
+def _isolation(given: object, place: Place) -> Isolation | None:
+    try:
+        return as_isolation(given)
+    except ValueError as error:
+        raise place.mistake(str(error)) from None
 
 
 def _limit(name: str, duration: object, place: Place) -> timedelta:

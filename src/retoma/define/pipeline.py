@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import isclass, isfunction
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from retoma.define.mistakes import Place, check_name, suggestion
 from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, policy_of
 from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.signature import condition_parameters, read_signature
-from retoma.define.step import DEFAULT_TIMEOUT, Policy, Step, source_name
+from retoma.define.step import DEFAULT_TIMEOUT, Policy, Resource, Step, source_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -128,6 +128,9 @@ class Pipeline:
         place = scope.place
         signature = read_signature(function, place)
         when = options.get("when")
+        policy = policy_of(options, defaults, place)
+        if policy.isolation is not None:
+            _check_isolated(function, signature.resources, place)
         return Step(
             pipeline=self.name,
             name=function.__name__,
@@ -135,7 +138,7 @@ class Pipeline:
             bindings=bind(signature.data, scope),
             resources=signature.resources,
             returns=signature.returns,
-            policy=policy_of(options, defaults, place),
+            policy=policy,
             sources=scope.sources,
             after=self._after(options.get("after", ()), place),
             when=when,
@@ -232,3 +235,14 @@ def _annotations(inputs: type[BaseModel] | None, place: Place) -> dict[str, Any]
 def _check_needs_something(step: Step, place: Place) -> None:
     if not step.bindings and not step.after:
         raise place.mistake("it takes neither its item nor anything else; it would do the same for every item")
+
+
+def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource], place: Place) -> None:
+    for resource in resources:
+        if resource.name != "ctx":
+            raise place.mistake(
+                f"with isolation it cannot take the resource {resource.name!r}: its child process has no secrets "
+                "and no connections; split the step in two"
+            )
+    if "<locals>" in function.__qualname__:
+        raise place.mistake("with isolation its function must be at the top of its module, where a child can import it")

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from retoma.define.durations import minutes
+from retoma.define.isolation import Isolation
 from retoma.define.items import ItemCounts, finished
 from retoma.define.keys import Key
 from retoma.define.retry import DEFAULT_RETRY, Retry
@@ -28,6 +29,7 @@ class Policy:
     timeout: timedelta = DEFAULT_TIMEOUT
     total: timedelta | None = None
     on_failure: OnFailure = "stop"
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,27 @@ import json
 import random
 import time
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, Protocol
 
 from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.errors import GiveUp, RetryLater
 from retoma.worker.plan import Plan
-from retoma.worker.threads import Threads
 
 LONGEST_MESSAGE = 2_000
 LONGEST_STACK = 8_000
 
 
-async def attempt(plan: Plan, claim: Claim, context: Context, threads: Threads) -> Result | SetBack:
+class Caller(Protocol):
+    """Calls a plain function where it does not hold up the event loop."""
+
+    async def call(self, function: Callable[[], Any]) -> Any: ...
+
+
+async def attempt(plan: Plan, claim: Claim, context: Context, threads: Caller) -> Result | SetBack:
     """Run one attempt to its end, however long it takes. Raises only CancelledError."""
     began = time.monotonic()
     try:
@@ -46,6 +53,19 @@ def timed_out(plan: Plan, claim: Claim, advice: str) -> SetBack:
     return _setback(plan, claim, error, plan.timeout)
 
 
+def crashed(plan: Plan, claim: Claim, error: Crashed, seconds: float) -> SetBack:
+    """How an attempt ends whose child process died."""
+    return _setback(plan, claim, error, seconds)
+
+
+class Crashed(Exception):
+    """The child process that ran an isolated step died."""
+
+    def __init__(self, sentence: str, code: str = "CRASHED") -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
 class TimedOut(TimeoutError):
     """Ours, and not one that the step's function met by itself."""
 
@@ -67,7 +87,7 @@ def _setback(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetB
         )
     return SetBack(
         claim,
-        "retry",
+        "crashed" if isinstance(error, Crashed) else "retry",
         delay=delay,
         spent_ms=int(spent.total_seconds() * 1000),
         code=code,
@@ -81,6 +101,8 @@ def _failed(claim: Claim, code: str, error: Exception | str) -> SetBack:
 
 def _code(error: Exception) -> str:
     """An error may carry a code of its own, for people and programs."""
+    if isinstance(error, MemoryError):
+        return "OUT_OF_MEMORY"
     code = getattr(error, "code", None)
     return code if isinstance(code, str) else "ERROR"
 

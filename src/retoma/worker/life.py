@@ -17,6 +17,7 @@ from retoma.store import workers
 from retoma.store.database import Database
 from retoma.worker.attempt import told
 from retoma.worker.catalog import Catalog
+from retoma.worker.children import Children
 from retoma.worker.heart import Heart
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
@@ -38,6 +39,7 @@ class Life:
         catalog: Catalog,
         wakeup: Wakeup,
         threads: Threads,
+        children: Children,
         *,
         queues: list[str],
         concurrency: int,
@@ -48,7 +50,7 @@ class Life:
         self._settings = settings
         self._catalog = catalog
         self._wakeup = wakeup
-        self._runner = Runner(catalog, Tenants(database), threads)
+        self._runner = Runner(catalog, Tenants(database), threads, children)
         self._queues = queues
         self._workload = Workload(self._runner, concurrency, wakeup.outcome)
         self._lanes: list[Lane] = []

@@ -30,6 +30,7 @@ class Plan:
 
     def __init__(self, pipeline: Pipeline, step: Step, graph: Graph, resources: Mapping[str, Any]) -> None:
         self.step = step
+        self.graph = graph
         self.is_async = inspect.iscoroutinefunction(step.function)
         self.timeout = step.policy.timeout.total_seconds()
         self.wakes_others = _wakes_others(graph, step.name)

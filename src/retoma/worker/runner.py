@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from datetime import timedelta
 from math import inf
 
+from retoma import logs
 from retoma.define.context import Context
 from retoma.engine.exchange import Answer, Claim, Result, SetBack
 from retoma.engine.tenants import Tenants
 from retoma.worker.attempt import attempt, timed_out
 from retoma.worker.catalog import Catalog
+from retoma.worker.children import Children
 from retoma.worker.threads import Threads
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 
 
 class Runner:
-    def __init__(self, catalog: Catalog, tenants: Tenants, threads: Threads) -> None:
+    def __init__(self, catalog: Catalog, tenants: Tenants, threads: Threads, children: Children) -> None:
         self._catalog = catalog
         self._tenants = tenants
         self._threads = threads
+        self._children = children
 
     async def run(self, claim: Claim) -> Result | SetBack:
         """One attempt. A step that is not defined here goes back, for a worker that defines it."""
@@ -37,6 +40,9 @@ class Runner:
             attempt=claim.attempt,
             maybe_done=claim.attempt > 1,
         )
+        logs.ATTEMPT.set(context)  # for the task of this attempt, which ends with it
+        if plan.step.policy.isolation is not None:
+            return await self._children.attempt(plan, claim, context)
         return await attempt(plan, claim, context, self._threads)
 
     def timeout_of(self, claim: Claim) -> float:

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -24,7 +26,7 @@ class Threads:
     async def call(self, function: Callable[[], Any]) -> Any:
         """The function's result. If this is cancelled, its thread is left to itself and another takes its place."""
         self._loop = asyncio.get_running_loop()
-        call = _Call(function, self._loop.create_future())
+        call = _Call(partial(copy_context().run, function), self._loop.create_future())
         self._busy += 1
         self._start_thread()
         self._calls.put(call)

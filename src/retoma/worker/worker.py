@@ -13,6 +13,7 @@ from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.worker.catalog import Catalog
+from retoma.worker.children import Children
 from retoma.worker.life import Life
 from retoma.worker.threads import Threads
 from retoma.worker.wakeup import Wakeup
@@ -45,6 +46,7 @@ class Worker:
         self._catalog = Catalog(app)
         self._wakeup = Wakeup(database)
         self._threads = Threads(concurrency)
+        self._children = Children()
         self._life: Life | None = None
         self._stopping = False
 
@@ -73,6 +75,7 @@ class Worker:
                     log.warning("waiting for the database", error=str(error))
         finally:
             self._threads.close()
+            await self._children.close()
             await self._wakeup.close()
 
     def _new_life(self) -> Life:
@@ -82,6 +85,7 @@ class Worker:
             self._catalog,
             self._wakeup,
             self._threads,
+            self._children,
             queues=self.queues,
             concurrency=self.concurrency,
         )

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from retoma.engine.exchange import Claim, Handle, Result, SetBack
 from retoma.worker.runner import Runner
+from retoma.worker.tell import tell
 
 LARGEST_PREFETCH = 480
 SECONDS_AHEAD = 0.05
@@ -153,6 +154,7 @@ class Workload:
             self._results.append(outcome)
         else:
             self._setbacks.append(outcome)
+            tell(outcome)
         self._on_outcome()
         if self._ahead:
             self._begin(self._ahead.popleft())

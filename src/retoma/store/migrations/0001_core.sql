@@ -140,7 +140,8 @@ create table retoma.jobs (
   spent_ms int not null default 0,         -- in earlier attempts and the delays between them
   attempt smallint not null default 0,
   failures smallint not null default 0,    -- attempts that failed and were followed by another
-  deaths smallint not null default 0,      -- workers that died while they ran it
+  crashes smallint not null default 0,     -- children that died while they ran it
+  deaths smallint not null default 0,      -- workers that did
   state retoma.job_state not null,
   ending boolean not null default false,   -- its run is stopping: its end starts nothing
   step text collate "C" not null,

@@ -1,9 +1,9 @@
-create or replace function retoma.state_after(p_outcome text, p_ending boolean, p_deaths int) returns retoma.job_state
+create or replace function retoma.state_after(p_outcome text, p_ending boolean, p_crashes int, p_deaths int) returns retoma.job_state
 immutable language sql as $$
   select case
            when p_outcome in ('failed', 'skipped') then p_outcome
            when p_ending then 'cancelled'
-           when p_outcome = 'died' and p_deaths >= 2 then 'quarantined'
+           when p_outcome = 'died' and p_deaths >= 2 or p_outcome = 'crashed' and p_crashes >= 2 then 'quarantined'
            else 'ready'
          end::retoma.job_state;
 $$;
@@ -13,17 +13,17 @@ $$;
 --   retry             to be tried again after a delay
 --   wait, back        the same, and the attempt is given back: it asked to wait, or its body did not begin
 --   interrupted       its worker stopped while it ran
+--   crashed           the same as retry, because the child that ran it died; the third time it is quarantined
 --   died              its worker died; the third time it is quarantined
 -- A job whose run is stopping is not tried again.
 create or replace function retoma.set_back(
   p_worker int, p_now timestamptz,
   p_run uuid[], p_step text[], p_item text[], p_revision int[], p_fence int[],
   p_outcome text[], p_delay interval[], p_spent_ms int[], p_code text[], p_error json[],
-  out o_accepted int, out o_stopping uuid[], out o_motions retoma.motion[])
+  out o_accepted int, out o_stopping uuid[], out o_failed uuid[], out o_motions retoma.motion[])
 language plpgsql as $$
 declare
   v_stopped uuid[];
-  v_failed uuid[];
 begin
   perform retoma.lock_runs(array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
@@ -31,16 +31,17 @@ begin
 
   with changed as (
     update retoma.jobs j
-       set state = retoma.state_after(o.outcome, j.ending, j.deaths),
-           ended_at = case when retoma.state_after(o.outcome, j.ending, j.deaths) <> 'ready' then p_now end,
-           worker = case when retoma.state_after(o.outcome, j.ending, j.deaths) <> 'ready' then j.worker end,
-           ready_at = case when retoma.state_after(o.outcome, j.ending, j.deaths) = 'ready' and o.delay > '0'
+       set state = retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths),
+           ended_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) <> 'ready' then p_now end,
+           worker = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) <> 'ready' then j.worker end,
+           ready_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) = 'ready' and o.delay > '0'
                            then p_now + o.delay end,
            attempt = j.attempt - (o.outcome in ('wait', 'back'))::int,
-           failures = j.failures + (o.outcome = 'retry')::int,
+           failures = j.failures + (o.outcome in ('retry', 'crashed'))::int,
+           crashes = j.crashes + (o.outcome = 'crashed')::int,
            deaths = j.deaths + (o.outcome = 'died')::int,
-           spent_ms = case when o.outcome = 'retry' then o.spent_ms else j.spent_ms end,
-           code = case retoma.state_after(o.outcome, j.ending, j.deaths)
+           spent_ms = case when o.outcome in ('retry', 'crashed') then o.spent_ms else j.spent_ms end,
+           code = case retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths)
                     when 'quarantined' then 'QUARANTINED'
                     when 'cancelled' then 'RUN_STOPPED'
                     else o.code end
@@ -69,17 +70,14 @@ begin
          (select array_agg(retoma.motion_of(f.job, g))
             from final f
             join retoma.edges g on g.version = (f.job).version and g.from_step = (f.job).step
-           where not f.stops and not (f.job).ending),
+           where not (f.job).ending
+             and not exists (select from final s where s.stops and (s.job).run = (f.job).run)),
          (select array_agg(distinct (f.job).run) from final f where (f.job).state <> 'skipped'),
          (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).ending)
-    into o_accepted, o_stopping, o_motions, v_failed, v_stopped;
+    into o_accepted, o_stopping, o_motions, o_failed, v_stopped;
 
   if v_stopped is not null then
     perform retoma.halt(p_now, v_stopped, 'failed');
     o_stopping := o_stopping || v_stopped;
-  end if;
-  if v_failed is not null then
-    perform from retoma.runs where id = any (v_failed) order by id for update;
-    update retoma.runs set with_errors = true where id = any (v_failed) and not with_errors;
   end if;
 end $$;

@@ -1,0 +1,182 @@
+"""The child process of isolated steps: reads one attempt after the other, runs it, and writes how it ended.
+
+It is told everything over its pipes and has no environment to speak of. Its parent may kill it at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from retoma.define.context import Context
+from retoma.define.graph import Graph
+from retoma.define.pipeline import Pipeline
+from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.worker.attempt import attempt
+from retoma.worker.plan import Plan
+
+Message = dict[str, Any]
+_LENGTH = struct.Struct("!I")
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    requests, answers = _pipes()
+    _die_with_parent()
+    hello = _read(requests)
+    sys.path[:] = hello["path"]
+    _limit_memory(hello["memory"])
+    plans = _Plans()
+    while request := _read(requests):
+        _limit_processor(request["cpu"])
+        _write(answers, _attempted(plans, request))
+
+
+class _Plans:
+    """Plans by version and step. The shape of a version is sent with its first attempt."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[int, str], Plan] = {}
+
+    def of(self, request: Message) -> Plan:
+        key = request["claim"]["version"], request["claim"]["step"]
+        if key not in self._plans:
+            pipeline = _pipeline(request["module"], request["file"], request["pipeline"])
+            graph = Graph.from_json(request["graph"])
+            self._plans[key] = Plan(pipeline, pipeline.steps[key[1]], graph, resources={})
+        return self._plans[key]
+
+
+def _attempted(plans: _Plans, request: Message) -> Message:
+    claim, context = claim_from(request["claim"]), context_from(request["context"])
+    outcome = asyncio.run(attempt(plans.of(request), claim, context, _HereAndNow()))
+    return outcome_to_json(outcome)
+
+
+class _HereAndNow:
+    """In place of threads: a child runs one attempt at a time."""
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        return function()
+
+
+@cache
+def _pipeline(module: str, file: str, name: str) -> Pipeline:
+    loaded = _loaded(module, file)
+    for place in (loaded, *list(sys.modules.values())):
+        for value in list(vars(place).values()) if place else ():
+            if isinstance(value, Pipeline) and value.name == name:
+                return value
+    raise LookupError(f"{file} defines no pipeline {name!r} where a child process can find it")
+
+
+def _loaded(module: str, file: str) -> ModuleType:
+    """The module as its parent has it: by its name, or from its file if it was run as a script."""
+    if module != "__main__":
+        found = importlib.util.find_spec(module)
+        if found is not None and found.origin and Path(found.origin) == Path(file):
+            return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(module if module != "__main__" else "__retoma_main__", file)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def claim_to_json(claim: Claim) -> Message:
+    return {name: getattr(claim, name) for name in _CLAIM} | {"run": str(claim.run)}
+
+
+def claim_from(plain: Message) -> Claim:
+    return Claim(**{**plain, "run": UUID(plain["run"])})
+
+
+_CLAIM = [field.name for field in fields(Claim) if field.init]
+
+
+def context_to_json(context: Context) -> Message:
+    return {field.name: getattr(context, field.name) for field in fields(Context)} | {"run": str(context.run)}
+
+
+def context_from(plain: Message) -> Context:
+    return Context(**{**plain, "run": UUID(plain["run"])})
+
+
+def outcome_to_json(outcome: Result | SetBack) -> Message:
+    if isinstance(outcome, Result):
+        return {"output": outcome.output, "items": outcome.items}
+    return {
+        "outcome": outcome.outcome,
+        "delay": outcome.delay.total_seconds(),
+        "spent_ms": outcome.spent_ms,
+        "code": outcome.code,
+        "error": outcome.error,
+    }
+
+
+def _pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Our own copies of stdin and stdout; what the step prints goes to stderr."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    return requests, answers
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _limit_memory(limit: int) -> None:
+    """So many bytes beyond what this process already has mapped."""
+    if sys.platform == "linux":
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + limit, mapped + limit))
+
+
+def _limit_processor(seconds: float | None) -> None:
+    if seconds is not None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        soft = int(used.ru_utime + used.ru_stime + seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+
+
+def _read(pipe: BinaryIO) -> Message:
+    """The next message; empty when the parent has closed the pipe."""
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return {}
+    message: Message = json.loads(pipe.read(_LENGTH.unpack(head)[0]))
+    return message
+
+
+def _write(pipe: BinaryIO, message: Message) -> None:
+    pipe.writelines(framed(message))
+    pipe.flush()
+
+
+def framed(message: Message) -> Iterator[bytes]:
+    body = json.dumps(message).encode()
+    yield _LENGTH.pack(len(body))
+    yield body
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Child processes for isolated steps: reused while they are well, killed at a timeout, replaced when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from datetime import timedelta
+from typing import Any
+
+from retoma.define.context import Context
+from retoma.define.isolation import Isolation
+from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.worker.attempt import Crashed, crashed
+from retoma.worker.child import claim_to_json, context_to_json, framed
+from retoma.worker.plan import Plan
+
+_LENGTH = struct.Struct("!I")
+LARGEST_ANSWER = 64 << 20
+JOBS_PER_CHILD = 500
+HARMLESS = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
+
+
+class Children:
+    """Children by the memory that they may use. As many live as attempts run at once."""
+
+    def __init__(self) -> None:
+        self._idle: dict[int, list[_Child]] = {}
+
+    async def attempt(self, plan: Plan, claim: Claim, context: Context) -> Result | SetBack:
+        """Run one attempt in a child. If this is cancelled, the child is killed at once."""
+        isolation = plan.step.policy.isolation
+        assert isolation is not None
+        began = time.monotonic()
+        child = await self._child(isolation)
+        try:
+            answer = await child.ask(_request(plan, claim, context, isolation, child))
+        except asyncio.CancelledError:
+            await child.kill()
+            raise
+        except EOFError:
+            return crashed(plan, claim, await child.obituary(plan.step.name), time.monotonic() - began)
+        self._put_back(isolation, child)
+        return _outcome(claim, answer)
+
+    async def close(self) -> None:
+        for children in self._idle.values():
+            for child in children:
+                await child.kill()
+        self._idle.clear()
+
+    async def _child(self, isolation: Isolation) -> _Child:
+        idle = self._idle.setdefault(isolation.memory, [])
+        while idle:
+            child = idle.pop()
+            if child.is_alive:
+                return child
+        return await _Child.start(isolation.memory)
+
+    def _put_back(self, isolation: Isolation, child: _Child) -> None:
+        if child.jobs < JOBS_PER_CHILD:
+            self._idle[isolation.memory].append(child)
+        else:
+            child.retire()
+
+
+class _Child:
+    def __init__(self, process: Process) -> None:
+        self.jobs = 0
+        self.knows: set[tuple[int, str]] = set()  # the versions and steps whose shape it was sent
+        self._process = process
+
+    @classmethod
+    async def start(cls, memory: int) -> _Child:
+        environment = {name: os.environ[name] for name in HARMLESS if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "retoma.worker.child", stdin=PIPE, stdout=PIPE, env=environment, limit=LARGEST_ANSWER
+        )
+        child = cls(process)
+        child._send({"path": sys.path, "memory": memory})
+        return child
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Its answer. EOFError if it died instead."""
+        self.jobs += 1
+        self._send(request)
+        assert self._process.stdout is not None
+        try:
+            head = await self._process.stdout.readexactly(_LENGTH.size)
+            body = await self._process.stdout.readexactly(_LENGTH.unpack(head)[0])
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise EOFError from None
+        answer: dict[str, Any] = json.loads(body)
+        return answer
+
+    async def kill(self) -> None:
+        if self.is_alive:
+            self._process.kill()
+        await self._process.wait()
+
+    def retire(self) -> None:
+        """It ends by itself when there is nothing more to read."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    async def obituary(self, step: str) -> Crashed:
+        code = await self._process.wait()
+        if code == -signal.SIGKILL:
+            return Crashed(
+                f"the child process of {step!r} was killed by the system, most likely for lack of memory",
+                "OUT_OF_MEMORY",
+            )
+        if code == -signal.SIGXCPU:
+            return Crashed(f"{step!r} used up its processor time", "CPU_LIMIT")
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return Crashed(f"the child process of {step!r} died {how}")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.writelines(framed(message))
+
+
+def _request(plan: Plan, claim: Claim, context: Context, isolation: Isolation, child: _Child) -> dict[str, Any]:
+    function = plan.step.function
+    request = {
+        "module": function.__module__,
+        "file": inspect.getfile(function),
+        "pipeline": plan.step.pipeline,
+        "claim": claim_to_json(claim),
+        "context": context_to_json(context),
+        "cpu": None if isolation.cpu is None else isolation.cpu.total_seconds(),
+    }
+    key = claim.version, claim.step
+    if key not in child.knows:
+        child.knows.add(key)
+        request["graph"] = plan.graph.to_json()
+    return request
+
+
+def _outcome(claim: Claim, answer: dict[str, Any]) -> Result | SetBack:
+    if "output" in answer:
+        return Result(claim, answer["output"], answer["items"])
+    return SetBack(
+        claim,
+        answer["outcome"],
+        delay=timedelta(seconds=answer["delay"]),
+        spent_ms=answer["spent_ms"],
+        code=answer["code"],
+        error=answer["error"],
+    )
