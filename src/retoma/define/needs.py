@@ -1,4 +1,4 @@
-"""Which needs of a step are counted: those that no other need implies."""
+"""Which needs of a step are counted: those whose end and whose lack of a result no other need implies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ Names = frozenset[str]
 def count_needs(edges: Sequence[Edge], order: Iterable[str], sources: Mapping[str, str]) -> tuple[Edge, ...]:
     """The edges with `counted` set. `order` has every step after its needs; `sources` is by each step."""
     needs = _needs_by_step(edges)
-    ended = _Ended(needs, sources)
+    ended, lacking = _Ended(needs, sources), _Lacking(needs, sources)
     for name in order:
         ended.add(name)
-    return tuple(
-        replace(edge, counted=edge.kind != "expand" and not ended.implied(edge, needs[edge.to_step])) for edge in edges
-    )
+        lacking.add(name)
+
+    def counted(edge: Edge) -> bool:
+        others = needs.get(edge.to_step, [])
+        return edge.kind != "expand" and not (ended.implied(edge, others) and lacking.implied(edge, others))
+
+    return tuple(replace(edge, counted=counted(edge)) for edge in edges)
 
 
 def _needs_by_step(edges: Iterable[Edge]) -> dict[str, list[Edge]]:
@@ -61,3 +65,39 @@ class _Ended:
 
 def _can_imply(other: Edge, need: Edge) -> bool:
     return other is not need and (need.kind != "item" or other.kind == "item")
+
+
+class _Lacking:
+    """Which steps' lack of a result leaves a step, or an item of an each step, without one too."""
+
+    def __init__(self, needs: Mapping[str, Sequence[Edge]], sources: Mapping[str, str]) -> None:
+        self._needs = needs
+        self._sources = sources
+        self._without: dict[str, Names] = {}
+
+    def add(self, name: str) -> None:
+        required = [need for need in self._needs.get(name, ()) if _is_required(need)]
+        self._without[name] = self._of_source(name).union(*map(self._of, required))
+
+    def implied(self, need: Edge, needs: Iterable[Edge]) -> bool:
+        """A lack that does not matter is implied by anything."""
+        if not _is_required(need):
+            return True
+        subject = self._sources[need.from_step] if need.kind == "join" else need.from_step
+        others = [other for other in needs if other is not need and _is_required(other)]
+        return subject in self._of_source(need.to_step).union(*map(self._of, others))
+
+    def _of(self, need: Edge) -> Names:
+        """A join lacks its items only if their source has no result: an item's own lack does not stop it."""
+        if need.kind == "join":
+            return self._of_source(need.from_step)
+        return Names({need.from_step}) | self._without[need.from_step]
+
+    def _of_source(self, name: str) -> Names:
+        source = self._sources.get(name)
+        return Names() if source is None else Names({source}) | self._without[source]
+
+
+def _is_required(need: Edge) -> bool:
+    """Whether the dependent is skipped when this need has no result; `after=` only orders."""
+    return need.parameter is not None and not need.optional

@@ -22,6 +22,11 @@ async def register(database: Database, name: str, queues: list[str], concurrency
     return int(row["id"])
 
 
+async def beat(database: Database, worker: int) -> bool:
+    """The worker lives. False if it was declared dead."""
+    return bool(await database.fetch(_SQL["beat"], worker=worker))
+
+
 async def end(database: Database, worker: int) -> int:
     """The worker stops; gives how many jobs it still held, which are ready again."""
     row = await database.fetch_one(_SQL["end_worker"], worker=worker)

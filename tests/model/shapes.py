@@ -1,0 +1,86 @@
+"""Small pipelines of every shape. Their functions are never called: the machine says how each job ends."""
+
+from __future__ import annotations
+
+from retoma import Items, Pipeline
+
+chain = Pipeline("chain")
+
+
+@chain.step
+def first() -> int:
+    return 0
+
+
+@chain.step(when=lambda first: True)
+def second(first: int) -> int:
+    return 0
+
+
+@chain.step
+def third(second: int) -> int:
+    return 0
+
+
+diamond = Pipeline("diamond")
+
+
+@diamond.step
+def top() -> int:
+    return 0
+
+
+@diamond.step(on_failure="continue")
+def left(top: int) -> int:
+    return 0
+
+
+@diamond.step(on_failure="continue")
+def right(top: int) -> int:
+    return 0
+
+
+@diamond.step(on_failure="continue")
+def bottom(left: int, right: int = 0) -> int:
+    return 0
+
+
+@diamond.step(after=[bottom])
+def epilogue(top: int) -> int:
+    return 0
+
+
+fan = Pipeline("fan")
+
+
+@fan.step(on_failure="continue")
+def source() -> list[str]:
+    return []
+
+
+@fan.step(on_failure="continue")
+def shared() -> int:
+    return 0
+
+
+@fan.each(source)
+def item(element: str) -> int:
+    return 0
+
+
+@fan.each(source)
+def chained(item: int, shared: int) -> int:
+    return 0
+
+
+@fan.each(source)
+def beside(element: str, shared: int = 0) -> int:
+    return 0
+
+
+@fan.step
+def joined(chained: Items[int], beside: Items[int]) -> int:
+    return 0
+
+
+SHAPES = [chain, diamond, fan]

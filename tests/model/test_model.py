@@ -1,0 +1,274 @@
+"""The real engine on real PostgreSQL, driven at random by clients that hold stale handles, against the model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.conftest import empty
+from tests.model.model import Job, Run
+from tests.model.shapes import SHAPES
+
+from retoma import App
+from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
+from retoma.errors import WorkerGone
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma.testing import Sandbox, fresh_database, sandbox
+from retoma.worker.catalog import Catalog
+
+Answer = TypeVar("Answer")
+SILENCE = timedelta(seconds=6)
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
+APP = App("model", pipelines=SHAPES)
+
+
+@dataclass
+class Hand:
+    """A worker moved by the machine. It never forgets a handle, however stale."""
+
+    lane: Lane
+    is_dead: bool = False
+    claims: list[Claim] = field(default_factory=list)
+
+
+class Engine(RuleBasedStateMachine):
+    loop: ClassVar[asyncio.AbstractEventLoop]
+    database: ClassVar[Database]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: dict[UUID, Run] = {}
+        self.hands: list[Hand] = []
+        self.stack = ExitStack()
+
+    def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def open(self) -> None:
+        self.wait(empty(self.database))
+        opened = sandbox(APP, self.database)
+        self.sandbox: Sandbox = self.wait(opened.__aenter__())
+        self.stack.callback(lambda: self.wait(opened.__aexit__(None, None, None)))
+        self.catalog = Catalog(APP)
+        self.wait(self.catalog.open(self.database))
+        for _ in range(3):
+            self.new_hand()
+
+    def teardown(self) -> None:
+        for hand in self.hands:
+            self.wait(hand.lane.close())
+        self.stack.close()
+
+    def new_hand(self) -> None:
+        worker = self.wait(workers.register(self.database, "hand", APP.queues, 1, 1))
+        self.hands.append(Hand(Lane(self.database, worker, 1)))
+
+    def exchange(self, hand: Hand, results: list[Result], setbacks: list[SetBack], room: int) -> int:
+        """One call; gives how many outcomes were refused, and checks that what it claims was ready."""
+        wish = Wish(APP.queues, self.catalog.served, after=0, room=room, suspect=True)
+        answer = self.wait(hand.lane.exchange(results, setbacks, wish))
+        for claim in (*answer.kept, *answer.claimed):
+            job = self.runs[claim.run].jobs[claim.step, claim.item]
+            assert job.state == "ready"
+            assert not job.delayed
+            job.state, job.holder = "running", hand.lane.worker
+            job.attempt += 1
+            job.fence = claim.fence
+            assert (claim.attempt, claim.failures, claim.deaths) == (job.attempt, job.failures, job.deaths)
+            hand.claims.append(claim)
+        return answer.refused
+
+    @rule(shape=st.sampled_from(SHAPES), later=st.booleans())
+    def start(self, shape: Any, later: bool) -> None:
+        at = self.wait(self.sandbox.clock.now()) + timedelta(minutes=1) if later else None
+        started = self.wait(self.sandbox.client.start(shape, run_at=at))
+        run = Run(shape.graph, pending=later)
+        run.grow()
+        for job in run.jobs.values():
+            job.delayed = later and job.state == "ready"
+        self.runs[started.id] = run
+
+    @rule(which=st.integers(0, 999), room=st.integers(1, 4))
+    def claim(self, which: int, room: int) -> None:
+        hand = chosen(self.hands, which)
+        if hand.is_dead:
+            with pytest.raises(WorkerGone):
+                self.exchange(hand, [], [], room)
+        else:
+            self.exchange(hand, [], [], room)
+
+    @precondition(lambda self: any(hand.claims for hand in self.hands))
+    @rule(
+        which=st.integers(0, 999),
+        handle=st.integers(0, 999),
+        how=st.sampled_from(["succeeded", "succeeded", "succeeded", "failed", "skipped", "retry", "crashed", "back"]),
+        items=st.integers(0, 3),
+        delayed=st.booleans(),
+        room=st.integers(0, 3),
+    )
+    def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, room: int) -> None:
+        """Give back any handle that was ever held: it counts only if it still is."""
+        hand = chosen([hand for hand in self.hands if hand.claims], which)
+        claim = chosen(hand.claims, handle)
+        results, setbacks = outcome_of(claim, how, items, delayed)
+        if hand.is_dead:
+            with pytest.raises(WorkerGone):
+                self.exchange(hand, results, setbacks, room)
+            return
+        job = self.runs[claim.run].jobs[claim.step, claim.item]
+        valid = job.state == "running" and job.holder == hand.lane.worker and job.fence == claim.fence
+        if valid:
+            self.apply(claim, job, how, [str(number) for number in range(items)], delayed)
+        assert self.exchange(hand, results, setbacks, room) == (0 if valid else 1)
+
+    def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
+        run, name = self.runs[claim.run], (claim.step, claim.item)
+        is_source = any(step.source == claim.step for step in run.graph.steps)
+        job.failures += how in ("retry", "crashed")
+        job.crashes += how == "crashed"
+        job.attempt -= how == "back"
+        if how in ("succeeded", "failed", "skipped"):
+            run.end(name, how, items if is_source else None)
+        elif run.ends_as is not None:
+            run.end(name, "cancelled")
+        elif job.crashes >= 3 and how == "crashed":
+            run.end(name, "quarantined")
+        else:
+            job.state, job.holder, job.delayed = "ready", None, delayed
+
+    @precondition(lambda self: any(not hand.is_dead for hand in self.hands))
+    @rule(which=st.integers(0, 999))
+    def worker_dies(self, which: int) -> None:
+        """One hand falls silent while the others beat; two sweepers notice."""
+        hand = chosen([hand for hand in self.hands if not hand.is_dead], which)
+        self.wait(self.sandbox.clock.advance(SILENCE * 2))
+        for other in self.hands:
+            if other is not hand and not other.is_dead:
+                assert self.wait(workers.beat(self.database, other.lane.worker))
+        held = [
+            (run, name)
+            for run in self.runs.values()
+            for name, job in run.jobs.items()
+            if job.holder == hand.lane.worker
+        ]
+        swept = self.wait(two_sweepers(self.database))
+        assert [row for row in swept if row[0] == hand.lane.worker] == [(hand.lane.worker, len(held))]
+        hand.is_dead = True
+        for run, name in held:
+            self.lose(run, name)
+        self.new_hand()
+
+    def lose(self, run: Run, name: tuple[str, str]) -> None:
+        job = run.jobs[name]
+        job.deaths += 1
+        if run.ends_as is not None:
+            run.end(name, "cancelled")
+        elif job.deaths >= 3:
+            run.end(name, "quarantined")
+        else:
+            job.state, job.holder = "ready", None
+
+    @rule()
+    def time_passes(self) -> None:
+        self.wait(self.sandbox.clock.advance(timedelta(minutes=2)))
+        for hand in self.hands:
+            if not hand.is_dead:
+                self.wait(workers.beat(self.database, hand.lane.worker))
+        self.wait(workers.promote(self.database, 1_000))
+        for run in self.runs.values():
+            run.pending = False
+            for job in run.jobs.values():
+                job.delayed = False
+
+    @precondition(lambda self: bool(self.runs))
+    @rule(which=st.integers(0, 999))
+    def cancel(self, which: int) -> None:
+        number = chosen(list(self.runs), which)
+        run = self.runs[number]
+        if not run.is_over and run.ends_as != "cancelled":
+            run.stop("cancelled")
+        assert self.wait(self.sandbox.client.cancel(number)) == run.state
+
+    @invariant()
+    def the_database_agrees(self) -> None:
+        if not self.runs:
+            return
+        found = self.wait(database_picture(self.database))
+        assert found == {number: picture(run) for number, run in self.runs.items()}
+
+
+async def database_picture(database: Database) -> dict[UUID, Any]:
+    """Each run's state, and of its jobs that are made: waiting ones are the engine's own way of counting."""
+    async with database.connection() as connection:
+        runs = await connection.fetch("select id, state::text from retoma.runs")
+        jobs = await connection.fetch(
+            "select run, step, item, state::text, attempt, failures, crashes, deaths, ready_at is not null "
+            "from retoma.jobs where state <> 'waiting' and not (state = 'cancelled' and waiting_on > 0)"
+        )
+    return {
+        run["id"]: (run["state"], {(job[1], job[2]): tuple(job)[3:] for job in jobs if job["run"] == run["id"]})
+        for run in runs
+    }
+
+
+def picture(run: Run) -> tuple[str, dict[tuple[str, str], tuple[Any, ...]]]:
+    return run.state, {
+        name: (job.state, job.attempt, job.failures, job.crashes, job.deaths, job.delayed and job.state == "ready")
+        for name, job in run.jobs.items()
+    }
+
+
+def chosen(some: list[Answer], number: int) -> Answer:
+    """By a number that does not depend on how many there are, as which jobs a claim gets may differ."""
+    return some[number % len(some)]
+
+
+def outcome_of(claim: Claim, how: str, items: int, delayed: bool) -> tuple[list[Result], list[SetBack]]:
+    if how == "succeeded":
+        fan_out = {str(number): "1" for number in range(items)} if claim.step == "source" else None
+        return [Result(claim, "[]", fan_out)], []
+    code = {"skipped": "NOT_WANTED"}.get(how, "ERROR")
+    return [], [SetBack(claim, how, delay=timedelta(minutes=1 if delayed else 0), code=code)]  # type: ignore[arg-type]
+
+
+async def two_sweepers(database: Database) -> list[tuple[int, int]]:
+    first, second = await asyncio.gather(workers.sweep(database, SILENCE), workers.sweep(database, SILENCE))
+    return [*first, *second]
+
+
+@pytest.fixture
+def machine() -> Iterator[type[Engine]]:
+    loop = asyncio.new_event_loop()
+    opened = fresh_database()
+    Engine.loop, Engine.database = loop, loop.run_until_complete(opened.__aenter__())
+    yield Engine
+    loop.run_until_complete(opened.__aexit__(None, None, None))
+    loop.close()
+
+
+def test_the_engine_does_what_the_model_says(machine: type[Engine]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
