@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pydantic import BaseModel
@@ -119,4 +120,16 @@ def only_in_thread(n: int) -> int:
     return n
 
 
-app = App("bench", pipelines=[chain, payload_chain, fan, drain, drain_threads])
+class Sent(BaseModel):
+    sent_at: float  # by the monotonic clock, which all processes of a machine share
+
+
+stamp = Pipeline("stamp", inputs=Sent)
+
+
+@stamp.step
+async def seconds_under_way(sent_at: float) -> float:
+    return time.monotonic() - sent_at
+
+
+app = App("bench", pipelines=[chain, payload_chain, fan, drain, drain_threads, stamp])

@@ -47,10 +47,10 @@ class App:
 
     def _missing(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
         return (
-            f"pipeline {step.pipeline!r}, step {step.name!r}: nothing provides the resource {resource.name!r}{hint} "
-            f"Give it to App(resources={{{resource.name!r}: ...}})."
+            f"pipeline {step.pipeline!r}, step {step.name!r}: nothing provides the resource {resource.name!r}{hint}; "
+            f"give it with App(resources={{{resource.name!r}: ...}})"
         )
 
 

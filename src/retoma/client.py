@@ -13,26 +13,31 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 
 from retoma.app import App
+from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
-from retoma.engine import versions
+from retoma.engine import versions, waits
 from retoma.engine.start import Start, Started, Starter
 from retoma.engine.tenants import DEFAULT, Tenants
 from retoma.engine.wait import Waiter
 from retoma.errors import InvalidInput, NotFound, RunFailed
 from retoma.identifiers import new_run_id
-from retoma.records import Event, Job, Run, StepProgress, WorkerRecord
+from retoma.records import Event, Job, Run, StepProgress, Wait, WorkerRecord
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import runs, workers
 from retoma.store.database import Database
 
 Input = BaseModel | Mapping[str, Any] | None
+NOBODY = 0
 
 
 class Client:
-    """Acts on runs of an application. Make it with `connect`; use it from one event loop."""
+    """Acts on runs of an application. Make it with `connect`; use it from one event loop.
 
-    def __init__(self, app: App, database: Database) -> None:
+    Without an application it can do everything but start runs.
+    """
+
+    def __init__(self, app: App | None, database: Database) -> None:
         self.app = app
         self.database = database
         self._starter = Starter(database)
@@ -75,7 +80,7 @@ class Client:
         await self._waiter.until_over(run, timeout)
         return await self.show(run)
 
-    async def run(self, pipeline: Pipeline | str, given: Input = None, **options: Any) -> dict[str, Any]:
+    async def run(self, /, pipeline: Pipeline | str, given: Input = None, **options: Any) -> dict[str, Any]:
         """Start a run, wait for its end, and give its results by step. Raises RunFailed if it did not complete."""
         started = await self.start(pipeline, given, **options)
         run = await self.wait(started.id)
@@ -111,6 +116,21 @@ class Client:
     async def results(self, run: UUID) -> dict[str, Any]:
         """The current results by step; of an `each` step, a dictionary by item."""
         return await runs.results(self.database, run)
+
+    async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
+        """The newest runs whose ids begin like this; dashes and case do not matter."""
+        digits = prefix.strip().lower().replace("-", "")
+        if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+            return []
+        return await runs.between(self.database, UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f")), limit)
+
+    async def graph(self, run: Run) -> Graph:
+        """The shape that this run keeps."""
+        return await versions.shape(self.database, run.version)
+
+    async def waits(self, run: UUID, *, silence: timedelta = timedelta(seconds=6)) -> list[Wait]:
+        """Why what could run does not. A worker that was silent for longer than `silence` does not count."""
+        return await waits.of_run(self.database, run, silence)
 
     async def jobs(self, run: UUID) -> list[Job]:
         return await runs.jobs(self.database, run)
@@ -160,6 +180,8 @@ class Client:
         )
 
     def _own(self, pipeline: Pipeline | str) -> Pipeline:
+        if self.app is None:
+            raise NotFound("this client has no application, so it knows no pipelines: give one to `connect`")
         return self.app.pipeline(pipeline if isinstance(pipeline, str) else pipeline.name)
 
     async def _version_of(self, pipeline: Pipeline) -> int:
@@ -168,7 +190,8 @@ class Client:
         return self._versions[pipeline.name]
 
     async def _tenant_filter(self, tenant: str | None) -> int | None:
-        return None if tenant is None else await self._tenants.id_of(tenant)
+        """The tenant's id, or one that nobody has: looking makes no tenant."""
+        return None if tenant is None else await self._tenants.known_id(tenant) or NOBODY
 
     async def _why(self, run: Run) -> str:
         errors = await self.errors(run.id)
@@ -180,7 +203,7 @@ class Client:
 
 
 @asynccontextmanager
-async def connect(app: App, settings: Settings | None = None) -> AsyncIterator[Client]:
+async def connect(app: App | None, settings: Settings | None = None) -> AsyncIterator[Client]:
     """A client on the database that the settings name, with its schema brought to this release."""
     async with await Database.open(settings or Settings()) as database:
         await database.upgrade()
@@ -203,7 +226,12 @@ def _validated(pipeline: Pipeline, given: Input) -> str:
         plain = given.model_dump() if isinstance(given, BaseModel) else dict(given or {})
         return pipeline.inputs.model_validate(plain).model_dump_json()
     except ValidationError as error:
-        raise InvalidInput(f"pipeline {pipeline.name!r} refuses this input: {error}") from error
+        raise InvalidInput(f"pipeline {pipeline.name!r} refuses this input: {_said(error)}") from error
+
+
+def _said(error: ValidationError) -> str:
+    """Field by field, on one line."""
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in error.errors())
 
 
 def _digest(text: str) -> bytes:

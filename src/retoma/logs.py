@@ -11,44 +11,51 @@ import os
 import sys
 from collections.abc import MutableMapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol, cast
+from uuid import UUID
 
 import structlog
 from structlog.types import Processor
 
-from retoma.define.context import Context
 from retoma.terminal import clean
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-ATTEMPT: ContextVar[Context | None] = ContextVar("attempt", default=None)
+
+
+class Attempt(Protocol):
+    """What the lines of one attempt tell of it."""
+
+    run: UUID
+    step: str
+    item: str
+    attempt: int
+
+
+ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 _FIRST = ("worker", "pipeline", "run", "step", "item", "attempt")
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger of the standard library that takes what it tells by name. Unless set up, it says only warnings."""
+    processors = [structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs]
+    logger = structlog.wrap_logger(logging.getLogger(name), processors, structlog.stdlib.BoundLogger)
+    return cast(structlog.stdlib.BoundLogger, logger)
 
 
 def set_up() -> None:
     """Send every log line to stderr, from the level RETOMA_LOG_LEVEL up (`info` unless set)."""
     level = LEVELS.get(os.environ.get("RETOMA_LOG_LEVEL", "info").lower(), logging.INFO)
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         _with_attempt,
         structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    # The standard library does the writing: whole lines, under a lock, from any thread.
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer()],
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -87,3 +88,27 @@ class WorkerRecord:
     started_at: datetime
     silent_for: timedelta
     ended_at: datetime | None
+
+
+class WaitReason(StrEnum):
+    """Why a job that needs nothing more does not run."""
+
+    DELAYED = "delayed"
+    UNDEFINED_STEP = "no worker defines this step"
+    NO_WORKER = "no live worker serves its queue"
+    SUSPECT = "it ran when a worker died, so it runs alone"
+    CAPACITY = "every worker of its queue is full"
+    NOT_TAKEN = "a worker of its queue has room, but may not define its pipeline"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Jobs of one step that wait for the same reason; `until` is when the first of them is due, `item` one of them."""
+
+    step: str
+    queue: str
+    jobs: int
+    item: str
+    reason: WaitReason
+    until: datetime | None
+    code: str | None

@@ -32,7 +32,7 @@ from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
 from retoma.worker.workload import Workload
 
-__all__ = ["Clock", "EndedRun", "Sandbox", "fresh_database", "sandbox"]
+__all__ = ["Clock", "EndedRun", "Hands", "Sandbox", "fresh_database", "sandbox"]
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -126,6 +126,7 @@ class Hands:
         self._children = Children()
         self._runner = Runner(catalog, Tenants(database), self._threads, self._children)
         self._lane = Lane(database, worker, 1)
+        self._held: set[Handle] = set()
 
     async def claim(self, room: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
         return await self._exchange([], [], room, queues)
@@ -166,7 +167,12 @@ class Hands:
         wish = Wish(queues or self._app.queues, self._catalog.served, after=0, room=room, suspect=True)
         answer = await self._lane.exchange(results, setbacks, wish)
         self.refused += answer.refused
-        return self._runner.taken(answer, results)
+        self._held -= {outcome.claim.handle for outcome in (*results, *setbacks)}
+        if answer.replayed:
+            answer.claimed = [claim for claim in await self._lane.held() if claim.handle not in self._held]
+        taken = self._runner.taken(answer, results)
+        self._held |= {claim.handle for claim in taken}
+        return taken
 
 
 @asynccontextmanager

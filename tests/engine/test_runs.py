@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import uuid4
+
+import pytest
 from pydantic import BaseModel
 
-from retoma import Items, Pipeline, Retry
+from retoma import Context, Items, Pipeline, Retry
+from retoma.errors import InvalidInput, NotFound
 from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, names, state, states
 
 
 class Brief(BaseModel):
     topic: str = "tea"
     count: int = 3
+
+
+class Outline(BaseModel):
+    title: str
+    parts: list[str]
 
 
 async def test_a_chain_passes_results_from_step_to_step(open_sandbox: OpenSandbox) -> None:
@@ -67,3 +78,254 @@ async def test_a_retry_waits_its_delay_and_then_succeeds(open_sandbox: OpenSandb
         run = await sandbox.run(pipeline)
         assert (await sandbox.clock.now() - began).total_seconds() == 40
     assert run.results == {"answer": 42}
+
+
+async def test_a_diamond_meets_in_the_step_that_needs_both_sides(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_diamond()
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.state == "completed"
+    assert run.results["video"] == "script+voice+images"
+
+
+async def test_a_step_of_many_needs_is_ready_only_when_all_have_ended(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_diamond()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "script")
+        sides = await hands.claim(10)
+        assert names(sides) == ["images", "voice"]
+        await do(hands, sides, "voice")
+        assert (await states(sandbox, run))["video"] == "waiting"
+        assert await hands.claim(10) == []
+        await do(hands, sides, "images")
+        assert (await states(sandbox, run))["video"] == "ready"
+
+
+async def test_both_sides_of_a_diamond_may_end_in_one_call(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_diamond()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await do_next(hands, "script")
+        await do_next(hands, "images", "voice")
+        assert names(await hands.claim(10)) == ["video"]
+
+
+async def test_a_step_gets_the_result_of_a_need_that_another_need_implies(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("implied")
+
+    @pipeline.step
+    async def first() -> int:
+        return 1
+
+    @pipeline.step
+    async def second(first: int) -> int:
+        return first + 1
+
+    @pipeline.step
+    async def third(first: int, second: int) -> list[int]:
+        return [first, second]
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results["third"] == [1, 2]
+
+
+async def test_parameters_are_filled_by_name_whatever_their_order(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("order", inputs=Brief)
+
+    @pipeline.step
+    async def one() -> str:
+        return "one"
+
+    @pipeline.step
+    async def two() -> str:
+        return "two"
+
+    @pipeline.step
+    async def three(two: str, topic: str, one: str) -> list[str]:
+        return [one, two, topic]
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results["three"] == ["one", "two", "tea"]
+
+
+async def test_after_lets_a_step_wait_without_taking_a_result(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("order")
+
+    @pipeline.step
+    async def upload() -> None: ...
+
+    @pipeline.step(after=upload)
+    async def announcement() -> str:
+        return "out now"
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await do_next(hands, "upload")
+        await do_next(hands, "announcement")
+
+
+async def test_none_is_a_result_like_any_other(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("nothing")
+
+    @pipeline.step
+    async def answer() -> str | None:
+        return None
+
+    @pipeline.step
+    async def heard(answer: str | None = "the default") -> bool:
+        return answer is None
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results == {"answer": None, "heard": True}
+
+
+async def test_models_pass_between_steps(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("models")
+
+    @pipeline.step
+    async def outline() -> Outline:
+        return Outline(title="Tea", parts=["leaf", "water"])
+
+    @pipeline.step
+    async def draft(outline: Outline) -> str:
+        return f"{outline.title}: {outline.parts[1]}"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results["draft"] == "Tea: water"
+
+
+async def test_any_text_survives_as_a_result(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("text")
+    strange = "nul \0, quote \", é, 漢, \N{GRINNING FACE}, \x7f"
+
+    @pipeline.step
+    async def text() -> str:
+        return strange
+
+    @pipeline.step
+    async def same(text: str) -> bool:
+        return text == strange
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results["same"] is True
+
+
+async def test_a_run_goes_on_until_its_last_branch_has_ended(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("branches")
+
+    @pipeline.step
+    async def left() -> int:
+        return 1
+
+    @pipeline.step
+    async def right() -> int:
+        return 2
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await do(hands, claims, "left")
+        assert await state(sandbox, run) == "running"
+        await do(hands, claims, "right")
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_successor_that_stays_with_its_worker_has_all_it_reads(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("kept", inputs=Brief)
+
+    @pipeline.step
+    async def outline(count: int) -> list[int]:
+        return list(range(count))
+
+    @pipeline.each(outline)
+    async def part(part_number: int, topic: str) -> str:
+        return f"{topic} {part_number}"
+
+    @pipeline.each(outline)
+    async def checked(part: str, topic: str, number: int) -> str:
+        return f"{part} ({number} of {topic})"
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline, {"topic": "tea", "count": 2})).id
+        claims = await hands.claim(1)
+        for step in ("part", "checked"):
+            claims = await hands.give_back(await hands.attempt(claims), room=7)
+            assert names(claims) == [f"{step}:0", f"{step}:1"]
+        await do(hands, claims)
+        assert {job.item: job.output for job in await sandbox.client.jobs(run) if job.step == "checked"} == {
+            "0": "tea 0 (0 of tea)",
+            "1": "tea 1 (1 of tea)",
+        }
+
+
+async def test_a_step_knows_its_attempt_and_has_the_resources_it_asks_for(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("context")
+    seen: list[Context] = []
+
+    @pipeline.step(retry=Retry(1, delays=[1]))
+    async def answer(*, ctx: Context, llm: dict[str, str]) -> str:
+        seen.append(ctx)
+        if ctx.attempt == 1:
+            raise OSError("once more")
+        return llm["model"]
+
+    async with open_sandbox(pipeline, resources={"llm": {"model": "small"}}) as sandbox:
+        run = await sandbox.run(pipeline, tenant="channel")
+    first, second = seen
+    assert (first.run, first.tenant, first.pipeline, first.step) == (run.id, "channel", "context", "answer")
+    assert (first.attempt, first.maybe_done, second.attempt, second.maybe_done) == (1, False, 2, True)
+    assert first.effect_key == second.effect_key == f"{run.id}:answer::1"
+    assert run.results == {"answer": "small"}
+
+
+@pytest.mark.parametrize("given", [{"count": "many"}, {"topic": None}])
+async def test_an_input_that_its_model_refuses_starts_nothing(
+    open_sandbox: OpenSandbox, given: dict[str, Any]
+) -> None:
+    pipeline = Pipeline("strict", inputs=Brief)
+
+    @pipeline.step
+    async def answer(topic: str) -> str:
+        return topic
+
+    async with open_sandbox(pipeline) as sandbox:
+        with pytest.raises(InvalidInput, match=next(iter(given))):
+            await sandbox.client.start(pipeline, given)
+        assert await sandbox.client.runs() == []
+
+
+async def test_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_diamond()
+    async with open_sandbox(pipeline) as sandbox:
+        with pytest.raises(NotFound):
+            await sandbox.client.show(uuid4())
+        with pytest.raises(NotFound):
+            await sandbox.client.cancel(uuid4())
+
+
+def a_diamond() -> Pipeline:
+    pipeline = Pipeline("diamond")
+
+    @pipeline.step
+    async def script() -> str:
+        return "script"
+
+    @pipeline.step
+    async def voice(script: str) -> str:
+        return f"{script}+voice"
+
+    @pipeline.step
+    async def images(script: str) -> str:
+        return "images"
+
+    @pipeline.step
+    async def video(voice: str, images: str) -> str:
+        return f"{voice}+{images}"
+
+    return pipeline

@@ -56,11 +56,12 @@ def _from_file(path: Path) -> ModuleType:
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"retoma_app_{path.stem}" if taken else path.stem
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    loader = spec.loader if spec else None
+    if spec is None or loader is None:
         raise NotFound(f"{str(path)!r} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _explained(str(path), lambda: spec.loader and spec.loader.exec_module(module))
+    _explained(str(path), lambda: loader.exec_module(module))
     return module
 
 
@@ -147,4 +148,4 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; it has {', '.join(map(repr, known[:5]))}" if known else ""
+    return f"; there is {', '.join(map(repr, known[:5]))}" if known else ""

@@ -23,8 +23,8 @@ class ShortFormat(StrEnum):
 AppPlace = Annotated[
     str | None,
     typer.Argument(
-        metavar="[APP]",
-        help="The application: module:name, path/to/file.py or path/to/file.py:name. Default: RETOMA_APP or retoma.toml.",
+        metavar="APP",
+        help="The application: module:name, file.py or file.py:name. Default: RETOMA_APP, or `app` in retoma.toml.",
         show_default=False,
     ),
 ]

@@ -108,12 +108,14 @@ def moment(value: datetime | None) -> str:
 
 
 def duration(value: timedelta | float | None) -> str:
-    """`0.84 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    """`84 ms`, `1.2 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if value is None:
         return ""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 10:
-        return f"{max(seconds, 0):.2g} s"
+        return f"{seconds:.1f} s"
     whole = round(seconds)
     for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:

@@ -9,12 +9,11 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-import structlog
-
+from retoma.logs import get_logger
 from retoma.store.database import Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.statements import statements
 
-log = structlog.get_logger("retoma.exchange")
+log = get_logger("retoma.exchange")
 _SQL = statements("calls")
 _NO_DELAY = timedelta(0)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retoma.errors import Conflict, DatabaseUnavailable
+from retoma.errors import Conflict, DatabaseUnavailable, Unrecordable
 from retoma.store.database import Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.notify import Teller
 from retoma.store.statements import statements
@@ -40,11 +40,14 @@ class Started:
     created: bool
 
 
+Waiting = tuple[Start, asyncio.Future[Started]]
+
+
 class Starter:
     """Groups the starts of one process. Each of its links carries one batch at a time."""
 
     def __init__(self, database: Database, links: int = 2) -> None:
-        self._waiting: list[tuple[Start, asyncio.Future[Started]]] = []
+        self._waiting: list[Waiting] = []
         self._links = [Link(database) for _ in range(links)]
         self._idle = list(self._links)
         self._sending: set[asyncio.Task[None]] = set()
@@ -61,7 +64,8 @@ class Starter:
         return list(await asyncio.gather(*(self.start(start) for start in starts)))
 
     async def close(self) -> None:
-        await asyncio.gather(*self._sending)
+        while self._sending:
+            await asyncio.gather(*self._sending)
         await self._teller.close()
         for link in self._links:
             await link.close()
@@ -76,15 +80,26 @@ class Starter:
         await asyncio.sleep(0)  # what starts in this turn of the loop travels together
         batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
         try:
-            _answer(batch, await _committed(link, [start for start, _ in batch]))
-        except Exception as error:  # noqa: BLE001  (each caller gets it)
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
+            if batch:
+                await _start_all(link, batch)
         finally:
             self._idle.append(link)
         self._teller.tell()
         self._send()
+
+
+async def _start_all(link: Link, batch: list[Waiting]) -> None:
+    """Answer every caller. One whose start the database cannot hold fails alone."""
+    try:
+        _answer(batch, await _committed(link, [start for start, _ in batch]))
+    except Exception as error:  # noqa: BLE001  (each caller gets it)
+        if isinstance(error, Unrecordable) and len(batch) > 1:
+            for one in batch:
+                await _start_all(link, [one])
+            return
+        for _, answer in batch:
+            if not answer.done():
+                answer.set_exception(error)
 
 
 async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
@@ -113,7 +128,7 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
     raise AssertionError("unreachable")
 
 
-def _answer(batch: list[tuple[Start, asyncio.Future[Started]]], rows: list[Row]) -> None:
+def _answer(batch: list[Waiting], rows: list[Row]) -> None:
     for (start, answer), (started, created, same_input) in zip(batch, rows, strict=True):
         if answer.done():
             continue

@@ -25,7 +25,7 @@ async def register(database: Database, pipeline: Pipeline) -> int:
             pipeline=graph.pipeline,
             digest=graph.digest,
             graph=json.dumps(graph.to_json()),
-            sinks=len(graph.sinks),
+            sinks=len(ends(graph)),
             steps=[_step_row(step) for step in graph.steps],
             edges=edge_rows(graph),
             reads=read_rows(graph),
@@ -37,6 +37,11 @@ async def newer(database: Database, pipelines: Sequence[str], newest: int) -> di
     """The shapes of all versions of these pipelines that were stored after the newest one known."""
     found = await versions.newer(database, pipelines, newest)
     return {number: Graph.from_json(json.loads(graph)) for number, graph in found}
+
+
+async def shape(database: Database, number: int) -> Graph:
+    """The shape of a version that is stored."""
+    return Graph.from_json(json.loads(await versions.graph(database, number)))
 
 
 def head_start(priority: int) -> int:
@@ -51,9 +56,15 @@ def edge_rows(graph: Graph) -> list[EdgeRow]:
             rows.add_expansion(edge)
         elif edge.counted:
             rows.add_need(edge)
-    for name in graph.sinks:
+    for name in ends(graph):
         rows.add_end(name)
     return rows.rows
+
+
+def ends(graph: Graph) -> list[str]:
+    """The steps whose ends together end a run: its sinks, and what only items wait for, as there may be none."""
+    waited_for = {edge.from_step for edge in graph.edges if edge.kind != "shared"}
+    return [step.name for step in graph.steps if step.name not in waited_for]
 
 
 def read_rows(graph: Graph) -> list[ReadRow]:

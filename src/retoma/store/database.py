@@ -10,26 +10,27 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
-import structlog
 from asyncpg.pool import PoolConnectionProxy
 
 from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
+from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import embedded, migrate
 from retoma.store.statements import Statement
 
-log = structlog.get_logger("retoma.database")
+log = get_logger("retoma.database")
 Connection = asyncpg.Connection | PoolConnectionProxy
 Row = asyncpg.Record
 Answer = TypeVar("Answer")
 
 OLDEST_POSTGRESQL = 15
-DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _WORKER_GONE = "RT001"  # raised by retoma.exchange
 _CUT = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server's last words came while nobody asked, and confused the driver
     asyncpg.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
 )
@@ -155,13 +156,22 @@ class Database:
         for wait in backoff(tries=6):
             try:
                 async with self.connection() as connection:
-                    return await answered(connection, self.pooled, call)
+                    return await self._answered_or_dropped(connection, call)
             except (*_CUT, *_PASSING) as error:
                 if wait is None:
                     raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
                 await self._revive()
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
+
+    async def _answered_or_dropped(
+        self, connection: Connection, call: Callable[[Connection], Awaitable[Answer]]
+    ) -> Answer:
+        try:
+            return await answered(connection, self.pooled, call)
+        except _CUT:
+            connection.terminate()  # the pool must not hand it out again
+            raise
 
     async def _revive(self) -> None:
         if self._server is not None:

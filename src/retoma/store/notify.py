@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-import structlog
-
+from retoma.logs import get_logger
 from retoma.store.database import DATABASE_ERRORS, Database, Link, backoff
 from retoma.store.statements import statements
 
-log = structlog.get_logger("retoma.notify")
+log = get_logger("retoma.notify")
 _TELL = statements("workers")["tell_of_work"]
 CHANNEL = "retoma_ready"
 

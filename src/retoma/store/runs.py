@@ -44,6 +44,12 @@ async def listed(
     return [_run(row) for row in rows]
 
 
+async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
+    """The newest ids of runs in this range."""
+    rows = await database.fetch(_SQL["runs_between"], first=first, last=last, limit=limit)
+    return [row["id"] for row in rows]
+
+
 async def ended(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
     """Those of these runs that are over."""
     rows = await database.fetch(_SQL["states_of"], runs=list(runs))
@@ -76,9 +82,9 @@ async def events(database: Database, run: UUID, after: int = 0, limit: int = 1_0
 
 
 async def last_errors(database: Database, run: UUID) -> dict[tuple[str, str], Any]:
-    """What the newest failure or retry of each job said, by step and item."""
+    """What the newest failure or retry of each job said, and in which attempt, by step and item."""
     rows = await database.fetch(_SQL["last_errors_of_run"], run=run)
-    return {(row["step"], row["item"]): _loaded(row["data"]) for row in rows}
+    return {(row["step"], row["item"]): {**_loaded(row["data"]), "attempt": row["attempt"]} for row in rows}
 
 
 async def cancel(database: Database, run: UUID, tenant: int | None, by: str) -> RunState | None:

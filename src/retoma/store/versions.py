@@ -85,8 +85,23 @@ async def newer(database: Database, pipelines: Sequence[str], newest: int) -> li
     return [(row["id"], row["graph"]) for row in rows]
 
 
+async def graph(database: Database, version: int) -> str:
+    """The graph of a version that is there, as JSON."""
+    row = await database.fetch_one(_SQL["graph_of_version"], version=version)
+    return str(row["graph"])
+
+
 async def open_shapes(database: Database) -> list[asyncpg.Record]:
     return await database.fetch(_SQL["open_shapes"])
+
+
+async def open_work(database: Database) -> list[asyncpg.Record]:
+    """What open runs still have to do: a row for each version and set of steps whose jobs are not final."""
+    return await database.fetch(_SQL["open_work"])
+
+
+async def open_inputs(database: Database, version: int, limit: int) -> list[asyncpg.Record]:
+    return await database.fetch(_SQL["open_inputs"], version=version, limit=limit)
 
 
 async def _execute(connection: Connection, statement: Statement, **values: Any) -> Any:

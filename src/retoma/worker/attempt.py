@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -11,13 +12,17 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from retoma.define.context import Context
+from retoma.define.durations import as_timedelta
 from retoma.define.items import NOT_WANTED
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.errors import GiveUp, RetryLater
-from retoma.worker.plan import Plan
+from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
 LONGEST_STACK = 8_000
+LONGEST_CODE = 100
+WAITS = "ASKED_TO_WAIT"
+LONGEST_SPENT_MS = 2**31 - 1  # as the column holds it: 24 days
 
 
 class Caller(Protocol):
@@ -41,10 +46,20 @@ async def attempt(plan: Plan, claim: Claim, context: Context, threads: Caller) -
         else:
             value = await threads.call(lambda: function(**data, **machinery))
         return Result(claim, plan.output(value), plan.items(value))
+    except NeedMissing:
+        return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
-        return SetBack(claim, "wait", delay=request.delay, code="ASKED_TO_WAIT", error=told("ASKED_TO_WAIT", request))
-    except Exception as error:  # noqa: BLE001  (whatever a step raises is a failed attempt)
+        return SetBack(claim, "wait", delay=as_timedelta(request.delay), code=WAITS, error=told(WAITS, request))
+    except (Exception, asyncio.CancelledError, SystemExit) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
         return _setback(plan, claim, error, time.monotonic() - began)
+
+
+def _is_cancelled() -> bool:
+    """Whether it is we who cancelled, and not something within the step."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def timed_out(plan: Plan, claim: Claim, advice: str) -> SetBack:
@@ -72,7 +87,7 @@ class TimedOut(TimeoutError):
     code = "TIMEOUT"
 
 
-def _setback(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetBack:
+def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> SetBack:
     code = _code(error)
     policy, failures = plan.step.policy, claim.failures + 1
     if isinstance(error, GiveUp) or failures > policy.retry.retries or not policy.retry.covers(error):
@@ -83,31 +98,31 @@ def _setback(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetB
         return _failed(
             claim,
             "TOTAL_TIMEOUT",
-            f"another try would pass the {policy.total} that all tries may take; {error}",
+            f"another try would pass the {policy.total} that all tries may take; {_said(error)}",
         )
     return SetBack(
         claim,
         "crashed" if isinstance(error, Crashed) else "retry",
         delay=delay,
-        spent_ms=int(spent.total_seconds() * 1000),
+        spent_ms=min(LONGEST_SPENT_MS, int(spent.total_seconds() * 1000)),
         code=code,
         error=told(code, error),
     )
 
 
-def _failed(claim: Claim, code: str, error: Exception | str) -> SetBack:
+def _failed(claim: Claim, code: str, error: BaseException | str) -> SetBack:
     return SetBack(claim, "failed", code=code, error=told(code, error))
 
 
-def _code(error: Exception) -> str:
+def _code(error: BaseException) -> str:
     """An error may carry a code of its own, for people and programs."""
     if isinstance(error, MemoryError):
         return "OUT_OF_MEMORY"
     code = getattr(error, "code", None)
-    return code if isinstance(code, str) else "ERROR"
+    return _clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
 
 
-def told(code: str, error: Exception | str) -> str:
+def told(code: str, error: BaseException | str) -> str:
     """What the event says of a failure, as JSON."""
     if isinstance(error, str):
         return json.dumps({"code": code, "message": error[:LONGEST_MESSAGE]})
@@ -116,10 +131,17 @@ def told(code: str, error: Exception | str) -> str:
         {
             "code": code,
             "type": type(error).__name__,
-            "message": _clean(str(error))[:LONGEST_MESSAGE],
+            "message": _clean(_said(error))[:LONGEST_MESSAGE],
             "stack": _clean(stack)[-LONGEST_STACK:],
         }
     )
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (an error of a step may fail even at saying what it is)
+        return f"a {type(error).__name__} that cannot say what it is"
 
 
 def _clean(text: str) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-import structlog
-
 from retoma.app import App
 from retoma.define.graph import Graph
 from retoma.engine import versions
 from retoma.errors import DefinitionError
+from retoma.logs import get_logger
 from retoma.store.database import Database
 from retoma.worker.plan import Plan
 
-log = structlog.get_logger("retoma.worker")
+log = get_logger("retoma.worker")
 
 
 class Catalog:
@@ -38,8 +37,9 @@ class Catalog:
 
     async def refresh(self, database: Database) -> None:
         """Learn the versions that other processes have stored since."""
-        newest = max(self._graphs, default=0)
-        self._graphs |= await versions.newer(database, list(self._app.pipelines), newest)
+        # A number is given before its commit, so that one below the newest may come later.
+        known = max(self._graphs, default=0) - NUMBERS_LOOKED_BACK
+        self._graphs |= await versions.newer(database, list(self._app.pipelines), known)
 
     def _made_after(self, version: int, step: str) -> str:
         """The step whose end makes the jobs of this one: its source, or its one need."""

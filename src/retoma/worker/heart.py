@@ -6,12 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-import structlog
-
+from retoma.logs import get_logger
 from retoma.store.database import Database, Link
 from retoma.store.statements import statements
 
-log = structlog.get_logger("retoma.heart")
+log = get_logger("retoma.heart")
 _BEAT = statements("workers")["beat"]
 SECONDS_BETWEEN_BEATS = 2.0
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-import structlog
-
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
 from retoma.engine.tenants import Tenants
 from retoma.errors import Unrecordable, WorkerGone
+from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
@@ -25,7 +24,7 @@ from retoma.worker.upkeep import Upkeep
 from retoma.worker.wakeup import Wakeup
 from retoma.worker.workload import Workload
 
-log = structlog.get_logger("retoma.worker")
+log = get_logger("retoma.worker")
 
 INTERRUPT_GRACE = 3.0
 LANES = 2  # while one waits for the database, the jobs of the other run

@@ -10,7 +10,7 @@ import msgspec
 
 from retoma.define.codec import codec_of, encode_any
 from retoma.define.context import Context
-from retoma.define.graph import Graph
+from retoma.define.graph import EdgeKind, Graph
 from retoma.define.items import NOT_WANTED, Failed, ItemCounts, Items
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Binding, Step
@@ -20,6 +20,10 @@ from retoma.errors import DefinitionError
 Arguments = dict[str, Any]
 LARGEST_RESULT = 1_000_000
 _MISSING = object()
+
+
+class NeedMissing(Exception):
+    """A step has no result that this job cannot do without."""
 
 
 class Plan:
@@ -36,6 +40,7 @@ class Plan:
         self.wakes_others = _wakes_others(graph, step.name)
         self._encode = codec_of(step.returns).encode
         self._item_set = pipeline.item_sets.get(step.name)
+        _check_shape(pipeline, step, graph)
         reads = _reads(graph, step.name)
         self._readers = [(binding, _reader(pipeline, binding, reads)) for binding in step.bindings]
         self._resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
@@ -43,10 +48,12 @@ class Plan:
         self._joins = [binding.parameter for binding in step.bindings if binding.kind == "items"]
 
     def data(self, claim: Claim) -> Arguments:
-        """The data parameters. One whose step has no result takes its default."""
+        """The data parameters. One whose step has no result takes its default; NeedMissing if it has none."""
         values = {}
         for binding, read in self._readers:
             value = read(claim)
+            if value is _MISSING and not binding.optional:
+                raise NeedMissing(binding.name)
             values[binding.parameter] = binding.default if value is _MISSING else value
         return values
 
@@ -68,9 +75,10 @@ class Plan:
     def output(self, value: Any) -> str:
         """The result as JSON. Raises ValueError or TypeError with a sentence that says what to do."""
         output = self._encode(value)
-        if len(output) > LARGEST_RESULT:
+        size = len(output) if output.isascii() else len(output.encode())
+        if size > LARGEST_RESULT:
             raise ValueError(
-                f"the result of {self.step.name!r} is {len(output):,} bytes of JSON, over the limit of "
+                f"the result of {self.step.name!r} is {size:,} bytes of JSON, over the limit of "
                 f"{LARGEST_RESULT:,}: keep large data in a file and return where it is"
             )
         return output
@@ -83,6 +91,16 @@ class Plan:
         return dict(zip(keys, map(_encoded, value), strict=True))
 
 
+def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
+    """What decides how many jobs there are must be as it was: a lost item would never be missed."""
+    shape = next(shape for shape in graph.steps if shape.name == step.name)
+    if shape.source != step.source:
+        raise DefinitionError(f"in runs of this version it goes over {shape.source!r}, and today over {step.source!r}")
+    fans_out = any(edge.kind == "expand" and edge.from_step == step.name for edge in graph.edges)
+    if fans_out and step.name not in pipeline.item_sets:
+        raise DefinitionError("runs of this version fan out over its result, and today's code does not")
+
+
 def _wakes_others(graph: Graph, step: str) -> bool:
     """Whether its end may make work for another worker than the one that ends it."""
     queues = {shape.name: shape.queue for shape in graph.steps}
@@ -90,16 +108,16 @@ def _wakes_others(graph: Graph, step: str) -> bool:
     return len(leaving) > 1 or any(edge.kind == "expand" or queues[edge.to_step] != queues[step] for edge in leaving)
 
 
-def _reads(graph: Graph, step: str) -> list[str]:
-    """The steps whose results a claim of this step carries, in their order."""
+def _reads(graph: Graph, step: str) -> dict[str, EdgeKind]:
+    """The steps whose results a claim of this step carries, in their order, each with how it gives them."""
     reading = [edge for edge in graph.edges if edge.to_step == step and edge.position is not None]
-    return [edge.from_step for edge in sorted(reading, key=lambda edge: edge.position or 0)]
+    return {edge.from_step: edge.kind for edge in sorted(reading, key=lambda edge: edge.position or 0)}
 
 
 Reader = Callable[[Claim], Any]
 
 
-def _reader(pipeline: Pipeline, binding: Binding, reads: list[str]) -> Reader:
+def _reader(pipeline: Pipeline, binding: Binding, reads: dict[str, EdgeKind]) -> Reader:
     match binding.kind:
         case "input":
             return _input_reader(pipeline, binding.name)
@@ -108,8 +126,10 @@ def _reader(pipeline: Pipeline, binding: Binding, reads: list[str]) -> Reader:
         case "step" | "items":
             if binding.name not in reads:
                 return _absent_reader(binding)
+            if (binding.kind == "items") != (reads[binding.name] == "join"):
+                raise DefinitionError(f"runs of this version have {binding.name!r} in another form than it takes today")
             read = _items_reader if binding.kind == "items" else _result_reader
-            return read(binding, reads.index(binding.name))
+            return read(binding, list(reads).index(binding.name))
 
 
 def _absent_reader(binding: Binding) -> Reader:
@@ -165,7 +185,7 @@ def _items_reader(binding: Binding, index: int) -> Reader:
 
 
 def _counts(items: Items[Any]) -> ItemCounts:
-    not_wanted = sum(failed.code == NOT_WANTED for failed in items.failed)
+    not_wanted = sum(failed.state == "skipped" and failed.code == NOT_WANTED for failed in items.failed)
     return ItemCounts(items.total, failed=len(items.failed) - not_wanted, not_wanted=not_wanted)
 
 

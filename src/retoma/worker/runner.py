@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from math import inf
 
-from retoma import logs
 from retoma.define.context import Context
 from retoma.engine.exchange import Answer, Claim, Result, SetBack
 from retoma.engine.tenants import Tenants
+from retoma.logs import ATTEMPT
 from retoma.worker.attempt import attempt, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
@@ -38,9 +38,9 @@ class Runner:
             item=claim.item,
             revision=claim.revision,
             attempt=claim.attempt,
-            maybe_done=claim.attempt > 1,
+            maybe_done=claim.fence > 1,
         )
-        logs.ATTEMPT.set(context)  # for the task of this attempt, which ends with it
+        ATTEMPT.set(claim)  # for the task of this attempt, which ends with it
         if plan.step.policy.isolation is not None:
             return await self._children.attempt(plan, claim, context)
         return await attempt(plan, claim, context, self._threads)

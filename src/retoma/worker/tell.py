@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import structlog
-
 from retoma.engine.exchange import SetBack
+from retoma.logs import get_logger
 
-log = structlog.get_logger("retoma.worker")
+log = get_logger("retoma.worker")
 
 
 def tell(outcome: SetBack) -> None:

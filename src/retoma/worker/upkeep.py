@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import UUID
 
-import structlog
-
 from retoma.errors import DatabaseUnavailable
+from retoma.logs import get_logger
 from retoma.store import workers
 from retoma.store.database import Database
 
-log = structlog.get_logger("retoma.upkeep")
+log = get_logger("retoma.upkeep")
 SECONDS_BETWEEN_TICKS = 1.0
 TICKS_BETWEEN_REFRESHES = 5
 LARGEST_PROMOTION = 1_000

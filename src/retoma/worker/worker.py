@@ -6,10 +6,9 @@ import os
 import socket
 from collections.abc import Sequence
 
-import structlog
-
 from retoma.app import App
 from retoma.errors import DatabaseUnavailable
+from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.worker.catalog import Catalog
@@ -18,7 +17,7 @@ from retoma.worker.life import Life
 from retoma.worker.threads import Threads
 from retoma.worker.wakeup import Wakeup
 
-log = structlog.get_logger("retoma.worker")
+log = get_logger("retoma.worker")
 
 
 class Worker:

@@ -66,3 +66,11 @@ select distinct on (e.step, e.item) e.step, e.item, e.at, e.attempt, e.kind, e.d
   from retoma.events e
  where e.run = :run and e.kind in ('failure', 'retry')
  order by e.step, e.item, e.id desc;
+
+-- name: runs_between
+-- The newest runs whose ids are in this range.
+select id
+  from retoma.runs
+ where id between :first and :last
+ order by id desc
+ limit :limit;

@@ -41,3 +41,28 @@ select v.id, v.pipeline, v.graph::text as graph, count(*) as runs
  where r.ended_at is null
  group by v.id
  order by v.id;
+
+-- name: graph_of_version
+select graph::text as graph
+  from retoma.versions
+ where id = :version;
+
+-- name: open_work
+-- Open runs that still start work, by version and by the steps that have jobs which are not final.
+select version, steps, count(*) as runs, min(id::text)::uuid as example
+  from (
+    select r.id, r.version, array_agg(distinct j.step order by j.step) as steps
+      from retoma.runs r
+      join retoma.jobs j on j.run = r.id and j.state in ('waiting', 'ready', 'running', 'parked')
+     where r.ended_at is null and r.ends_as is null
+     group by r.id) as work
+ group by version, steps
+ order by version, steps;
+
+-- name: open_inputs
+-- The inputs of the newest open runs of a version.
+select id, input::text as input
+  from retoma.runs
+ where ended_at is null and ends_as is null and version = :version
+ order by id desc
+ limit :limit;

@@ -1,25 +1,25 @@
--- Tenants with ready work in a queue, each once, in turn after `p_after`. One index probe a tenant.
-create or replace function retoma.tenants_in_turn(p_queue text, p_after int, p_limit int) returns setof int
+-- Tenants with ready work of these versions in a queue, each once, in turn after `p_after`. One index probe a tenant.
+create or replace function retoma.tenants_in_turn(p_queue text, p_versions int[], p_after int, p_limit int) returns setof int
 stable language sql as $$
   with recursive later as (
     (select j.tenant from retoma.jobs j
-      where j.queue = p_queue and j.tenant > p_after
+      where j.queue = p_queue and j.tenant > p_after and j.version = any (p_versions)
         and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
-             where j.queue = p_queue and j.tenant > later.tenant
+             where j.queue = p_queue and j.tenant > later.tenant and j.version = any (p_versions)
                and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
              order by j.tenant limit 1)
       from later where later.tenant is not null
   ), earlier as (
     (select j.tenant from retoma.jobs j
-      where j.queue = p_queue and j.tenant <= p_after
+      where j.queue = p_queue and j.tenant <= p_after and j.version = any (p_versions)
         and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
-             where j.queue = p_queue and j.tenant > earlier.tenant and j.tenant <= p_after
+             where j.queue = p_queue and j.tenant > earlier.tenant and j.tenant <= p_after and j.version = any (p_versions)
                and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
              order by j.tenant limit 1)
       from earlier where earlier.tenant is not null
@@ -63,7 +63,7 @@ begin
   foreach v_queue in array p_queues loop
     loop
       exit when v_left <= 0;
-      v_tenants := array(select retoma.tenants_in_turn(v_queue, p_after, v_left));
+      v_tenants := array(select retoma.tenants_in_turn(v_queue, p_versions, p_after, v_left));
       exit when v_tenants = '{}';
       return query
       with taken as (

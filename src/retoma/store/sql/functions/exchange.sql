@@ -25,10 +25,12 @@ declare
   v_keep int := retoma.keep_of(p_room, p_call);
   v_refused int := cardinality(p_run) + cardinality(b_run);
   v_stopping uuid[];
+  v_failed uuid[];
   v_motions retoma.motion[];
   v_back record;
   v_done record;
   v_made record;
+  v_first int;
 begin
   update retoma.lanes set call = p_call where worker = p_worker and lane = p_lane and call = p_call - 1;
   if not found then
@@ -46,6 +48,7 @@ begin
                               b_outcome, b_delay, b_spent_ms, b_code, b_error);
     v_refused := v_refused - v_back.o_accepted;
     v_stopping := v_back.o_stopping;
+    v_failed := v_back.o_failed;
     v_motions := v_back.o_motions;
   end if;
 
@@ -56,12 +59,13 @@ begin
     v_motions := v_motions || v_done.o_motions;
     if v_done.o_kept is not null then
       v_room := v_room - cardinality(v_done.o_kept);
+      v_keep := v_keep - cardinality(v_done.o_kept);
       return query select * from retoma.tell_kept(v_done.o_kept);
     end if;
   end if;
 
   if cardinality(p_item_outcome) > 0 then
-    v_made := retoma.expand(p_worker, v_now, p_queues, least(v_keep, v_room), v_motions, p_item_outcome, p_item_key, p_item_value);
+    v_made := retoma.expand(p_worker, v_now, p_queues, v_keep, v_motions, p_item_outcome, p_item_key, p_item_value);
     v_motions := v_motions || v_made.o_motions;
     if v_made.o_kept is not null then
       v_room := v_room - cardinality(v_made.o_kept);
@@ -69,8 +73,8 @@ begin
     end if;
   end if;
 
-  if v_motions is not null then
-    perform retoma.settle(v_now, v_motions);
+  if v_motions is not null or v_failed is not null then
+    perform retoma.settle(v_now, v_motions, v_failed);
   end if;
   if v_stopping is not null then
     perform retoma.close_runs(v_now, v_stopping);
@@ -80,7 +84,10 @@ begin
                         null::int, null::int, null::int, null::json, null::json, null::json[];
   end if;
   if v_room > 0 then
-    return query select * from retoma.claim(p_worker, v_now, p_queues, p_versions, p_after, v_room, p_suspect);
+    -- Another queue comes first in every call, so that a busy one does not starve the others.
+    v_first := p_call % greatest(1, cardinality(p_queues)) + 1;
+    return query select * from retoma.claim(
+      p_worker, v_now, p_queues[v_first:] || p_queues[:v_first - 1], p_versions, p_after, v_room, p_suspect);
   end if;
 end $$;
 

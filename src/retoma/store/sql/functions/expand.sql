@@ -7,20 +7,29 @@ create or replace function retoma.expand(
 language plpgsql as $$
 begin
   -- A shared need may end in another transaction just now: see it, or let it see our items.
-  perform retoma.lock_runs(array_agg(m.run))
+  perform retoma.lock_runs('share', array_agg(m.run))
      from unnest(p_motions) m
      join retoma.edges g on g.version = m.version and g.to_step = m.to_step and g.act = 'share';
 
-  with born as (
+  with sharing as materialized (
+    select m.run, m.from_step, m.to_step from unnest(p_motions) m where m.act = 'share'
+  ), born as (
     select m.*, coalesce(shared.final, 0) as final, shared.code
       from unnest(p_motions) m
       left join lateral (
         select count(*)::int as final,
-               min(case when p.state <> 'succeeded' and not g.optional then retoma.missing_because(p.code) end) as code
+               min(case when p.state <> 'succeeded' and not g.optional then retoma.missing_because(p.state, p.code) end) as code
           from retoma.edges g
-          join retoma.jobs p on p.run = m.run and p.step = g.from_step and p.item = ''
+         cross join lateral (
+           select c.state, c.code
+             from retoma.jobs c
+            where c.run = m.run and c.step = g.from_step and c.item = ''
+            order by c.revision desc limit 1) p
          where g.version = m.version and g.to_step = m.to_step and g.act = 'share'
-           and p.state in ('succeeded', 'failed', 'skipped', 'quarantined')) shared on m.needs > 0
+           and p.state in ('succeeded', 'failed', 'skipped', 'quarantined')
+           -- One that ended in this very call is counted when its end is settled.
+           and not exists (select from sharing s
+                            where s.run = m.run and s.from_step = g.from_step and s.to_step = m.to_step)) shared on m.needs > 0
      where m.act = 'expand' and m.missing is null
   ), item as (
     select b.*, i.key, i.value, i.place, b.needs - b.final as left,

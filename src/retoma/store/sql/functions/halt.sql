@@ -2,20 +2,22 @@
 -- their locks (`lock_runs`) and closes them (`close_runs`).
 create or replace function retoma.halt(p_now timestamptz, p_runs uuid[], p_ends_as retoma.run_state)
 returns void language plpgsql as $$
-declare
-  v_running int;
-  v_idle int;
 begin
-  -- A job may be making its successor in another transaction just now: updating it waits for that one to
-  -- commit, and the next round finds the successor.
-  loop
+  -- A job may be claimed, or be making its successor, in another transaction just now. Locking it waits for that
+  -- one to commit, and only a new look shows what it left: look until there is nothing more.
+  while exists (select from retoma.jobs
+                 where run = any (p_runs) and (state in ('waiting', 'ready') or state in ('running', 'parked') and not ending)) loop
+    -- First what runs and then what waits, each by key, as those do that end jobs.
+    perform from retoma.jobs
+      where run = any (p_runs) and state in ('running', 'parked') and not ending
+      order by run, step, item, revision for update;
     update retoma.jobs set ending = true
      where run = any (p_runs) and state in ('running', 'parked') and not ending;
-    get diagnostics v_running = row_count;
+    perform from retoma.jobs
+      where run = any (p_runs) and state in ('waiting', 'ready')
+      order by run, step, item, revision for update;
     update retoma.jobs set state = 'cancelled', worker = 0, ready_at = null, ended_at = p_now, code = 'RUN_STOPPED'
      where run = any (p_runs) and state in ('waiting', 'ready');
-    get diagnostics v_idle = row_count;
-    exit when v_running + v_idle = 0;
   end loop;
 
   update retoma.runs
@@ -51,7 +53,7 @@ declare
   v_now timestamptz := retoma.now();
   v_state retoma.run_state;
 begin
-  perform retoma.lock_runs(array[p_run]);
+  perform retoma.lock_runs('stop', array[p_run]);
   select state into v_state
     from retoma.runs where id = p_run and (p_tenant is null or tenant = p_tenant);
   if not found or v_state in ('completed', 'completed_with_errors', 'failed', 'rejected', 'cancelled', 'cancelling') then

@@ -1,19 +1,21 @@
--- Serialise the rare acts on one run that must see each other: stopping it, and sharing a result with items
--- that another transaction is making. The hot path never takes this lock.
-create or replace function retoma.lock_runs(p_runs uuid[]) returns void language sql as $$
-  select pg_advisory_xact_lock(hashtextextended(run::text, 0))
+-- Serialise the rare acts on one run that must see each other: those that stop it, and, apart from them, those that
+-- share a result with items that another transaction is making. The hot path never takes these locks. They are two,
+-- because who stops a run waits for those that end its jobs, and these may be waiting to share.
+create or replace function retoma.lock_runs(p_for text, p_runs uuid[]) returns void language sql as $$
+  select pg_advisory_xact_lock(hashtextextended(p_for || run::text, 0))
     from (select distinct run from unnest(p_runs) as run order by run) as runs;
 $$;
 
 -- Why the dependents of a job without a result have none either.
-create or replace function retoma.missing_because(p_code text) returns text immutable language sql as $$
-  select case when p_code = 'NOT_WANTED' then 'NOT_WANTED' else 'NEED_FAILED' end;
+create or replace function retoma.missing_because(p_state retoma.job_state, p_code text) returns text
+immutable language sql as $$
+  select case when p_state = 'skipped' and p_code = 'NOT_WANTED' then 'NOT_WANTED' else 'NEED_FAILED' end;
 $$;
 
 create or replace function retoma.motion_of(p_job retoma.jobs, p_edge retoma.edges) returns retoma.motion
 stable language sql as $$
   select (p_job.run, p_job.version, p_job.tenant, p_job.revision, p_job.rank, p_job.position, p_job.item, p_job.step,
-          case when p_job.state <> 'succeeded' then retoma.missing_because(p_job.code) end, null, null,
+          case when p_job.state <> 'succeeded' then retoma.missing_because(p_job.state, p_job.code) end, null, null,
           p_edge.to_step, p_edge.act, p_edge.via, p_edge.same_item, p_edge.optional, p_edge.light,
           p_edge.queue, p_edge.head_start, p_edge.needs)::retoma.motion;
 $$;

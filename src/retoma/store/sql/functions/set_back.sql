@@ -25,9 +25,9 @@ language plpgsql as $$
 declare
   v_stopped uuid[];
 begin
-  perform retoma.lock_runs(array_agg(o.run))
+  perform retoma.lock_runs('stop', array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
-    where o.outcome in ('failed', 'died');
+    where o.outcome in ('failed', 'crashed', 'died');
 
   with changed as (
     update retoma.jobs j
@@ -52,7 +52,7 @@ begin
     returning j as job, o.outcome, o.error
   ), told as (
     insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data)
-    select (c.job).run, p_now, (c.job).revision, (c.job).attempt, p_worker,
+    select (c.job).run, p_now, (c.job).revision, (c.job).attempt + (c.outcome = 'wait')::int, p_worker,
            case when (c.job).state in ('failed', 'quarantined') then 'failure'
                 when (c.job).state = 'skipped' then 'result'
                 else 'retry' end,

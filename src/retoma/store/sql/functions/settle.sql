@@ -1,6 +1,8 @@
 -- Carry out what ended jobs set in motion: count down the jobs that wait for them, skip what cannot run without
--- their results, and end the runs whose last sink is final. Locks waiting jobs before runs, each by key.
-create or replace function retoma.settle(p_now timestamptz, p_motions retoma.motion[]) returns void language plpgsql as $$
+-- their results, and end the runs whose last sink is final. In `p_failed` a result is missing. Locks waiting jobs
+-- before runs, each by key.
+create or replace function retoma.settle(p_now timestamptz, p_motions retoma.motion[], p_failed uuid[]) returns void
+language plpgsql as $$
 declare
   v_motions retoma.motion[] := p_motions;
   v_ends retoma.motion[];
@@ -10,6 +12,10 @@ begin
     v_motions := nullif(
       retoma.count_down(p_now, v_motions) || retoma.pass_over(p_now, v_motions), '{}');
   end loop;
+  if p_failed is not null then
+    perform from retoma.runs where id = any (p_failed) order by id for update;
+    update retoma.runs set with_errors = true where id = any (p_failed) and not with_errors;
+  end if;
   if v_ends is not null then
     perform retoma.end_runs(p_now, v_ends);
   end if;
@@ -21,37 +27,43 @@ create or replace function retoma.weight(p_motion retoma.motion) returns int imm
   select case when p_motion.via = '' then 1 else 1 - coalesce(p_motion.items, 0) end;
 $$;
 
--- A job waits for one end at a time (`count`), or all items of a step wait for the same one (`share`).
+-- A job waits for one end at a time (`count`), or all items of a step wait for the same one (`share`). All that
+-- ended for one job is counted together, because one statement writes a row only once.
 create or replace function retoma.count_down(p_now timestamptz, p_motions retoma.motion[]) returns retoma.motion[]
 language plpgsql as $$
 declare
   v_next retoma.motion[];
 begin
   -- The items may be made in another transaction just now: see them, or let it see this end.
-  perform retoma.lock_runs(array_agg(m.run)) from unnest(p_motions) m where m.act = 'share' having count(*) > 0;
+  perform retoma.lock_runs('share', array_agg(m.run)) from unnest(p_motions) m where m.act = 'share' having count(*) > 0;
 
-  with target as (
-    select m.run, m.to_step,
-           case when m.same_item then m.item else '' end as first_item,
-           case when m.act = 'share' then chr(1114111) when m.same_item then m.item else '' end as last_item,
-           sum(retoma.weight(m))::int as n,
-           min(case when not m.optional then m.missing end) as code
+  with ended as (
+    select m.run, m.to_step, case when m.same_item then m.item else '' end as item, retoma.weight(m) as n,
+           case when not m.optional then m.missing end as code
       from unnest(p_motions) m
-     where m.act in ('count', 'share')
-     group by 1, 2, 3, 4
+     where m.act = 'count'
+    union all
+    select m.run, m.to_step, w.item, 1, case when not m.optional then m.missing end
+      from unnest(p_motions) m
+      join retoma.jobs w on w.run = m.run and w.step = m.to_step and w.state = 'waiting'
+     where m.act = 'share'
+  ), target as (
+    select run, to_step, item, sum(n)::int as n, min(code) as code
+      from ended
+     group by 1, 2, 3
      order by 1, 2, 3
   ), counted as (
     update retoma.jobs j
        set waiting_on = j.waiting_on - t.n,
-           code = coalesce(j.code, t.code),
+           -- A failed need outweighs one that was not wanted, whichever ended first.
+           code = least(j.code, t.code),
            state = case when j.waiting_on <> t.n then 'waiting'
                         when coalesce(j.code, t.code) is null then 'ready'
                         else 'skipped' end::retoma.job_state,
            worker = case when j.waiting_on = t.n and coalesce(j.code, t.code) is not null then 0 end,
            ended_at = case when j.waiting_on = t.n and coalesce(j.code, t.code) is not null then p_now end
       from target t
-     where j.run = t.run and j.step = t.to_step and j.item between t.first_item and t.last_item
-       and j.state = 'waiting'
+     where j.run = t.run and j.step = t.to_step and j.item = t.item and j.state = 'waiting'
     returning j as job
   )
   select array_agg(retoma.motion_of(c.job, g)) into v_next

@@ -14,10 +14,11 @@ begin
   if v_keyed then
     insert into retoma.start_keys (tenant, pipeline, key, run, digest, created_at)
     select s.tenant, v.pipeline, s.key, s.id, s.digest, v_now
-      from unnest(p_id, p_tenant, p_version, p_key, p_digest) as s (id, tenant, version, key, digest)
+      from unnest(p_id, p_tenant, p_version, p_key, p_digest)
+           with ordinality as s (id, tenant, version, key, digest, place)
       join retoma.versions v on v.id = s.version
      where s.key is not null
-     order by s.tenant, v.pipeline, s.key
+     order by s.tenant, v.pipeline, s.key, s.place
         on conflict do nothing;
   end if;
 

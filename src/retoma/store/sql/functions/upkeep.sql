@@ -50,8 +50,8 @@ begin
            array_fill(interval '0', array[h.jobs]), h.spent_ms, array_fill(p_code, array[h.jobs]),
            array_fill(json_build_object('code', p_code), array[h.jobs])) back
    where h.jobs > 0;
-  if v_back.o_motions is not null then
-    perform retoma.settle(v_now, v_back.o_motions);
+  if v_back.o_motions is not null or v_back.o_failed is not null then
+    perform retoma.settle(v_now, v_back.o_motions, v_back.o_failed);
   end if;
   if v_back.o_stopping is not null then
     perform retoma.close_runs(v_now, v_back.o_stopping);

@@ -1,0 +1,188 @@
+"""`python -m bench.chaos --seconds 300 --seed 7`: random faults, and a referee outside the database."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import asyncpg
+
+from bench.chaos import skew
+from bench.chaos.application import app
+from bench.chaos.client import Users
+from bench.chaos.faults import Trouble
+from bench.chaos.ledger import NAME, read
+from bench.chaos.processes import Postgres, WorkerProcess, read_logs, until
+from bench.chaos.proxy import Proxy
+from bench.chaos.referee import Findings, Store, judge, wrong_counters
+from retoma.client import Client
+from retoma.settings import Settings
+from retoma.store.database import Database
+
+WORKERS = 3
+USERS = 16
+LONGEST_DRAIN = 90.0
+HOUR = 3600
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long faults are made (60)")
+    parser.add_argument("--seed", type=int, default=None, help="the same seed chooses the same faults")
+    parser.add_argument("--keep", action="store_true", help="keep the ledger, the logs and the database")
+    chosen = parser.parse_args()
+    seed = secrets.randbelow(100_000) if chosen.seed is None else chosen.seed
+    logging.basicConfig(level=logging.CRITICAL)
+    folder = Path(tempfile.mkdtemp(prefix="retoma-chaos-"))
+    folder.chmod(0o755)  # the server may run as another user
+    try:
+        findings = asyncio.run(Run(folder, seed, chosen.seconds).run())
+    finally:
+        if chosen.keep:
+            print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    tell(findings, seed, chosen.seconds)
+    return 0 if findings.is_good else 1
+
+
+class Run:
+    """One run from the first process to the last figure."""
+
+    def __init__(self, folder: Path, seed: int, seconds: float) -> None:
+        self._folder = folder
+        self._seed = seed
+        self._seconds = seconds
+        self._postgres = Postgres(folder / "home")
+        self._looked_at = 0
+        self._wrong_counters: list[str] = []
+        self._undrained = 0
+
+    async def run(self) -> Findings:
+        await asyncio.to_thread(self._postgres.start)
+        try:
+            async with AsyncExitStack() as stack:
+                return await self._with_server(stack)
+        finally:
+            self._postgres.stop()
+
+    async def _with_server(self, stack: AsyncExitStack) -> Findings:
+        direct = await stack.enter_async_context(await Database.open(Settings(database_url=self._postgres.url)))
+        await direct.upgrade()
+        proxy = await stack.enter_async_context(Proxy(self._postgres.port))
+        url = self._postgres.url_by(proxy.port)
+        database = await stack.enter_async_context(await Database.open(Settings(database_url=url)))
+        client = Client(app, database)
+        stack.push_async_callback(client.close)
+        workers = self._workers(url)
+        keeping = [asyncio.ensure_future(worker.keep()) for worker in workers]
+        trouble = Trouble(random.Random(self._seed), proxy, self._postgres, workers, database)
+        users = Users(client, self._seed, USERS)
+        try:
+            await until(lambda: all(worker.is_ready for worker in workers), time.monotonic() + 30)
+            await self._make_trouble(trouble, users)
+            await self._drain(direct)
+        finally:
+            await asyncio.gather(*(worker.close(task) for worker, task in zip(workers, keeping, strict=True)))
+        return await self._judged(direct, users, trouble, workers, proxy)
+
+    def _workers(self, url: str) -> list[WorkerProcess]:
+        library = skew.library(self._folder)
+        return [
+            WorkerProcess(number, self._folder, url, library, [0, HOUR, -HOUR][number:] + [0, HOUR, -HOUR][:number])
+            for number in range(WORKERS)
+        ]
+
+    async def _make_trouble(self, trouble: Trouble, users: Users) -> None:
+        using = asyncio.ensure_future(users.run())
+        looking = asyncio.ensure_future(self._look_at_counters())
+        making = asyncio.ensure_future(trouble.make(time.monotonic() + self._seconds))
+        await asyncio.wait([using, making], return_when=asyncio.FIRST_COMPLETED)
+        users.stop()
+        looking.cancel()
+        await asyncio.gather(making, using)
+
+    async def _look_at_counters(self) -> None:
+        while True:
+            await asyncio.sleep(2)
+            try:
+                connection = await asyncpg.connect(self._postgres.url, timeout=5)
+            except (OSError, asyncpg.PostgresError):
+                continue
+            try:
+                looked_at, wrong = await wrong_counters(connection)
+                self._looked_at += looked_at
+                self._wrong_counters += wrong
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                pass
+            finally:
+                connection.terminate()
+
+    async def _drain(self, direct: Database) -> None:
+        await asyncio.to_thread(self._postgres.revive)
+        deadline = time.monotonic() + LONGEST_DRAIN
+        while time.monotonic() < deadline:
+            async with direct.connection() as connection:
+                self._undrained = await connection.fetchval("select count(*) from retoma.runs where ended_at is null")
+            if self._undrained == 0:
+                return
+            await asyncio.sleep(0.2)
+
+    async def _judged(
+        self, direct: Database, users: Users, trouble: Trouble, workers: list[WorkerProcess], proxy: Proxy
+    ) -> Findings:
+        async with direct.connection() as connection:
+            store = await Store.read(connection)
+        lines = read(self._folder / NAME)
+        findings = judge(store, users.told, lines, trouble.kills)
+        said = read_logs(self._folder)
+        findings.expect("counters that did not add up on the way", self._wrong_counters)
+        findings.expect("workers that ended by themselves", _gave_up(workers))
+        findings.expect("errors that nobody caught", said.errors)
+        trouble.hits["workers with a clock that is an hour off"] += sum(worker.skewed for worker in workers)
+        findings.figures |= {
+            "open runs whose counters were looked at": self._looked_at,
+            "late writes refused": said.refused,
+            "notifications dropped": proxy.dropped_notifications,
+            "what workers said": dict(said.events.most_common(12)),
+            "faults that hit": dict(sorted(trouble.hits.items())),
+        }
+        return findings
+
+
+def _gave_up(workers: list[WorkerProcess]) -> list[str]:
+    return [
+        f"worker {worker.number}, process {ended.pid}, with {ended.code}"
+        for worker in workers
+        for ended in worker.ended
+        if not ended.wanted and ended.was_ready
+    ]
+
+
+def tell(findings: Findings, seed: int, seconds: float) -> None:
+    print(f"chaos of {seconds:g} s with seed {seed}")
+    for what, figure in findings.figures.items():
+        if isinstance(figure, dict):
+            print(f"  {what}:")
+            for name, count in figure.items():
+                print(f"    {name:<60} {count:>8}")
+        else:
+            print(f"  {what:<62} {figure:>8}")
+    for heading, sentences in findings.wrong.items():
+        print(f"  {heading:<62} {len(sentences):>8}")
+        for sentence in sentences[:10]:
+            print(f"      {sentence}")
+    print("good" if findings.is_good else "WRONG")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,332 @@
+"""The pipelines of a chaos run: every shape there is, with steps that note in the ledger that they ran."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from bench.chaos import chance, ledger
+from bench.chaos.chance import mix
+from retoma import App, Context, GiveUp, Items, Pipeline, Retry, fixed, seconds
+
+PATIENT = Retry(40, backoff=fixed(0.05))
+
+
+class Given(BaseModel):
+    nonce: str
+    size: int = 0
+
+
+@dataclass
+class Made:
+    """A result that says which execution of its step gave it."""
+
+    value: int
+    attempt: int
+    token: str
+
+
+@dataclass
+class Part:
+    name: str
+    attempt: int
+    token: str
+
+
+def value_of(result: Any) -> object:
+    """What of a result the next step uses: never the attempt."""
+    if isinstance(result, Items):
+        return sorted((key, made.value) for key, made in result.by_key.items()), sorted(f.key for f in result.failed)
+    if isinstance(result, Part):
+        return result.name
+    return result.value if isinstance(result, Made) else result
+
+
+def done(ctx: Context, token: str, *inputs: Any, pid: int = 0) -> Made:
+    ledger.ended(ctx, pid or os.getpid(), token)
+    return Made(mix(ctx.step, ctx.item, *map(value_of, inputs)), ctx.attempt, token)
+
+
+def done_parts(ctx: Context, token: str, size: int) -> list[Part]:
+    ledger.ended(ctx, os.getpid(), token)
+    return [Part(f"{ctx.step}-{number}", ctx.attempt, token) for number in range(size)]
+
+
+async def work(ctx: Context, *inputs: Any) -> Made:
+    token = ledger.began(ctx, os.getpid())
+    await asyncio.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
+    return done(ctx, token, *inputs)
+
+
+def work_in_thread(ctx: Context, *inputs: Any) -> Made:
+    token = ledger.began(ctx, os.getpid())
+    time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
+    return done(ctx, token, *inputs)
+
+
+chain = Pipeline("chain", inputs=Given, retry=PATIENT)
+
+
+@chain.step
+async def first(nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, nonce)
+
+
+@chain.step
+def second(first: Made, *, ctx: Context) -> Made:
+    return work_in_thread(ctx, first)
+
+
+@chain.step
+async def third(second: Made, *, ctx: Context) -> Made:
+    return await work(ctx, second)
+
+
+@chain.step
+async def fourth(third: Made, *, ctx: Context) -> Made:
+    return await work(ctx, third)
+
+
+album = Pipeline("album", inputs=Given, retry=PATIENT)
+
+
+@album.step
+async def tracks(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+
+
+@album.each(tracks, key="name")
+async def recorded(track: Part, *, ctx: Context) -> Made:
+    if chance.fails(ctx.run, ctx.step, ctx.item):
+        ledger.began(ctx, os.getpid())
+        raise GiveUp("this item is bad", code="BAD")
+    return await work(ctx, track)
+
+
+@album.each(tracks)
+def mixed(recorded: Made, *, ctx: Context) -> Made:
+    return work_in_thread(ctx, recorded)
+
+
+@album.step
+async def record(mixed: Items[Made], *, ctx: Context) -> Made:
+    return await work(ctx, mixed)
+
+
+diamond = Pipeline("diamond", inputs=Given, retry=PATIENT)
+
+
+@diamond.step
+async def top(nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, nonce)
+
+
+@diamond.step
+def left(top: Made, *, ctx: Context) -> Made:
+    return work_in_thread(ctx, top)
+
+
+@diamond.step
+async def right(top: Made, *, ctx: Context) -> Made:
+    return await work(ctx, top)
+
+
+@diamond.step
+async def bottom(left: Made, right: Made, *, ctx: Context) -> Made:
+    return await work(ctx, left, right)
+
+
+film = Pipeline("film", inputs=Given, retry=PATIENT)
+
+
+@film.step
+async def scenes(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+
+
+@film.step
+async def languages(nonce: str, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), 2)
+
+
+@film.each(scenes, languages, key=["name", "name"])
+async def dubbed(scene: Part, language: Part, *, ctx: Context) -> Made:
+    return await work(ctx, scene, language)
+
+
+@film.step
+async def reel(dubbed: Items[Made], *, ctx: Context) -> Made:
+    return await work(ctx, dubbed)
+
+
+gallery = Pipeline("gallery", inputs=Given, retry=PATIENT)
+
+
+@gallery.step
+async def motifs(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+
+
+@gallery.step
+async def style(nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, nonce)
+
+
+@gallery.each(motifs, key="name")
+async def painted(motif: Part, style: Made, *, ctx: Context) -> Made:
+    return await work(ctx, motif, style)
+
+
+@gallery.step
+async def exhibition(painted: Items[Made], *, ctx: Context) -> Made:
+    return await work(ctx, painted)
+
+
+weather = Pipeline("weather", inputs=Given, retry=PATIENT)
+
+
+@weather.step(timeout=seconds(0.6))
+async def stations(size: int, *, ctx: Context) -> list[Part]:
+    token = ledger.began(ctx, os.getpid())
+    if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        await asyncio.sleep(600)  # its timeout ends it
+    return done_parts(ctx, token, size)
+
+
+@weather.each(stations, key="name")
+async def measured(station: Part, *, ctx: Context) -> Made:
+    token = ledger.began(ctx, os.getpid())
+    if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        raise OSError("the station does not answer")
+    if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        time.sleep(0.4)  # noqa: ASYNC251  (a mistake that people make: it blocks the worker's loop)
+    return done(ctx, token, station)
+
+
+@weather.step
+async def forecast(measured: Items[Made], *, ctx: Context) -> Made:
+    token = ledger.began(ctx, os.getpid())
+    if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        raise OSError("not now")
+    return done(ctx, token, measured)
+
+
+menu = Pipeline("menu", inputs=Given, retry=PATIENT)
+
+
+@menu.step
+async def guests(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+
+
+@menu.step(when=lambda nonce: chance.is_wanted(nonce, "dessert"))
+async def dessert(nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, nonce)
+
+
+@menu.each(guests, key="name", when=lambda guest, nonce: chance.is_wanted(nonce, guest.name))
+async def dish(guest: Part, nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, guest, nonce)
+
+
+@menu.each(guests)
+async def drink(dish: Made, *, ctx: Context) -> Made:
+    return await work(ctx, dish)
+
+
+@menu.step
+async def table(drink: Items[Made], dessert: Made | None = None, *, ctx: Context) -> Made:
+    return await work(ctx, drink, dessert)
+
+
+@menu.step
+async def coffee(dessert: Made, *, ctx: Context) -> Made:
+    return await work(ctx, dessert)
+
+
+trial = Pipeline("trial", inputs=Given, retry=PATIENT)
+
+
+@trial.step
+async def evidence(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+
+
+@trial.each(evidence, key="name")
+async def weighed(piece: Part, *, ctx: Context) -> Made:
+    return await work(ctx, piece)
+
+
+@trial.step
+async def hearing(nonce: str, *, ctx: Context) -> Made:
+    if chance.stops(ctx.run):
+        ledger.began(ctx, os.getpid())
+        await asyncio.sleep(chance.pace(ctx.run, ctx.step, ""))
+        raise GiveUp("the case is dismissed", code="DISMISSED")
+    return await work(ctx, nonce)
+
+
+@trial.step
+async def verdict(weighed: Items[Made], hearing: Made, *, ctx: Context) -> Made:
+    return await work(ctx, weighed, hearing)
+
+
+parcel = Pipeline("parcel", inputs=Given, retry=PATIENT)
+
+
+@parcel.step(on_failure="continue")
+async def label(nonce: str, *, ctx: Context) -> Made:
+    if chance.stops(ctx.run):
+        ledger.began(ctx, os.getpid())
+        raise GiveUp("the printer has no paper", code="NO_PAPER")
+    return await work(ctx, nonce)
+
+
+@parcel.step
+async def box(nonce: str, label: Made | None = None, *, ctx: Context) -> Made:
+    return await work(ctx, nonce, label)
+
+
+@parcel.step
+async def stamp(label: Made, *, ctx: Context) -> Made:
+    return await work(ctx, label)
+
+
+@parcel.step(after=stamp)
+async def bill(box: Made, *, ctx: Context) -> Made:
+    return await work(ctx, box)
+
+
+laboratory = Pipeline("laboratory", inputs=Given, retry=PATIENT)
+
+
+@laboratory.step
+async def samples(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), min(size, 3))
+
+
+@laboratory.each(samples, key="name", isolation="process", timeout=seconds(20))
+def assay(sample: Part, *, ctx: Context) -> Made:
+    worker = os.getppid()
+    token = ledger.began(ctx, worker)
+    if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
+    return done(ctx, token, sample, pid=worker)
+
+
+@laboratory.step
+async def report(assay: Items[Made], *, ctx: Context) -> Made:
+    return await work(ctx, assay)
+
+
+app = App(
+    "chaos",
+    pipelines=[chain, album, diamond, film, gallery, weather, menu, trial, parcel, laboratory],
+)

@@ -1,0 +1,46 @@
+"""Everything that is random in a step is a hash of what it is, so that the model knows it too."""
+
+from __future__ import annotations
+
+import zlib
+from uuid import UUID
+
+
+def mix(*parts: object) -> int:
+    return zlib.crc32(repr(parts).encode())
+
+
+def chance(of: str, *about: object) -> float:
+    """Between 0 and 1, the same for the same words."""
+    return mix(of, *map(str, about)) / 2**32
+
+
+def fails(run: UUID, step: str, item: str) -> bool:
+    """For good, whatever retries are left."""
+    return chance("fails", run, step, item) < 0.12
+
+
+def stops(run: UUID) -> bool:
+    return chance("stops", run) < 0.5
+
+
+def is_wanted(nonce: str, what: str) -> bool:
+    return chance("wanted", nonce, what) < 0.6
+
+
+def stumbles(run: UUID, step: str, item: str, attempt: int) -> bool:
+    """This time; another attempt may pass."""
+    return chance("stumbles", run, step, item, attempt) < 0.3
+
+
+def trips(run: UUID, step: str, item: str, attempt: int) -> bool:
+    """At its first attempt only, in ways of which three are too many."""
+    return attempt == 1 and chance("trips", run, step, item) < 0.15
+
+
+def pace(run: UUID, step: str, item: str) -> float:
+    """Seconds: most are quick, a few are not."""
+    of = chance("pace", run, step, item)
+    if of < 0.7:
+        return of * 0.03
+    return (of - 0.7) * 0.8 if of < 0.95 else 0.5 + (of - 0.95) * 30

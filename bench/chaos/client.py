@@ -1,0 +1,120 @@
+"""The users of a chaos run: they start runs, send some twice, cancel some, and remember what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from bench.chaos.application import Given, app
+from retoma.client import Client
+from retoma.errors import DatabaseUnavailable
+
+TENANTS = ["north", "south", "east"]
+PIPELINES = list(app.pipelines)
+AWAITED = timedelta(seconds=5)
+OVER = {"completed", "completed_with_errors", "failed", "cancelled"}
+
+
+@dataclass
+class Acknowledged:
+    run: UUID
+    pipeline: str
+    nonce: str
+    size: int
+    cancelled: bool = False
+
+
+@dataclass
+class Told:
+    """What the users were told, and must find again."""
+
+    acknowledged: dict[str, Acknowledged] = field(default_factory=dict)  # by nonce
+    asked: int = 0
+    sent_twice: int = 0
+    unanswered: int = 0
+    delayed: int = 0
+    contradictions: list[str] = field(default_factory=list)
+
+
+class Users:
+    """`users` people, each with one run at a time."""
+
+    def __init__(self, client: Client, seed: int, users: int) -> None:
+        self.told = Told()
+        self._client = client
+        self._seed = seed
+        self._users = users
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._use(user) for user in range(self._users)))
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def _use(self, user: int) -> None:
+        dice = random.Random(self._seed * 1_000 + user)
+        number = 0
+        while not self._stopped.is_set():
+            number += 1
+            nonce = f"{user}-{number}"
+            if (started := await self._start(dice, nonce)) is None:
+                continue
+            if dice.random() < 0.12:
+                await self._pause(dice.uniform(0, 0.5))
+                await self._cancel(started)
+            else:
+                await self._await(started.run)
+
+    async def _start(self, dice: random.Random, nonce: str) -> Acknowledged | None:
+        self.told.asked += 1
+        pipeline = dice.choice(PIPELINES)
+        given = Given(nonce=nonce, size=dice.choice([0, 1, 2, 3, 3, 5, 8]))
+        key = f"key-{nonce}" if dice.random() < 0.7 else None
+        run_at = datetime.now(UTC) + timedelta(seconds=dice.uniform(0.2, 2)) if dice.random() < 0.1 else None
+        self.told.delayed += run_at is not None
+        twice = key is not None and dice.random() < 0.3
+        self.told.sent_twice += twice
+        tenant = dice.choice(TENANTS)
+        while True:
+            sending = [
+                self._client.start(pipeline, given, tenant=tenant, key=key, run_at=run_at) for _ in range(1 + twice)
+            ]
+            answers = await asyncio.gather(*sending, return_exceptions=True)
+            known = {answer.id for answer in answers if not isinstance(answer, BaseException)}
+            for error in answers:
+                if isinstance(error, BaseException) and not isinstance(error, DatabaseUnavailable):
+                    raise error
+            if len(known) > 1:
+                self.told.contradictions.append(f"the key of {nonce} gave {known}")
+            if known:
+                self.told.acknowledged[nonce] = Acknowledged(known.pop(), pipeline, nonce, given.size)
+                return self.told.acknowledged[nonce]
+            self.told.unanswered += 1
+            if key is None:
+                return None
+            twice = False
+
+    async def _cancel(self, started: Acknowledged) -> None:
+        while True:
+            with suppress(DatabaseUnavailable):
+                state = await self._client.cancel(started.run)
+                started.cancelled = state in ("cancelling", "cancelled")
+                return
+
+    async def _await(self, run: UUID) -> None:
+        """Its end, for a while: a user does not wait for ever."""
+        give_up = time.monotonic() + AWAITED.total_seconds()
+        while time.monotonic() < give_up and not self._stopped.is_set():
+            with suppress(DatabaseUnavailable, TimeoutError):
+                await self._client.wait(run, AWAITED)
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)

@@ -1,0 +1,150 @@
+"""Who makes the trouble: about every second one fault, chosen by the seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bench.chaos.processes import SILENCE, Postgres, WorkerProcess
+from bench.chaos.proxy import Call, Proxy
+from retoma.errors import DatabaseUnavailable
+from retoma.store import workers
+from retoma.store.database import Database
+
+SECONDS_BETWEEN_SERVER_KILLS = 9.0
+CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_run", "retoma.sweep", "retoma.promote")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A worker was killed, or stood still for longer than it may be silent."""
+
+    at: float
+    pid: int
+
+
+class Trouble:
+    def __init__(
+        self, dice: random.Random, proxy: Proxy, postgres: Postgres, workers: list[WorkerProcess], database: Database
+    ) -> None:
+        self.hits: Counter[str] = Counter()
+        self.kills: list[Kill] = []
+        self._dice = dice
+        self._proxy = proxy
+        self._postgres = postgres
+        self._workers = workers
+        self._database = database
+        self._standing: set[asyncio.Task[None]] = set()
+        self._server_killed_at = time.monotonic() - SECONDS_BETWEEN_SERVER_KILLS / 2
+        self._kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (5, self._kill_worker),
+            (3, self._stop_worker),
+            (3, self._restart_worker),
+            (2, self._kill_postgres),
+            (2, self._cut_connections),
+            (5, self._lose_answer),
+            (2, self._lose_call),
+            (1, self._blackhole),
+            (1, self._delay),
+            (2, self._sweep_twice),
+            (2, self._drop_notifications),
+        ]
+
+    async def make(self, until: float) -> None:
+        """One fault after the other until that time; then all that was stopped goes on."""
+        weights, kinds = zip(*self._kinds, strict=True)
+        while time.monotonic() < until:
+            (fault,) = self._dice.choices(kinds, weights)
+            await fault()
+            await asyncio.sleep(min(self._dice.uniform(0.3, 1.2), max(0.0, until - time.monotonic())))
+        self._proxy.drops_notifications = False
+        await asyncio.gather(*self._standing)
+
+    async def _kill_worker(self) -> None:
+        worker = self._dice.choice(self._workers)
+        at = time.monotonic()
+        if pid := worker.kill():
+            self.kills.append(Kill(at, pid))
+            self.hits["worker killed (SIGKILL)"] += 1
+
+    async def _stop_worker(self) -> None:
+        """In the meantime other faults come, but one worker is always left to go on."""
+        standing = [worker for worker in self._workers if worker.is_stopped]
+        moving = [worker for worker in self._workers if worker.is_ready and not worker.is_stopped]
+        if moving and not standing:
+            task = asyncio.ensure_future(self._stand_still(self._dice.choice(moving)))
+            self._standing.add(task)
+            task.add_done_callback(self._standing.discard)
+
+    async def _stand_still(self, worker: WorkerProcess) -> None:
+        at = time.monotonic()
+        if pid := await worker.stand_still(SILENCE + self._dice.uniform(1.5, 3)):
+            self.kills.append(Kill(at, pid))
+            self.hits["worker stopped beyond its lease, then continued"] += 1
+
+    async def _restart_worker(self) -> None:
+        if self._dice.choice(self._workers).terminate():
+            self.hits["worker restarted (SIGTERM)"] += 1
+
+    async def _kill_postgres(self) -> None:
+        if time.monotonic() - self._server_killed_at > SECONDS_BETWEEN_SERVER_KILLS and self._postgres.kill():
+            self._server_killed_at = time.monotonic()
+            self.hits["PostgreSQL killed (SIGKILL)"] += 1
+
+    async def _cut_connections(self) -> None:
+        reset = self._dice.random() < 0.5
+        if self._proxy.cut(reset=reset):
+            self.hits[f"all connections {'reset' if reset else 'closed'}"] += 1
+
+    async def _lose_answer(self) -> None:
+        """The next call of one kind is committed, and its answer is lost."""
+        name, times = self._dice.choice(CALLS[:3]), self._dice.choice([1, 1, 1, 3])
+        self._proxy.loses_answer = _next(name, times, lambda: self._hit(f"answer lost after commit ({name})"))
+
+    async def _lose_call(self) -> None:
+        name = self._dice.choice(CALLS)
+        self._proxy.loses_call = _next(name, 1, lambda: self._hit("call lost before the server"))
+
+    def _hit(self, what: str) -> None:
+        self.hits[what] += 1
+
+    async def _blackhole(self) -> None:
+        await self._proxy.blackhole(2.0)
+        self.hits["black hole of 2 s"] += 1
+
+    async def _delay(self) -> None:
+        self._proxy.delay = 0.05
+        await asyncio.sleep(1.0)
+        self._proxy.delay = 0.0
+        self.hits["a second with 50 ms more on each message"] += 1
+
+    async def _sweep_twice(self) -> None:
+        """By people at keyboards, at the same time as the workers' own."""
+        silence = timedelta(seconds=SILENCE)
+        with suppress(DatabaseUnavailable):
+            await asyncio.gather(*(workers.sweep(self._database, silence) for _ in range(4)))
+            self.hits["four sweepers at once"] += 1
+
+    async def _drop_notifications(self) -> None:
+        self._proxy.drops_notifications = not self._proxy.drops_notifications
+        self.hits["notifications dropped from now on"] += self._proxy.drops_notifications
+
+
+def _next(name: str, times: int, on_hit: Callable[[], None]) -> Callable[[Call], bool]:
+    left = times
+
+    def loses(call: Call) -> bool:
+        nonlocal left
+        if left == 0 or name not in call.sql:
+            return False
+        left -= 1
+        on_hit()
+        return True
+
+    return loses

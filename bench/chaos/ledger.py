@@ -1,0 +1,62 @@
+"""The referee's book, outside the database: one line when a step's body begins and one when it ends."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from retoma import Context
+
+Key = tuple[UUID, str, str, int]  # run, step, item, revision
+NAME = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`at` is monotonic, which is one clock for all processes of a machine, whatever they think the time is."""
+
+    at: float
+    pid: int
+    key: Key
+    attempt: int
+    token: str
+    what: str
+
+
+def place() -> Path:
+    # A child process of an isolated step has nothing of its worker's environment but a few harmless names.
+    return Path(tempfile.gettempdir()) / NAME
+
+
+def began(ctx: Context, pid: int) -> str:
+    """A token of this one execution, for its result to carry."""
+    token = uuid4().hex[:16]
+    write(ctx, pid, token, "began")
+    return token
+
+
+def ended(ctx: Context, pid: int, token: str) -> None:
+    write(ctx, pid, token, "ended")
+
+
+def write(ctx: Context, pid: int, token: str, what: str) -> None:
+    words = (f"{time.monotonic():.6f}", pid, ctx.run, ctx.step, ctx.item or "-", ctx.revision, ctx.attempt, token, what)
+    ledger = os.open(place(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(ledger, f"{' '.join(map(str, words))}\n".encode())
+    finally:
+        os.close(ledger)
+
+
+def read(path: Path) -> list[Line]:
+    return [_line(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _line(line: str) -> Line:
+    at, pid, run, step, item, revision, attempt, token, what = line.split()
+    key = UUID(run), step, "" if item == "-" else item, int(revision)
+    return Line(float(at), int(pid), key, int(attempt), token, what)

@@ -1,0 +1,154 @@
+"""What each pipeline of the chaos application must give, in plain Python that knows nothing of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from bench.chaos import chance
+from bench.chaos.chance import mix
+
+
+@dataclass(frozen=True)
+class Missing:
+    """There is no result."""
+
+
+Input = object
+JobName = tuple[str, str]  # step and item
+
+
+@dataclass
+class Story:
+    """How a run goes. `quarantined` are the jobs with which three workers died: those have no result."""
+
+    run: UUID
+    nonce: str
+    size: int
+    quarantined: set[JobName]
+    states: dict[JobName, str] = field(default_factory=dict)
+    values: dict[JobName, int] = field(default_factory=dict)
+    is_stopped: bool = False
+    has_errors: bool = False
+
+    @property
+    def state(self) -> str:
+        if self.is_stopped or any(not self._knows(job) for job in self.quarantined):
+            return "failed"
+        return "completed_with_errors" if self.has_errors else "completed"
+
+    def step(
+        self, name: str, *inputs: Input, item: str = "", fails: bool = False, wanted: bool = True, stops: bool = True
+    ) -> Input:
+        job = name, item
+        if not wanted or any(isinstance(each, Missing) for each in inputs):
+            self.states[job] = "skipped"
+            return Missing()
+        if fails or job in self.quarantined:
+            self.states[job] = "quarantined" if job in self.quarantined else "failed"
+            self.has_errors = True
+            self.is_stopped |= stops
+            return Missing()
+        self.states[job] = "succeeded"
+        self.values[job] = mix(name, item, *inputs)
+        return self.values[job]
+
+    def parts(self, name: str, size: int) -> list[str]:
+        self.step(name)
+        del self.values[name, ""]  # a list of names is no number
+        return [f"{name}-{number}" for number in range(size)]
+
+    def each(self, name: str, items: dict[str, tuple[Input, ...]]) -> dict[str, Input]:
+        return {item: self.step(name, *inputs, item=item, stops=False) for item, inputs in items.items()}
+
+    def _knows(self, job: JobName) -> bool:
+        return self.states.get(job) == "quarantined"
+
+
+def joined(items: dict[str, Input]) -> Input:
+    good = sorted((key, value) for key, value in items.items() if not isinstance(value, Missing))
+    return good, sorted(key for key, value in items.items() if isinstance(value, Missing))
+
+
+def or_none(value: Input) -> Input:
+    return None if isinstance(value, Missing) else value
+
+
+def chain(story: Story) -> None:
+    result = story.step("first", story.nonce)
+    for name in ("second", "third", "fourth"):
+        result = story.step(name, result)
+
+
+def album(story: Story) -> None:
+    recorded = {
+        track: story.step("recorded", track, item=track, fails=chance.fails(story.run, "recorded", track), stops=False)
+        for track in story.parts("tracks", story.size)
+    }
+    mixed = story.each("mixed", {track: (made,) for track, made in recorded.items()})
+    story.step("record", joined(mixed))
+
+
+def diamond(story: Story) -> None:
+    top = story.step("top", story.nonce)
+    story.step("bottom", story.step("left", top), story.step("right", top))
+
+
+def film(story: Story) -> None:
+    scenes, languages = story.parts("scenes", story.size), story.parts("languages", 2)
+    pairs: dict[str, tuple[Input, ...]] = {f"{s}|{language}": (s, language) for s in scenes for language in languages}
+    story.step("reel", joined(story.each("dubbed", pairs)))
+
+
+def gallery(story: Story) -> None:
+    motifs, style = story.parts("motifs", story.size), story.step("style", story.nonce)
+    story.step("exhibition", joined(story.each("painted", {motif: (motif, style) for motif in motifs})))
+
+
+def weather(story: Story) -> None:
+    stations = story.parts("stations", story.size)
+    story.step("forecast", joined(story.each("measured", {station: (station,) for station in stations})))
+
+
+def menu(story: Story) -> None:
+    dessert = story.step("dessert", story.nonce, wanted=chance.is_wanted(story.nonce, "dessert"))
+    dishes = {
+        guest: story.step(
+            "dish", guest, story.nonce, item=guest, wanted=chance.is_wanted(story.nonce, guest), stops=False
+        )
+        for guest in story.parts("guests", story.size)
+    }
+    drinks = story.each("drink", {guest: (dish,) for guest, dish in dishes.items()})
+    story.step("table", joined(drinks), or_none(dessert))
+    story.step("coffee", dessert)
+
+
+def trial(story: Story) -> None:
+    evidence = story.parts("evidence", story.size)
+    weighed = story.each("weighed", {piece: (piece,) for piece in evidence})
+    hearing = story.step("hearing", story.nonce, fails=chance.stops(story.run))
+    story.step("verdict", joined(weighed), hearing)
+
+
+def parcel(story: Story) -> None:
+    label = story.step("label", story.nonce, fails=chance.stops(story.run), stops=False)
+    box = story.step("box", story.nonce, or_none(label))
+    story.step("stamp", label)
+    story.step("bill", box)
+
+
+def laboratory(story: Story) -> None:
+    samples = story.parts("samples", min(story.size, 3))
+    story.step("report", joined(story.each("assay", {sample: (sample,) for sample in samples})))
+
+
+PIPELINES: dict[str, Callable[[Story], None]] = {
+    told.__name__: told for told in (chain, album, diamond, film, gallery, weather, menu, trial, parcel, laboratory)
+}
+
+
+def told(pipeline: str, run: UUID, nonce: str, size: int, quarantined: set[JobName]) -> Story:
+    story = Story(run, nonce, size, quarantined)
+    PIPELINES[pipeline](story)
+    return story

@@ -1,0 +1,234 @@
+"""The processes of a chaos run. Each is started here, and ended by its own process id only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.chaos import skew
+from retoma.store import embedded
+from retoma.store.embedded import Embedded
+
+APPLICATION = Path(__file__).with_name("application.py")
+ROOT = APPLICATION.parents[2]
+SILENCE = 3.0
+DRAIN = 3.0
+LONGEST_BACKOFF = 2.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Postgres:
+    """A server of its own, as durable as in production, whose supervisor starts it again when it dies."""
+
+    def __init__(self, home: Path) -> None:
+        self.port = free_port()
+        self.home = home
+        self._server: Embedded | None = None
+
+    def start(self) -> None:
+        self._server = embedded.attach(self.home, self.port)
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def server(self) -> Embedded:
+        assert self._server is not None
+        return self._server
+
+    @property
+    def url(self) -> str:
+        """Past the proxy."""
+        return self.server.url
+
+    def url_by(self, port: int) -> str:
+        password = (self.server.folder / "password").read_text()
+        return f"postgresql://retoma:{password}@127.0.0.1:{port}/retoma?sslmode=disable"
+
+    @property
+    def pid(self) -> int:
+        return int((self.server.data / "postmaster.pid").read_text().split()[0])
+
+    def kill(self) -> bool:
+        with suppress(OSError, ValueError, IndexError):
+            os.kill(self.pid, signal.SIGKILL)
+            return True
+        return False
+
+    def revive(self) -> None:
+        """Start it again if even its supervisor has given up."""
+        self.server.ensure()
+
+
+@dataclass
+class Ended:
+    pid: int
+    code: int
+    wanted: bool
+    was_ready: bool
+
+
+@dataclass(eq=False)
+class WorkerProcess:
+    """One place of a worker. A worker that has ended is followed by a new one."""
+
+    number: int
+    folder: Path
+    url: str
+    library: Path | None
+    skews: list[int]
+    concurrency: int = 8
+    silence: float = SILENCE
+    process: Process | None = None
+    started: int = 0
+    skewed: int = 0
+    ended: list[Ended] = field(default_factory=list)
+    is_stopped: bool = False
+    _closing: bool = False
+    _wanted: set[int] = field(default_factory=set)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None and self.process.returncode is None else 0
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"worker-{self.number}-{self.started}.log"
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self.pid) and _was_ready(self.log)
+
+    async def keep(self) -> None:
+        """Run a worker, and another when it has ended, until closed."""
+        failures = 0
+        while not self._closing:
+            self.process = await self._start()
+            code = await self.process.wait()
+            ready = _was_ready(self.log)
+            self.ended.append(Ended(self.process.pid, code, self.process.pid in self._wanted, ready))
+            failures = 0 if ready else failures + 1
+            if not self._closing:
+                await asyncio.sleep(min(LONGEST_BACKOFF, 0.1 * failures))
+
+    def kill(self) -> int:
+        """As the worst crash does. Gives the process id, or 0 if there was none."""
+        return self._signal(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        return self._signal(signal.SIGTERM)
+
+    async def stand_still(self, seconds: float) -> int:
+        """Stop it for so long, as a machine does that sleeps."""
+        if not (pid := self.pid):
+            return 0
+        os.kill(pid, signal.SIGSTOP)
+        self.is_stopped = True
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.is_stopped = False
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return pid
+
+    async def close(self, keeping: asyncio.Task[None]) -> None:
+        self._closing = True
+        self.terminate()
+        done, _ = await asyncio.wait([keeping], timeout=DRAIN + 10)
+        if not done:
+            self.kill()
+            await keeping
+
+    def _signal(self, number: signal.Signals) -> int:
+        if pid := self.pid:
+            self._wanted.add(pid)
+            os.kill(pid, number)
+        return pid
+
+    async def _start(self) -> Process:
+        self.started += 1
+        off = self.skews[self.started % len(self.skews)]
+        self.skewed += bool(self.library and off)
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RETOMA_")},
+            **skew.environment(self.library, off),
+            "RETOMA_DATABASE_URL": self.url,
+            "RETOMA_SILENCE_SECONDS": str(self.silence),
+            "RETOMA_DRAIN_SECONDS": str(DRAIN),
+            "RETOMA_LOG": "json",
+            "TMPDIR": str(self.folder),
+        }
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "retoma", "worker", str(APPLICATION), "-c", str(self.concurrency)),
+                env=environment,
+                cwd=ROOT,
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+
+def _was_ready(log: Path) -> bool:
+    return log.exists() and b"worker ready" in log.read_bytes()
+
+
+@dataclass
+class Said:
+    """What the workers wrote into their logs."""
+
+    events: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    recovered: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def read_logs(folder: Path) -> Said:
+    said = Said()
+    for log in sorted(folder.glob("worker-*.log")):
+        for line in log.read_text(errors="replace").splitlines():
+            _read(line, log, said)
+    return said
+
+
+def _read(line: str, log: Path, said: Said) -> None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        if line.strip():
+            said.errors.append(f"{log.name}: {line}")
+        return
+    said.events[event["event"]] += 1
+    if event["event"].startswith("refused"):
+        said.refused += event["jobs"]
+    if "exception" in event:
+        said.errors.append(f"{log.name}: {event['event']}: {event['exception'].splitlines()[-1]}")
+
+
+async def until(holds: object, deadline: float) -> bool:
+    """Whether it comes true in time."""
+    assert callable(holds)
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True

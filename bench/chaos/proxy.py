@@ -1,0 +1,257 @@
+"""A way to PostgreSQL that fails on demand: it knows where a message ends, and which statement it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+_LENGTH = struct.Struct("!i")
+_NO_LINGER = struct.pack("ii", 1, 0)
+_WITHOUT_TYPE = {80877103, 80877104}  # a client asks for TLS or GSS before it begins; it is told no
+STATEMENT, BINDING, QUERY, SYNC = b"P", b"B", b"Q", b"S"
+READY, ROW, NOTIFICATION = b"Z", b"D", b"A"
+
+
+@dataclass(slots=True)
+class Call:
+    """One statement on its way. `rows` is known when it is answered."""
+
+    sql: str
+    message: bytes
+    rows: int = 0
+
+    @property
+    def parameters(self) -> list[bytes | None]:
+        """In the binary form of each type, None for null."""
+        at = self.message.index(b"\0", self.message.index(b"\0", 5) + 1) + 1
+        (formats,) = struct.unpack_from("!H", self.message, at)
+        at += 2 + 2 * formats
+        (count,) = struct.unpack_from("!H", self.message, at)
+        at += 2
+        found: list[bytes | None] = []
+        for _ in range(count):
+            (size,) = _LENGTH.unpack_from(self.message, at)
+            at += 4
+            found.append(None if size < 0 else self.message[at : at + size])
+            at += max(0, size)
+        return found
+
+
+Verdict = Callable[[Call], bool]
+
+
+class Proxy:
+    """Passes connections on to 127.0.0.1:`port`. Use as an async context manager."""
+
+    def __init__(self, port: int) -> None:
+        self.delay = 0.0
+        self.drops_notifications = False
+        # True: the call never gets there, or its answer never gets back, and the connection is reset.
+        self.loses_call: Verdict = lambda call: False
+        self.loses_answer: Verdict = lambda call: False
+        self.lost_calls = 0
+        self.lost_answers = 0
+        self.dropped_notifications = 0
+        self.connections: set[Passage] = set()
+        self.open = asyncio.Event()  # cleared: a black hole
+        self.open.set()
+        self._server_port = port
+        self._server: asyncio.Server | None = None
+        self._passing: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in self._passing:
+            task.cancel()
+        await asyncio.gather(*self._passing, return_exceptions=True)
+
+    def cut(self, *, reset: bool = True) -> int:
+        """End all connections, with a reset or as if the other side had closed them. Gives how many there were."""
+        cut = list(self.connections)
+        for passage in cut:
+            passage.cut(reset=reset)
+        return len(cut)
+
+    async def blackhole(self, seconds: float) -> None:
+        """For so long nothing passes, though connections look well; then all of it does."""
+        self.open.clear()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.open.set()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        try:
+            await self.open.wait()
+            with suppress(OSError):
+                server = await asyncio.open_connection("127.0.0.1", self._server_port)
+                passage = Passage(self, (reader, writer), server)
+                self.connections.add(passage)
+                try:
+                    await passage.run()
+                finally:
+                    self.connections.discard(passage)
+        finally:
+            _end(writer, reset=False)
+            self._passing.discard(task)
+
+
+Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Passage:
+    """One connection of a client, and the one to the server that belongs to it."""
+
+    def __init__(self, proxy: Proxy, client: Side, server: Side) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._statements: dict[bytes, str] = {}
+        self._call: Call | None = None  # what the next sync belongs to
+        self._unanswered: deque[Call | None] = deque()
+        self._held: list[bytes] = []  # an answer that may yet be lost
+
+    async def run(self) -> None:
+        """Until one side has ended."""
+        try:
+            if not await self._begin():
+                return
+            ways = [asyncio.ensure_future(self._there()), asyncio.ensure_future(self._back())]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.cut(reset=False)
+
+    def cut(self, *, reset: bool) -> None:
+        _end(self._client[1], reset=reset)
+        _end(self._server[1], reset=reset)
+
+    async def _begin(self) -> bool:
+        """Pass on the first message, which has no type. False if there was none but a cancel request."""
+        reader, writer = self._client
+        while True:
+            head = await reader.readexactly(8)
+            size, code = struct.unpack("!ii", head)
+            if code in _WITHOUT_TYPE:
+                writer.write(b"N")
+                continue
+            self._server[1].write(head + await reader.readexactly(size - 8))
+            begins: bool = code >> 16 == 3
+            return begins
+
+    async def _there(self) -> None:
+        frames = Frames()
+        while data := await self._client[0].read(1 << 16):
+            for message in frames.of(data):
+                if self._is_lost_call(message):
+                    return
+                await self._send(self._server[1], message)
+
+    async def _back(self) -> None:
+        frames = Frames()
+        while data := await self._server[0].read(1 << 16):
+            for message in frames.of(data):
+                self._held.append(message)
+                if message[:1] == ROW and self._unanswered and self._unanswered[0]:
+                    self._unanswered[0].rows += 1
+                if message[:1] == READY and self._is_lost_answer():
+                    return
+            # An answer is passed on when it is whole, so that it can be lost as a whole.
+            if not any(self._unanswered):
+                await self._release()
+
+    async def _release(self) -> None:
+        held, self._held = self._held, []
+        if self._proxy.drops_notifications:
+            kept = [message for message in held if message[:1] != NOTIFICATION]
+            self._proxy.dropped_notifications += len(held) - len(kept)
+            held = kept
+        if held:
+            await self._send(self._client[1], b"".join(held))
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        await self._proxy.open.wait()
+        if self._proxy.delay:
+            await asyncio.sleep(self._proxy.delay)
+        writer.write(data)
+        await writer.drain()
+
+    def _is_lost_call(self, message: bytes) -> bool:
+        kind = message[:1]
+        if kind == STATEMENT:
+            name, sql, _ = message[5:].split(b"\0", 2)
+            self._statements[name] = sql.decode()
+        elif kind == BINDING:
+            _, name, _ = message[5:].split(b"\0", 2)
+            self._call = Call(self._statements.get(name, ""), message)
+        elif kind == QUERY:
+            self._unanswered.append(None)
+        elif kind == SYNC:
+            self._unanswered.append(self._call)
+            self._call = None
+        if self._call is None or kind != BINDING or not self._proxy.loses_call(self._call):
+            return False
+        self._proxy.lost_calls += 1
+        self.cut(reset=True)
+        return True
+
+    def _is_lost_answer(self) -> bool:
+        call = self._unanswered.popleft() if self._unanswered else None
+        if call is None or not self._proxy.loses_answer(call):
+            return False
+        self._proxy.lost_answers += 1
+        self.cut(reset=True)
+        return True
+
+
+class Frames:
+    """Whole messages out of a stream of bytes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def of(self, data: bytes) -> Iterator[bytes]:
+        data = self._rest + data
+        at = 0
+        while len(data) - at >= 5:
+            size = 1 + _LENGTH.unpack_from(data, at + 1)[0]
+            if len(data) - at < size:
+                break
+            yield data[at : at + size]
+            at += size
+        self._rest = data[at:]
+
+
+def _end(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+    connection = writer.get_extra_info("socket")
+    if reset and connection is not None:
+        with suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    writer.transport.abort()

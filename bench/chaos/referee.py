@@ -1,0 +1,276 @@
+"""What must be true when all is quiet again: the ledger, the users' memory and the model against the database."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from bench.chaos import model
+from bench.chaos.client import Told
+from bench.chaos.faults import Kill
+from bench.chaos.ledger import Key, Line
+from retoma.store.database import Connection
+
+_COUNTERS = Path(__file__).with_name("counters.sql").read_text()
+_OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
+ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
+
+
+@dataclass
+class Findings:
+    """What is wrong, sentence by sentence under its heading, and what is only told."""
+
+    wrong: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def expect(self, heading: str, sentences: Iterable[str]) -> None:
+        self.wrong[heading].extend(sentences)
+
+    @property
+    def is_good(self) -> bool:
+        return not any(self.wrong.values())
+
+
+@dataclass
+class Store:
+    """All that the database has."""
+
+    runs: dict[UUID, asyncpg.Record]
+    jobs: dict[Key, asyncpg.Record]
+    events: list[asyncpg.Record]
+
+    @classmethod
+    async def read(cls, connection: Connection) -> Store:
+        runs = await connection.fetch(
+            "select r.id, v.pipeline, r.state::text as state, r.input::text as input, r.open_sinks "
+            "from retoma.runs r join retoma.versions v on v.id = r.version"
+        )
+        jobs = await connection.fetch(
+            "select run, step, item, revision, state::text as state, attempt, deaths, crashes, waiting_on, worker, "
+            "code, output::text as output from retoma.jobs"
+        )
+        events = await connection.fetch(
+            "select run, revision, attempt, kind, step, item, data::text as data from retoma.events"
+        )
+        return cls({run["id"]: run for run in runs}, {key_of(job): job for job in jobs}, events)
+
+
+def key_of(row: Any) -> Key:
+    return row["run"], row["step"], row["item"], row["revision"]
+
+
+def judge(store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]) -> Findings:
+    findings = Findings()
+    findings.expect("lost: acknowledged and not stored", _lost(store, told))
+    findings.expect("started twice", _started_twice(store, told))
+    findings.expect("not ended", _not_ended(store))
+    findings.expect("stale writes accepted", _stale_writes(store, lines))
+    findings.expect("double transitions", _double_transitions(store))
+    findings.expect("events that contradict the rows", _contradictions(store))
+    findings.expect("results that the model does not give", _surprises(store, told))
+    findings.expect("completed work that ran again", _rework(store, lines))
+    findings.expect("one attempt that ran twice", _ran_twice(lines))
+    findings.expect("counters that do not add up", _counters_left(store))
+    _figures(findings, store, told, lines, kills)
+    return findings
+
+
+async def wrong_counters(connection: Connection) -> tuple[int, list[str]]:
+    """How many open runs there are just now, and those of their counters that differ from their rows."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        looked_at = await connection.fetchval(_OPEN)
+        rows = await connection.fetch(_COUNTERS)
+    return looked_at, [
+        f"{row['what']} of {row['step']}:{row['item']} in {row['run']}: {row['stored']}, its rows say {row['counted']}"
+        for row in rows
+    ]
+
+
+def _lost(store: Store, told: Told) -> Iterable[str]:
+    for one in told.acknowledged.values():
+        if one.run not in store.runs:
+            yield f"{one.pipeline} {one.run}"
+
+
+def _started_twice(store: Store, told: Told) -> Iterable[str]:
+    yield from told.contradictions
+    runs = Counter(json.loads(run["input"])["nonce"] for run in store.runs.values())
+    yield from (f"{nonce}: {count} runs" for nonce, count in runs.items() if count > 1)
+
+
+def _not_ended(store: Store) -> Iterable[str]:
+    for run in store.runs.values():
+        if run["state"] not in ENDED:
+            jobs = Counter(job["state"] for key, job in store.jobs.items() if key[0] == run["id"])
+            yield f"{run['pipeline']} {run['id']} is {run['state']}, its jobs {dict(jobs)}"
+
+
+def _stale_writes(store: Store, lines: Sequence[Line]) -> Iterable[str]:
+    """A result carries the attempt and the token of the execution that gave it."""
+    executions = {(line.key, line.attempt, line.token) for line in lines if line.what == "ended"}
+    for key, job in store.jobs.items():
+        if job["state"] != "succeeded":
+            continue
+        for attempt, token in _signatures(json.loads(job["output"])):
+            if attempt != job["attempt"]:
+                yield f"{key} is at attempt {job['attempt']} and has the result of attempt {attempt}"
+            elif (key, attempt, token) not in executions:
+                yield f"{key} has a result that no execution of attempt {attempt} gave"
+
+
+def _signatures(output: Any) -> list[tuple[int, str]]:
+    if isinstance(output, dict):
+        return [(output["attempt"], output["token"])]
+    # A list of pairs is made by the engine itself.
+    return [(part["attempt"], part["token"]) for part in output[:1] if isinstance(part, dict)]
+
+
+def _double_transitions(store: Store) -> Iterable[str]:
+    kinds = {"start": "start", "result": "end", "failure": "end", "end": "end"}
+    ends = Counter((*key_of(event), kinds[event["kind"]]) for event in store.events if event["kind"] in kinds)
+    yield from (f"{what}: {count} times" for what, count in ends.items() if count > 1)
+
+
+def _contradictions(store: Store) -> Iterable[str]:
+    """The log of events and the rows say the same."""
+    ends = {
+        (event["run"], event["step"], event["item"], event["revision"]): event
+        for event in store.events
+        if event["kind"] in ("result", "failure", "end")
+    }
+    for key, job in store.jobs.items():
+        event = ends.get(key)
+        told = event["kind"] if event else None
+        ran = job["worker"] not in (None, 0)
+        expected = {"succeeded": "result", "failed": "failure", "quarantined": "failure"}.get(
+            job["state"], "result" if job["state"] == "skipped" and ran else None
+        )
+        if told != expected:
+            yield f"{key} is {job['state']}, its event says {told}"
+        elif event and event["attempt"] != job["attempt"]:
+            yield f"{key} is at attempt {job['attempt']}, its event says {event['attempt']}"
+    for run in store.runs.values():
+        event = ends.get((run["id"], None, None, 1))
+        state = json.loads(event["data"])["state"] if event else None
+        if state != (run["state"] if run["state"] in ENDED else None):
+            yield f"{run['id']} is {run['state']}, its event says {state}"
+
+
+def _surprises(store: Store, told: Told) -> Iterable[str]:
+    cancelled = {one.run for one in told.acknowledged.values() if one.cancelled}
+    jobs_of: dict[UUID, dict[model.JobName, asyncpg.Record]] = defaultdict(dict)
+    for (of_run, step, item, _), job in store.jobs.items():
+        jobs_of[of_run][step, item] = job
+    for run in store.runs.values():
+        yield from _surprises_of(run, jobs_of[run["id"]], is_cancelled=run["id"] in cancelled)
+
+
+def _surprises_of(
+    run: asyncpg.Record, jobs: dict[model.JobName, asyncpg.Record], *, is_cancelled: bool
+) -> Iterable[str]:
+    given = json.loads(run["input"])
+    quarantined = {name for name, job in jobs.items() if job["state"] == "quarantined"}
+    story = model.told(run["pipeline"], run["id"], given["nonce"], given["size"], quarantined)
+    about = f"{run['pipeline']} {run['id']}"
+    if is_cancelled and run["state"] != "cancelled":
+        yield f"{about} was cancelled and is {run['state']}"
+    elif not is_cancelled and run["state"] in ENDED and run["state"] != story.state:
+        yield f"{about} is {run['state']}, the model says {story.state}"
+    for name, job in jobs.items():
+        if surprise := _surprise(name, job, story):
+            yield f"{about}: {name} {surprise}"
+    if run["state"] in ("completed", "completed_with_errors"):
+        found = {name: job["state"] for name, job in jobs.items() if "*" not in name[0]}
+        if found != story.states:
+            yield f"{about}: its jobs are {_difference(found, story.states)}"
+
+
+def _surprise(name: model.JobName, job: asyncpg.Record, story: model.Story) -> str | None:
+    state, expected = job["state"], story.states.get(name)
+    if state == "quarantined" and max(job["deaths"], job["crashes"]) < 3:
+        return f"is quarantined after {job['deaths']} deaths and {job['crashes']} crashes"
+    if state in ("failed", "succeeded") and expected and state != expected:
+        return f"is {state} ({job['code']}), the model says {expected}"
+    if state == "succeeded" and name in story.values and json.loads(job["output"])["value"] != story.values[name]:
+        return f"gave {job['output']}, the model {story.values[name]}"
+    return None
+
+
+def _difference(found: dict[model.JobName, str], expected: dict[model.JobName, str]) -> str:
+    names = [name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)]
+    return "; ".join(f"{name} {found.get(name)} and not {expected.get(name)}" for name in sorted(names))
+
+
+def _rework(store: Store, lines: Sequence[Line]) -> Iterable[str]:
+    """A later attempt than the accepted one can only have been claimed after the result was committed."""
+    for line in lines:
+        job = store.jobs.get(line.key)
+        if job is None:
+            yield f"{line.key} ran and is not in the database"
+        elif job["state"] == "succeeded" and line.what == "began" and line.attempt > job["attempt"]:
+            yield f"{line.key}: attempt {job['attempt']} gave the result, and attempt {line.attempt} began"
+
+
+def _ran_twice(lines: Sequence[Line]) -> Iterable[str]:
+    began = Counter((line.key, line.attempt) for line in lines if line.what == "began")
+    yield from (f"{key}, attempt {attempt}: {count} times" for (key, attempt), count in began.items() if count > 1)
+
+
+def _counters_left(store: Store) -> Iterable[str]:
+    for run in store.runs.values():
+        if run["state"] in ("completed", "completed_with_errors") and run["open_sinks"] != 0:
+            yield f"{run['id']} is {run['state']} with {run['open_sinks']} open sinks"
+    for key, job in store.jobs.items():
+        waits = job["state"] == "waiting" or (job["state"] == "cancelled" and job["waiting_on"] > 0)
+        if (job["waiting_on"] != 0) != waits:
+            yield f"{key} is {job['state']} and waits for {job['waiting_on']}"
+
+
+def _figures(findings: Findings, store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]) -> None:
+    executions = Counter(line.key for line in lines if line.what == "began")
+    ended = Counter((line.key) for line in lines if line.what == "ended")
+    recoveries = _recoveries(lines, kills)
+    states = Counter(run["state"] for run in store.runs.values())
+    findings.figures |= {
+        "runs acknowledged": len(told.acknowledged),
+        "runs by state": dict(states),
+        "jobs": len(store.jobs),
+        "executions of bodies": sum(executions.values()),
+        "duplicated effects (bodies that ended more than once; allowed)": sum(n - 1 for n in ended.values() if n > 1),
+        "starts sent twice": told.sent_twice,
+        "starts without an answer, sent again": told.unanswered,
+        "delayed starts": told.delayed,
+        "jobs reclaimed from dead workers": sum(job["deaths"] > 0 for job in store.jobs.values()),
+        "jobs quarantined after three deaths": sum(job["state"] == "quarantined" for job in store.jobs.values()),
+        "worst recovery (s)": round(max(recoveries, default=0.0), 2),
+        "median recovery (s)": round(statistics.median(recoveries), 2) if recoveries else 0.0,
+    }
+
+
+def _recoveries(lines: Sequence[Line], kills: Sequence[Kill]) -> list[float]:
+    """Seconds from each kill to the next attempt of what it interrupted."""
+    by_pid: dict[int, list[Line]] = defaultdict(list)
+    began: dict[Key, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_pid[line.pid].append(line)
+        if line.what == "began":
+            began[line.key].append(line)
+    return [
+        min(later) - kill.at
+        for kill in kills
+        for held in _held(by_pid[kill.pid], kill)
+        if (later := [line.at for line in began[held.key] if line.attempt > held.attempt and line.at > kill.at])
+    ]
+
+
+def _held(lines: Sequence[Line], kill: Kill) -> Iterable[Line]:
+    ended = {line.token for line in lines if line.what == "ended" and line.at <= kill.at}
+    return (line for line in lines if line.what == "began" and line.at <= kill.at and line.token not in ended)

@@ -1,0 +1,139 @@
+"""What speed becomes when tables are full, when nothing can be vacuumed, and when nothing was ever analysed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bench import workloads
+from bench.stage import Rig, Stage
+from bench.throughput import IN_FLIGHT, STEPS, Samples, fans
+from bench.workers import workers
+from retoma import Pipeline
+
+TABLES = ("runs", "jobs", "events")
+SLICES = 10
+
+# Ids that are lower than those of any run that is started now.
+_ID = "('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
+
+_FINISHED_RUNS = f"""
+insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, ended_at)
+select {_ID}, $1, $2, 'completed', 0, '{{"n": 1, "payload": ""}}', at, at, at + interval '1 second'
+  from generate_series(1, $3::int) n, lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
+"""
+_FINISHED_JOBS = f"""
+insert into retoma.jobs (run, rank, version, tenant, revision, worker, fence, attempt, state, step, queue,
+                         created_at, started_at, ended_at, output)
+select {_ID}, n, $2, $1, 1, 1, 1, 1, 'succeeded', s.step, s.queue, at, at, at, '1'
+  from generate_series(1, $3::int) n, retoma.steps s,
+       lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
+ where s.version = $2
+"""
+_FINISHED_EVENTS = f"""
+insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
+select {_ID}, at, 1, 1, 1, kind, case when kind = 'result' then step end, ''
+  from generate_series(1, $3::int) n,
+       (select 'result' as kind, step from retoma.steps where version = $2 union all values ('start', ''), ('end', '')) e,
+       lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
+ where $1::int is not null
+"""
+_SCHEDULED_RUNS = f"""
+insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at)
+select {_ID}, $1, $2, 'pending', 1, '{{"n": 1, "payload": ""}}', now(), now() + interval '1 day' + n * interval '1 ms'
+  from generate_series(1, $3::int) n
+"""
+_SCHEDULED_JOBS = f"""
+insert into retoma.jobs (run, rank, version, tenant, revision, state, step, queue, created_at, ready_at)
+select {_ID}, n, $2, $1, 1, 'ready', s.step, s.queue, now(), now() + interval '1 day' + n * interval '1 ms'
+  from generate_series(1, $3::int) n, retoma.steps s
+ where s.version = $2 and s.needs = 0
+"""
+_SCHEDULED_EVENTS = f"""
+insert into retoma.events (run, at, revision, kind)
+select {_ID}, now(), 1, 'start' from generate_series(1, $3::int) n where $1::int is not null and $2::int is not null
+"""
+_CURVE = """
+select slice, count(*) / nullif(extract(epoch from max(ended_at) - min(before)), 0) as per_second
+  from (select ended_at, ntile($2) over (order by ended_at) as slice,
+               lag(ended_at, 1, $3) over (order by ended_at) as before
+          from retoma.jobs where run >= $1) done
+ group by slice order by slice
+"""
+
+
+async def empty(rig: Rig) -> Samples:
+    async with rig.stage() as stage:
+        return await both(rig, stage, "empty")
+
+
+async def finished(rig: Rig) -> Samples:
+    async with rig.stage() as stage:
+        statements = (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS)
+        await lay_out(stage, "chain", rig.count(100_000), statements)
+        return await both(rig, stage, "finished")
+
+
+async def scheduled(rig: Rig) -> Samples:
+    async with rig.stage() as stage:
+        statements = (_SCHEDULED_RUNS, _SCHEDULED_JOBS, _SCHEDULED_EVENTS)
+        await lay_out(stage, "drain", rig.count(1_000_000), statements)
+        return await both(rig, stage, "scheduled")
+
+
+async def long_transaction(rig: Rig) -> Samples:
+    async with rig.stage() as stage, open_snapshot(rig, stage):
+        return await both(rig, stage, "long_transaction")
+
+
+async def never_analysed(rig: Rig) -> Samples:
+    async with rig.stage() as stage:
+        for table in TABLES:
+            await stage.connection.execute(f"alter table retoma.{table} set (autovacuum_enabled = off)")
+        return await both(rig, stage, "never_analysed")
+
+
+async def fan_100k(rig: Rig) -> Samples:
+    return {"fan_100k": await fans(rig, rig.count(100_000, least=3), times=1)}
+
+
+async def both(rig: Rig, stage: Stage, name: str) -> Samples:
+    """The chain and the drain one after the other, and the drain's speed tenth by tenth."""
+    chained, _ = await measured(stage, workloads.chain, rig.count(4_000), STEPS)
+    drained, curve = await measured(stage, workloads.drain, rig.count(100_000, least=SLICES), 1)
+    return {f"chain@{name}": [chained], f"drain@{name}": [drained], f"curve@{name}": curve}
+
+
+async def measured(stage: Stage, pipeline: Pipeline, runs: int, steps: int) -> tuple[float, list[float]]:
+    async with workers(stage.url, IN_FLIGHT) as (worker,):
+        first = await stage.load(pipeline, runs)
+        worker.go()
+        work = await stage.work(first, runs * steps)
+    began = await stage.connection.fetchval("select min(started_at) from retoma.jobs where run >= $1", first)
+    rows = await stage.connection.fetch(_CURVE, first, SLICES, began)
+    return work.per_second, [float(row["per_second"] or 0) for row in rows]
+
+
+async def lay_out(stage: Stage, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
+    """Write history as the engine would have left it, and let vacuum pass once."""
+    (version, tenant) = await version_and_tenant(stage, pipeline)
+    for statement in statements:
+        await stage.connection.execute(statement, tenant, version, count)
+    for table in TABLES:
+        await stage.connection.execute(f"vacuum analyze retoma.{table}")
+    await stage.connection.execute("checkpoint")
+
+
+async def version_and_tenant(stage: Stage, pipeline: str) -> tuple[int, int]:
+    """As they are known once a run was started; that run is cancelled."""
+    run = (await stage.client.start(pipeline)).id
+    await stage.client.cancel(run)
+    row = await stage.connection.fetchrow("select version, tenant from retoma.runs where id = $1", run)
+    return row["version"], row["tenant"]
+
+
+@asynccontextmanager
+async def open_snapshot(rig: Rig, stage: Stage) -> AsyncIterator[None]:
+    async with rig.server.connection(stage.url) as other, other.transaction(isolation="repeatable_read"):
+        await other.fetchval("select count(*) from retoma.jobs")
+        yield

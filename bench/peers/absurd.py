@@ -1,0 +1,184 @@
+"""Absurd: durable steps on PostgreSQL, in SQL functions. Its worker has one connection, so several share a process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from typing import Any
+
+import psycopg
+from absurd_sdk import Absurd, AsyncAbsurd
+
+from bench.peers.common import (
+    CALLERS,
+    IN_FLIGHT,
+    PAYLOAD,
+    STEPS,
+    Order,
+    main,
+    note_delay,
+    pace_async,
+    ready,
+    tell,
+    tell_latency,
+    until,
+    worker,
+)
+
+QUEUES = ("runs", "items")
+CONNECTIONS = (1, 2, 4, 10)
+
+
+def register(app: Any, items: Any) -> None:
+    """The tasks of one connection; `items` is the client by which a fan-out starts its items."""
+
+    @app.register_task(name="chain")
+    async def chain(params: Any, ctx: Any) -> Any:
+        value = params["value"]
+        for number in range(STEPS):
+            value = await ctx.step(f"s{number}", lambda value=value: _same(value))
+        return value
+
+    @app.register_task(name="fan")
+    async def fan(params: Any, ctx: Any) -> int:
+        children = await ctx.step("spawn", lambda: _spawned(items, params["items"]))
+        results = [await ctx.await_task_result(child, queue_name="items") for child in children]
+        return len(results)
+
+    @app.register_task(name="noop")
+    async def noop(params: Any, ctx: Any) -> None:
+        pass
+
+    @app.register_task(name="stamp")
+    async def stamp(params: Any, ctx: Any) -> None:
+        note_delay(params["sent_at"])
+
+
+async def _same(value: Any) -> Any:
+    return value
+
+
+async def _spawned(items: AsyncAbsurd, count: int) -> list[str]:
+    return [str((await items.spawn("noop", {}, queue="items"))["task_id"]) for _ in range(count)]
+
+
+async def work(order: Order) -> None:
+    """`4 50`: four connections, each polling every 50 ms. `4 50 items`: as many more for the queue of items."""
+    connections, pause, *also = order.mode.split()
+    if connections == "threads":
+        await asyncio.to_thread(work_in_threads, order)
+        return
+    queues = ["runs"] * int(connections) + ["items"] * (int(connections) if also else 0)
+    apps = [AsyncAbsurd(order.url, queue_name=queue) for queue in queues]
+    items = AsyncAbsurd(order.url, queue_name="items")
+    for app in apps:
+        register(app, items)
+    ready()
+    each = max(1, order.concurrency // int(connections))
+    claims = each if int(connections) == 1 else min(each, 20)
+    how = {"concurrency": each, "batch_size": claims, "poll_interval": int(pause) / 1_000}
+    await asyncio.gather(*(app.start_worker(**how) for app in apps))
+
+
+def work_in_threads(order: Order) -> None:
+    app = Absurd(order.url, queue_name="runs")
+    app.register_task(name="noop")(lambda params, ctx: None)
+    ready()
+    app.start_worker(concurrency=order.concurrency, poll_interval=0.05)
+
+
+def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
+    runs = order.count(400)
+    for connections in CONNECTIONS:
+        elapsed = drained(order, "chain", runs, {"value": value}, f"{connections} 50")
+        tell(line, f"{connections} connections", per_second=runs * STEPS / elapsed)
+
+
+def payload(order: Order) -> None:
+    chain(order, "payload", {"text": PAYLOAD})
+
+
+def fan(order: Order) -> None:
+    items = order.count(1_000)
+    elapsed = drained(order, "fan", 1, {"items": items}, "1 50 items")
+    tell("fan", "child tasks and their results", per_second=items / elapsed)
+
+
+def drain(order: Order) -> None:
+    jobs = order.count(4_000)
+    for connections in CONNECTIONS:
+        elapsed = drained(order, "noop", jobs, {}, f"{connections} 50")
+        tell("drain", f"{connections} connections", per_second=jobs / elapsed)
+
+
+def drain_threads(order: Order) -> None:
+    jobs = order.count(2_000)
+    tell("drain_threads", "64 threads", per_second=jobs / drained(order, "noop", jobs, {}, "threads 50", 64))
+
+
+def start_one(order: Order) -> None:
+    install(order)
+    app = Absurd(order.url, queue_name="runs")
+    count = order.count(1_000)
+    began = time.perf_counter()
+    for _ in range(count):
+        app.spawn("noop", {}, queue="runs")
+    tell("start_one", per_second=count / (time.perf_counter() - began))
+
+
+async def start_hundred(order: Order) -> None:
+    """A client has one connection, on which calls take turns: so there are as many clients as callers."""
+    install(order)
+    apps = [AsyncAbsurd(order.url, queue_name="runs") for _ in range(CALLERS)]
+    each = order.count(20)
+
+    async def call(app: AsyncAbsurd, times: int) -> None:
+        for _ in range(times):
+            await app.spawn("noop", {}, queue="runs")
+
+    await asyncio.gather(*(call(app, 1) for app in apps))
+    began = time.perf_counter()
+    await asyncio.gather(*(call(app, each) for app in apps))
+    tell("start_hundred", "100 connections", per_second=CALLERS * each / (time.perf_counter() - began))
+    for app in apps:
+        await app.close()
+
+
+async def latency(order: Order) -> None:
+    install(order)
+    app = AsyncAbsurd(order.url, queue_name="runs")
+    with worker(order, "1 5", 20) as polling:
+        await asyncio.sleep(1)
+        async for sent_at in pace_async(order.count(200)):
+            await app.spawn("stamp", {"sent_at": sent_at}, queue="runs")
+        await asyncio.sleep(1)
+    tell_latency(polling.noted, "polled every 5 ms")
+    await app.close()
+
+
+def drained(order: Order, task: str, count: int, params: Any, mode: str, concurrency: int = IN_FLIGHT) -> float:
+    """Seconds from the first start of a run to the last end, by the database's clock."""
+    install(order)
+    app = Absurd(order.url, queue_name="runs")
+    for _ in range(count):
+        app.spawn(task, params, queue="runs")
+    app.close()
+    with psycopg.connect(order.url, autocommit=True) as connection, worker(order, mode, concurrency):
+        open_runs = "select count(*) from absurd.t_runs where state <> 'completed'"
+        until(lambda: not connection.execute(open_runs).fetchone()[0])
+        elapsed = "select extract(epoch from max(completed_at) - min(started_at)) from absurd.r_runs"
+        return float(connection.execute(elapsed).fetchone()[0])
+
+
+def install(order: Order) -> None:
+    """Absurd's schema, with empty queues."""
+    with psycopg.connect(order.url, autocommit=True) as connection:
+        connection.execute("drop schema if exists absurd cascade")
+    for command in (["init"], *(["create-queue", queue] for queue in QUEUES)):
+        subprocess.run(["absurdctl", *command, "-d", order.url], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    lines = (chain, payload, fan, drain, drain_threads, start_one, start_hundred, latency)
+    main("bench.peers.absurd", {line.__name__: line for line in lines}, work)

@@ -1,0 +1,112 @@
+"""Steps, items and jobs per second of one worker process, and of two."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from bench import workloads
+from bench.stage import Rig, Stage, Work
+from bench.workers import LANES, workers
+from retoma import Pipeline
+
+Samples = dict[str, list[float]]
+
+STEPS = 10
+IN_FLIGHT = 1_000
+THREADS = 64
+KILOBYTE = {"payload": "x" * 1_000}
+
+
+async def chain(rig: Rig) -> Samples:
+    work = await preloaded(rig, workloads.chain, rig.count(4_000), STEPS)
+    return {"chain": [work.per_second]}
+
+
+async def payload(rig: Rig) -> Samples:
+    work = await preloaded(rig, workloads.payload_chain, rig.count(2_000), STEPS, given=KILOBYTE)
+    return {"payload": [work.per_second]}
+
+
+async def in_flight(rig: Rig) -> Samples:
+    """So many runs at a time: each wave begins when the one before it is over."""
+    async with rig.stage() as stage, workers(stage.url, IN_FLIGHT, held=False):
+        await wave(stage, 10)
+        return {
+            f"chain_{runs}": [await waves(stage, runs, rig.count(full, least=2))]
+            for runs, full in {1: 100, 10: 50, 100: 20}.items()
+        }
+
+
+async def waves(stage: Stage, runs: int, count: int) -> float:
+    seconds = [await wave(stage, runs) for _ in range(count)]
+    return runs * STEPS * count / sum(seconds)
+
+
+async def wave(stage: Stage, runs: int) -> float:
+    first = await stage.start(workloads.chain, runs)
+    # From the first claim to the last result there are as many calls as steps, so that nothing is left out.
+    return (await stage.work(first, runs * STEPS, every=0.002)).seconds_to_last_call
+
+
+async def fan(rig: Rig) -> Samples:
+    return {"fan": await fans(rig, rig.count(1_000, least=3), times=rig.count(7, least=2))}
+
+
+async def fan_10k(rig: Rig) -> Samples:
+    return {"fan_10k": await fans(rig, rig.count(10_000, least=3), times=1)}
+
+
+async def fans(rig: Rig, items: int, times: int) -> list[float]:
+    """Items per second from the start call to the end of the join, on a warm worker; the median of so many fans."""
+    async with rig.stage() as stage, workers(stage.url, IN_FLIGHT, held=False):
+        await one_fan(stage, min(items, 100))
+        return [median([items / await one_fan(stage, items) for _ in range(times)])]
+
+
+async def one_fan(stage: Stage, items: int) -> float:
+    began = await stage.connection.fetchval("select clock_timestamp()")
+    first = await stage.start(workloads.fan, 1, {"n": items})
+    await stage.work(first, items + 2, every=0.002)
+    ended = await stage.connection.fetchval("select clock_timestamp()")
+    return (ended - began).total_seconds()
+
+
+async def drain(rig: Rig) -> Samples:
+    return {"drain": [(await preloaded(rig, workloads.drain, rig.count(40_000))).per_second]}
+
+
+async def drain_threads(rig: Rig) -> Samples:
+    work = await preloaded(rig, workloads.drain_threads, rig.count(20_000), concurrency=THREADS)
+    return {"drain_threads": [work.per_second]}
+
+
+async def two(rig: Rig) -> Samples:
+    """Two processes against one, which has two connections or one."""
+    samples: Samples = {}
+    for name, pipeline, runs, steps in (("chain", workloads.chain, 4_000, STEPS), ("drain", workloads.drain, 40_000, 1)):
+        runs = rig.count(runs)
+        both = await preloaded(rig, pipeline, runs, steps, processes=2)
+        one = await preloaded(rig, pipeline, runs, steps)
+        narrow = await preloaded(rig, pipeline, runs, steps, lanes=1)
+        samples[f"two_{name}"] = [both.per_second / one.per_second]
+        samples[f"two_{name}_narrow"] = [both.per_second / narrow.per_second]
+    return samples
+
+
+async def preloaded(
+    rig: Rig,
+    pipeline: Pipeline,
+    runs: int,
+    steps: int = 1,
+    *,
+    given: dict[str, str] | None = None,
+    concurrency: int = IN_FLIGHT,
+    processes: int = 1,
+    lanes: int = LANES,
+) -> Work:
+    """All runs are there before the workers begin."""
+    async with rig.stage() as stage, workers(stage.url, concurrency, processes=processes, lanes=lanes) as team:
+        first = await stage.load(pipeline, runs, given)
+        for worker in team:
+            worker.go()
+        return await stage.work(first, runs * steps)

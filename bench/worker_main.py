@@ -1,0 +1,66 @@
+"""A worker in a process of its own: `python -m bench.worker_main CONCURRENCY LANES`, on RETOMA_DATABASE_URL.
+
+It tells what it has used when it could begin, begins when it reads `go`, and tells again whenever it reads `usage`.
+It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from bench.workloads import app
+from retoma import Settings
+from retoma.store.database import Database
+from retoma.worker import life
+from retoma.worker.worker import Worker
+
+
+async def main(concurrency: int, lanes: int) -> None:
+    life.LANES = lanes
+    settings = Settings()
+    async with await Database.open(settings) as database:
+        worker = Worker(app, database, settings, concurrency=concurrency, name="bench")
+        orders = await _orders()
+        tell_usage()
+        if await orders.readline() == b"go\n":
+            obeying = asyncio.ensure_future(_obey(orders, worker))
+            await worker.run()
+            await obeying
+
+
+async def _orders() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def _obey(orders: asyncio.StreamReader, worker: Worker) -> None:
+    while await orders.readline():
+        tell_usage()
+    worker.stop()
+
+
+def _megabytes() -> float:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return float("nan")
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) / 1024
+
+
+def tell_usage() -> None:
+    print(json.dumps({"cpu_seconds": time.process_time(), "megabytes": _megabytes()}), flush=True)
+
+
+if __name__ == "__main__":
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(30), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
+    )
+    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,81 @@
+"""Worker processes, held back until the work is laid out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from bench.server import ROOT
+
+LANES = 2  # as many connections as a worker has
+SECONDS_TO_END = 10
+
+
+@dataclass(frozen=True)
+class Usage:
+    cpu_seconds: float
+    megabytes: float
+
+
+class WorkerProcess:
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def up(self) -> Usage:
+        """Once it could begin: what it has used until then."""
+        self.at_first = await self._told()
+        return self.at_first
+
+    def go(self) -> None:
+        self._order("go")
+
+    async def usage(self) -> Usage:
+        self._order("usage")
+        return await self._told()
+
+    async def end(self) -> None:
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), SECONDS_TO_END)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    def _order(self, order: str) -> None:
+        self._process.stdin.write(f"{order}\n".encode())
+
+    async def _told(self) -> Usage:
+        line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a worker ended with {await self._process.wait()}; what it said is above")
+        return Usage(**json.loads(line))
+
+
+@asynccontextmanager
+async def workers(
+    url: str, concurrency: int, *, processes: int = 1, lanes: int = LANES, held: bool = True
+) -> AsyncIterator[list[WorkerProcess]]:
+    """Workers of all pipelines. They take nothing before `go`, unless they are not held."""
+    async with AsyncExitStack() as stack:
+        team = [await _started(stack, url, concurrency, lanes) for _ in range(processes)]
+        for worker in team:
+            await worker.up()
+            if not held:
+                worker.go()
+        yield team
+
+
+async def _started(stack: AsyncExitStack, url: str, concurrency: int, lanes: int) -> WorkerProcess:
+    command = [sys.executable, "-m", "bench.worker_main", str(concurrency), str(lanes)]
+    environment = os.environ | {"RETOMA_DATABASE_URL": url}
+    worker = WorkerProcess(
+        await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdin=PIPE, stdout=PIPE)
+    )
+    stack.push_async_callback(worker.end)
+    return worker

@@ -1,0 +1,38 @@
+"""After a cancel nothing new starts; what runs is told, and what ends before it hears of it keeps its result."""
+
+import asyncio
+
+from retoma import App, Pipeline, testing
+
+film = Pipeline("film")
+
+
+@film.step
+def script() -> str:
+    return "a script"
+
+
+@film.step
+def footage(script: str) -> str:
+    return f"footage of {script}"
+
+
+app = App("cancel", pipelines=[film])
+
+
+async def main() -> None:
+    async with testing.sandbox(app) as sandbox, sandbox.hands() as hands:
+        started = await sandbox.client.start(film)
+        claims = await hands.claim()  # the script is being written
+        print(await sandbox.client.cancel(started.id, by="ana"))
+        await hands.give_back(await hands.attempt(claims))
+        print((await sandbox.client.show(started.id)).state, await sandbox.client.results(started.id))
+        print(*(event.kind for event in await sandbox.client.events(started.id)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# prints: cancelling
+# prints: cancelled {'script': 'a script'}
+# prints: start act result end

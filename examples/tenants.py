@@ -1,0 +1,33 @@
+"""Tenants take turns: a channel that started a hundred runs does not hold up one that started a single run."""
+
+import asyncio
+
+from retoma import App, Pipeline, testing
+from retoma.states import RunState
+
+clip = Pipeline("clip")
+
+
+@clip.step
+def render() -> str:
+    return "rendered"
+
+
+app = App("tenants", pipelines=[clip])
+
+
+async def main() -> None:
+    async with testing.sandbox(app) as sandbox:
+        await sandbox.client.start_many(clip, [None] * 100, tenant="busy channel")
+        await sandbox.client.start(clip, tenant="small channel")
+        async with sandbox.hands() as hands:
+            claims = await hands.claim(2)  # a worker with room for two jobs
+            await hands.give_back(await hands.attempt(claims))
+        done = await sandbox.client.runs(states=[RunState.COMPLETED])
+        print(*(f"{run.tenant}: {run.state}" for run in done), sep=", ")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# prints: small channel: completed, busy channel: completed

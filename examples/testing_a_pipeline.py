@@ -1,0 +1,41 @@
+"""A step is a function, so a unit test is a call; the sandbox runs the whole, with its waits, in milliseconds."""
+
+import asyncio
+from datetime import timedelta
+
+from retoma import App, Failed, Items, Pipeline, Retry, testing
+
+survey = Pipeline("survey")
+
+
+@survey.step
+def cities() -> list[str]:
+    return ["Faro", "Porto"]
+
+
+@survey.each(cities, retry=Retry(2, delays=[3600], jitter=0))
+def answer(city: str, *, post: dict[str, list[str]]) -> str:
+    return post[city].pop()  # the letter of Faro comes with the second try, an hour later
+
+
+@survey.step
+def tally(answer: Items[str]) -> str:
+    return f"{len(answer)} of {answer.total}"
+
+
+async def main() -> None:
+    assert tally(Items(["yes"], failed=[Failed("Porto", "ERROR")])) == "1 of 2"
+    post: dict[str, list[str]] = {"Faro": [], "Porto": ["no"]}
+    async with testing.sandbox(App("survey", pipelines=[survey], resources={"post": post})) as sandbox:
+        started, began = await sandbox.client.start(survey), await sandbox.clock.now()
+        await sandbox.work(until_later=False)
+        post["Faro"].append("yes")
+        await sandbox.work()
+        assert await sandbox.clock.now() - began == timedelta(hours=1)
+        print(await sandbox.client.results(started.id))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# prints: {'cities': ['Faro', 'Porto'], 'tally': '2 of 2'}

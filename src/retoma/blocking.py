@@ -1,0 +1,97 @@
+"""The client for programs without async: each call waits for its answer.
+
+with blocking.connect(app) as client:
+    run = client.start("article", {"topic": "fixed income"})
+    print(client.wait(run.id).state)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from retoma import client
+from retoma.app import App
+from retoma.client import Client
+from retoma.settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop in a daemon thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="retoma-client", daemon=True)
+        self._thread.start()
+
+    def answer(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it returns or raises. If this wait is interrupted, the work is cancelled."""
+        if self._loop.is_closed():
+            work.close()
+            raise RuntimeError("this client is closed: use it within `with blocking.connect(...)`")
+        waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return waiting.result()
+        except BaseException:
+            waiting.cancel()
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingClient, P], T]:
+    def call(self: BlockingClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.answer(method(self._client, *args, **kwargs))
+
+    return update_wrapper(call, method)
+
+
+class BlockingClient:
+    """A Client whose methods wait. Make it with `connect`; it may be used from any thread but those of steps' loops."""
+
+    def __init__(self, client: Client, loop: Loop) -> None:
+        self._client = client
+        self._loop = loop
+
+    start = _blocking(Client.start)
+    start_many = _blocking(Client.start_many)
+    wait = _blocking(Client.wait)
+    run = _blocking(Client.run)
+    show = _blocking(Client.show)
+    runs = _blocking(Client.runs)
+    find = _blocking(Client.find)
+    results = _blocking(Client.results)
+    jobs = _blocking(Client.jobs)
+    progress = _blocking(Client.progress)
+    waits = _blocking(Client.waits)
+    errors = _blocking(Client.errors)
+    events = _blocking(Client.events)
+    cancel = _blocking(Client.cancel)
+    workers = _blocking(Client.workers)
+
+
+@contextmanager
+def connect(app: App | None, settings: Settings | None = None) -> Iterator[BlockingClient]:
+    """As `retoma.connect`, for programs without async."""
+    loop = Loop()
+    try:
+        opening = client.connect(app, settings)
+        opened = loop.answer(opening.__aenter__())
+        try:
+            yield BlockingClient(opened, loop)
+        finally:
+            loop.answer(opening.__aexit__(None, None, None))
+    finally:
+        loop.close()

@@ -1,0 +1,111 @@
+"""`retoma check`: assemble the application, draw its pipelines, and try them on the runs that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from retoma.app import App
+from retoma.cli import application, output
+from retoma.cli.options import AppPlace, Shape, ShortFormat
+from retoma.cli.session import in_loop, opened_database
+from retoma.define.graph import Edge, Graph
+from retoma.define.pipeline import Pipeline
+from retoma.define.step import Step
+from retoma.settings import Settings
+from retoma.worker.compatibility import Break, breaks
+
+
+def check(
+    app: AppPlace = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared", help="Other applications use this database too: leave out pipelines that are not here."
+        ),
+    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not look at open runs.")] = False,
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Assemble the application, draw its pipelines, and say which open runs today's code would break.
+
+    Exits with 1 if any would break. Nothing is changed.
+
+    \b
+    retoma check film.py
+    retoma check shop.pipelines:app --shared -o json
+    """
+    settings = Settings()
+    loaded = application.load(app, settings)
+    found = [] if offline else in_loop(_breaks(loaded, settings, shared))
+    if how is ShortFormat.JSON:
+        print(output.as_json(_plain(loaded, found), indent=2))
+    else:
+        _print(loaded, found, offline)
+    if found:
+        raise typer.Exit(1)
+
+
+async def _breaks(app: App, settings: Settings, shared: bool) -> list[Break]:
+    async with opened_database(settings) as database:
+        return await breaks(app, database, shared=shared)
+
+
+def _plain(app: App, found: Sequence[Break]) -> dict[str, Any]:
+    return {
+        "application": app.name,
+        "pipelines": [pipeline.graph.to_json() for pipeline in app.pipelines.values()],
+        "breaks": [vars(each) for each in found],
+    }
+
+
+def _print(app: App, found: Sequence[Break], offline: bool) -> None:
+    console = output.out()
+    for pipeline in app.pipelines.values():
+        console.print(Text(pipeline.name, style="bold"))
+        for line in drawing(pipeline):
+            console.print(f"  {line}")
+        console.print()
+    for each in found:
+        runs = f"{each.runs} open runs" if each.runs != 1 else "1 open run"
+        where = f", step {each.step!r}" if each.step else ""
+        console.print(
+            Text.assemble(
+                ("breaks ", "red"),
+                f"{runs} of {each.pipeline!r} (version {each.version}){where}: {each.why}; for example {each.example}",
+            ),
+            soft_wrap=True,
+        )
+    if not found and not offline:
+        console.print(Text.assemble(("ok ", "green"), "no open run would break"))
+
+
+def drawing(pipeline: Pipeline) -> Iterator[str]:
+    """A line for each step: what it takes, and its queue."""
+    steps = [step for step in pipeline.steps.values() if not step.hidden]
+    width = max((len(step.name) for step in steps), default=0)
+    for step in steps:
+        taken = ", ".join([*_source(step), *_needs(pipeline.graph, step), *step.inputs])
+        queue = f"  [{step.policy.queue}]" if step.policy.queue != "default" else ""
+        yield f"{step.name:<{width}}  {f'<- {taken}' if taken else '(takes nothing)'}{queue}"
+
+
+def _source(step: Step) -> Iterator[str]:
+    if step.each:
+        yield f"each of {' x '.join(step.sources)}"
+
+
+def _needs(graph: Graph, step: Step) -> Iterator[str]:
+    for edge in graph.edges:
+        if edge.to_step == step.name and edge.kind != "expand":
+            yield _need(edge)
+
+
+def _need(edge: Edge) -> str:
+    name = f"all {edge.from_step}" if edge.kind == "join" else edge.from_step
+    if edge.parameter is None:
+        return f"after {name}"
+    return f"{name}?" if edge.optional else name

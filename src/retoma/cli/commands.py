@@ -1,0 +1,93 @@
+"""The tree of commands, and how each of them ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib.metadata import version
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retoma import logs
+from retoma.cli import output
+from retoma.cli.check import check
+from retoma.cli.config import FLAGS, config
+from retoma.cli.db import db
+from retoma.cli.dev import dev
+from retoma.cli.doctor import doctor
+from retoma.cli.runs import runs
+from retoma.cli.start import start
+from retoma.cli.worker import worker
+from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError
+from retoma.terminal import clean
+
+FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
+
+tree = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+tree.command()(dev)
+tree.command()(worker)
+tree.command()(start)
+tree.add_typer(runs, name="runs")
+tree.command()(check)
+tree.command()(doctor)
+tree.add_typer(db, name="db")
+tree.add_typer(config, name="config")
+
+
+def main() -> None:
+    """Run a command. Exits with 0 if it worked, 1 if it failed, 2 wrong usage, 3 not found, 4 conflict."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
+    try:
+        tree()
+    except RetomaError as error:
+        if os.environ.get("RETOMA_DEBUG"):
+            traceback.print_exc()
+        output.err().print(f"Error: {clean(str(error))}", soft_wrap=True)
+        sys.exit(_exit_code(error))
+
+
+@tree.callback()
+def root(
+    home: Annotated[
+        Path | None, typer.Option("--home", help="Where the embedded database and local files live (RETOMA_HOME).")
+    ] = None,
+    database_url: Annotated[
+        str | None, typer.Option("--database-url", help="The PostgreSQL to use (RETOMA_DATABASE_URL).")
+    ] = None,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Runs long, costly, failure-prone production work to its end, on PostgreSQL alone.
+
+    \b
+    retoma dev --demo            watch a pipeline be killed and pick up again
+    retoma dev film.py           run an application on this machine
+    retoma start film film.py    start a run
+    retoma runs list             see what runs
+    """
+    if show_version:
+        print(version("retoma"))
+        raise typer.Exit
+    # Flags become environment, so that the processes that a command starts see the same.
+    for name, given in (("home", home), ("database_url", database_url)):
+        if given is not None:
+            os.environ[f"RETOMA_{name.upper()}"] = str(given)
+            FLAGS.add(name)
+    logs.set_up()
+
+
+def _exit_code(error: RetomaError) -> int:
+    match error:
+        case NotFound():
+            return NOT_FOUND
+        case Conflict():
+            return CONFLICT
+        case InvalidInput():
+            return USAGE
+        case _:
+            return FAILURE

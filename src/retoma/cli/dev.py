@@ -1,0 +1,171 @@
+"""`retoma dev`: everything on one machine, with one command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retoma.app import App
+from retoma.cli import application
+from retoma.cli.config import FLAGS
+from retoma.cli.options import AppPlace
+from retoma.cli.performance import Performance
+from retoma.cli.process import KeptWorker
+from retoma.cli.session import in_loop
+from retoma.cli.stage import Stage, stage
+from retoma.client import Client, connect
+from retoma.settings import Settings
+from retoma.terminal import clean
+from retoma.texts import text
+
+DEMO = "retoma.demo:app"
+DEMO_CONCURRENCY = 4
+
+
+def dev(
+    app: AppPlace = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Run the built-in demo, which kills its own worker and picks up again.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --demo: exit when it is over.")] = False,
+    concurrency: Annotated[
+        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="How many jobs the worker runs at a time.")
+    ] = 20,
+) -> None:
+    """Run everything on this machine: the database, and a worker that is started again when it dies.
+
+    The database is embedded, in .retoma of this folder, unless RETOMA_DATABASE_URL names another.
+
+    \b
+    retoma dev --demo
+    retoma dev film.py
+    """
+    if demo and app:
+        raise typer.BadParameter("--demo brings its own application; leave APP out")
+    if once and not demo:
+        raise typer.BadParameter("--once goes with --demo")
+    settings = Settings()
+    if not demo and not (app or settings.app):
+        raise typer.BadParameter(
+            "say where the application is (retoma dev film.py), or see the demo: retoma dev --demo"
+        )
+    place = DEMO if demo else app or settings.app or ""
+    loaded = application.load(place, settings)
+    worker = [place, "-c", str(DEMO_CONCURRENCY if demo else concurrency)]
+    code = in_loop(_dev(loaded, settings, place, worker, demo=demo, once=once))
+    raise typer.Exit(code)
+
+
+async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, demo: bool, once: bool) -> int:
+    with stage() as board:
+        board.say(text("title", version=version("retoma"), app=app.name), style="bold")
+        board.say(text("preparing"), style="dim")
+        async with connect(app, settings) as client:
+            kind = text("embedded" if settings.database_url is None else "own")
+            board.say(text("database", kind=kind, address=_address(client, settings)))
+            if demo:
+                return await _demo(client, settings, board, worker, once=once)
+            return await _keep(app, place, board, worker)
+
+
+async def _keep(app: App, place: str, board: Stage, arguments: list[str]) -> int:
+    async def told(pid: int, code: int) -> None:
+        board.say(text("worker ended", pid=pid, code=code), style="yellow")
+
+    kept = KeptWorker(arguments, {}, told)
+    keeping = asyncio.create_task(kept.keep())
+    await kept.started.wait()
+    board.say(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
+    pipeline = next(iter(app.pipelines))
+    _say_next(board, [f"start {pipeline} {clean(place)} --wait", "runs list", "doctor"])
+    return await _until_stopped(kept, keeping, board)
+
+
+async def _demo(client: Client, settings: Settings, board: Stage, arguments: list[str], *, once: bool) -> int:
+    board.say("")
+    board.say(text("demo"))
+    board.say("")
+    performance = Performance(client, board, settings.silence_seconds)
+    quiet = {"RETOMA_LOG_LEVEL": os.environ.get("RETOMA_LOG_LEVEL", "error")}
+    kept = KeptWorker(arguments, quiet, lambda *_: performance.worker_died())
+    keeping = asyncio.create_task(kept.keep())
+    showing = asyncio.create_task(performance.play(kept))
+    stopped = _on_signals(kept, board, showing)
+    try:
+        proven = await showing
+    except asyncio.CancelledError:
+        proven = True
+    board.clear()
+    if once or not proven:
+        kept.stop()
+    elif not stopped.is_set():
+        _say_next(board, ["runs list", "runs show RUN", f"start demo {DEMO} -i pace=0.2 --wait", "doctor"])
+    await keeping
+    if stopped.is_set():
+        board.say(text("stopped"))
+    return 0 if proven else 1
+
+
+async def _until_stopped(kept: KeptWorker, keeping: asyncio.Task[None], board: Stage) -> int:
+    _on_signals(kept, board)
+    await keeping
+    board.say(text("stopped"))
+    return 0
+
+
+def _on_signals(kept: KeptWorker, board: Stage, showing: asyncio.Task[bool] | None = None) -> asyncio.Event:
+    """The first Ctrl-C lets the worker drain, the second makes it give back its jobs, the third kills it."""
+    loop = asyncio.get_running_loop()
+    asked = 0
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            stopped.set()
+            if showing is not None:
+                showing.cancel()
+                board.clear()
+            board.say(text("stopping"), style="yellow")
+        if asked <= 2:
+            kept.stop()
+        else:
+            kept.kill()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    return stopped
+
+
+def _say_next(board: Stage, commands: list[str]) -> None:
+    board.say("")
+    board.say(text("next"))
+    for command in commands:
+        board.say(f"  {_program()} {command}", style="cyan")
+    board.say("")
+    board.say(text("how to stop"), style="dim")
+
+
+def _program() -> str:
+    """How this program was called, so that what we say can be typed."""
+    here = Path(sys.argv[0])
+    if here.name == "__main__.py":
+        program = f"{Path(sys.executable).name} -m retoma"
+    elif (found := shutil.which(here.name)) and Path(found).resolve() == here.resolve():
+        program = here.name
+    else:
+        program = str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here)
+    return f"{program} --home {os.environ['RETOMA_HOME']}" if "home" in FLAGS else program
+
+
+def _address(client: Client, settings: Settings) -> str:
+    return clean(str(settings.home) if settings.database_url is None else client.database.address)

@@ -1,0 +1,156 @@
+"""`retoma doctor`: look for what is wrong, and say what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import typer
+
+from retoma.cli import output
+from retoma.cli.db import say
+from retoma.cli.options import Format, Listing
+from retoma.cli.output import Column
+from retoma.cli.session import in_loop
+from retoma.errors import RetomaError
+from retoma.records import WorkerRecord
+from retoma.settings import Settings
+from retoma.store import health, migrate, workers
+from retoma.store.database import Database
+from retoma.terminal import clean
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+OLD_TRANSACTION = timedelta(minutes=1)
+LITTLE_SPACE, NO_SPACE = 2 << 30, 256 << 20
+_COLUMNS = [
+    Column("level", "", output.state),
+    Column("about", ""),
+    Column("found", ""),
+    Column("advice", ""),
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: str
+    about: str
+    found: str
+    advice: str = ""
+
+
+def doctor(how: Listing = Format.TABLE) -> None:
+    """Look for what is wrong, and say what to do. Exits with 1 if there is a problem.
+
+    \b
+    retoma doctor
+    retoma doctor -o json
+    """
+    settings = Settings()
+    found = [*_machine(settings), *in_loop(_of_database(settings))]
+    output.emit([vars(finding) for finding in found], _COLUMNS, how, "")
+    if any(finding.level == PROBLEM for finding in found):
+        raise typer.Exit(1)
+
+
+def _machine(settings: Settings) -> Iterator[Finding]:
+    yield Finding(OK, "Python", f"{platform.python_version()} ({sys.executable})")
+    parts = ("retoma", "asyncpg", "pydantic", "typer", "rich")
+    yield Finding(OK, "versions", ", ".join(f"{part} {version(part)}" for part in parts))
+    yield _space(settings.home)
+    if os.environ.get("REDIS_URL"):
+        yield Finding(OK, "REDIS_URL", "is set and not needed: PostgreSQL is all that Retoma uses")
+
+
+def _space(home: Path) -> Finding:
+    place = next(folder for folder in (home.resolve(), *home.resolve().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    said = f"{free / (1 << 30):.1f} GiB free at {home}"
+    if free < NO_SPACE:
+        return Finding(PROBLEM, "disk", said, "free some space, or set RETOMA_HOME to another disk")
+    if free < LITTLE_SPACE:
+        return Finding(WARNING, "disk", said, "free some space soon")
+    return Finding(OK, "disk", said)
+
+
+async def _of_database(settings: Settings) -> list[Finding]:
+    try:
+        async with await Database.open(settings) as database:
+            return [finding async for finding in _database(database, settings)]
+    except RetomaError as error:
+        return [Finding(PROBLEM, "database", str(error), "`retoma config show` says which database is meant")]
+
+
+async def _database(database: Database, settings: Settings) -> AsyncIterator[Finding]:
+    server = await health.server(database)
+    kind = "embedded" if settings.database_url is None else "own"
+    way = "behind a transaction pooler, by polling" if database.pooled else "directly, woken by LISTEN"
+    yield Finding(OK, "database", f"{kind} PostgreSQL {server['version']} at {database.address}, {way}")
+    if server["is_standby"]:
+        yield Finding(PROBLEM, "database", "it is a standby, which takes no writes", "name the primary")
+    if not server["is_durable"]:
+        yield Finding(
+            WARNING,
+            "durability",
+            "fsync or synchronous_commit is off: a power cut may lose what was accepted",
+            "turn both on, unless this is for tests",
+        )
+    async with database.connection() as connection:
+        schema = await migrate.status(connection)
+    yield Finding(OK if schema.is_current else PROBLEM, "schema", say(schema))
+    for row in await health.old_transactions(database, OLD_TRANSACTION):
+        yield Finding(
+            WARNING,
+            "transaction",
+            f"pid {row['pid']} ({clean(row['user'])} {clean(row['application'])}, {row['state']}) "
+            f"is open for {output.duration(row['open_for'])}",
+            f"let it end, or: select pg_terminate_backend({row['pid']})",
+        )
+    if schema.is_current:
+        async for finding in _work(database, timedelta(seconds=settings.silence_seconds)):
+            yield finding
+
+
+async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding]:
+    known = await workers.listed(database)
+    live = [worker for worker in known if worker.silent_for <= silence]
+    ready = await health.ready_by_queue(database)
+    yield _live(live)
+    for worker in known:
+        if worker not in live:
+            yield Finding(
+                WARNING,
+                "worker",
+                f"{worker.name} has been silent for {output.duration(worker.silent_for)}",
+                "its jobs run elsewhere as soon as another worker lives",
+            )
+    served = {queue for worker in live for queue in worker.queues}
+    for queue, jobs in ready.items():
+        if queue in served:
+            yield Finding(OK, "queue", f"{queue}: {jobs} ready")
+        else:
+            yield Finding(
+                PROBLEM,
+                "queue",
+                f"{queue}: {jobs} ready, and no live worker serves it",
+                f"retoma worker APP -q {queue}",
+            )
+    for row in await health.undefined_steps(database):
+        yield Finding(
+            WARNING,
+            "step",
+            f"{row['pipeline']}: {row['jobs']} jobs wait for {row['step']!r}, which no worker defines",
+            "`retoma check APP` says why",
+        )
+
+
+def _live(live: list[WorkerRecord]) -> Finding:
+    if not live:
+        return Finding(OK, "workers", "none lives", "retoma worker APP")
+    return Finding(OK, "workers", f"{len(live)} live: " + ", ".join(worker.name for worker in live[:5]))

@@ -1,0 +1,80 @@
+"""What a run is started with, as it is written on a command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+_RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)(s|m|h|d)")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def read_input(model: type[BaseModel] | None, whole: str | None, parts: Iterable[str]) -> dict[str, Any]:
+    """The fields of `--input` (JSON, `@file` or `-`), overlaid with those of `-i key=value`."""
+    given = _object(whole) if whole is not None else {}
+    for part in parts:
+        name, equals, text = part.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"-i takes key=value, not {part!r}")
+        given[name] = _value(model, name, text)
+    return given
+
+
+def read_moment(text: str, now: datetime) -> datetime:
+    """An ISO time, in local time unless it says otherwise, or `+10m` from `now`."""
+    if match := _RELATIVE.fullmatch(text):
+        return now + timedelta(**{_UNITS[match[2]]: float(match[1])})
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise typer.BadParameter(
+            f"--run-at takes an ISO time or +10m (s, m, h, d), not {text!r}: for example 2030-01-31T08:00"
+        ) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(_read(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"--input is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise typer.BadParameter(f"--input must be a JSON object, with a value for each field; it is {given!r:.80}")
+    return given
+
+
+def _read(text: str) -> str:
+    if text == "-":
+        return sys.stdin.read()
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_text(encoding="utf-8")
+        except OSError as error:
+            raise typer.BadParameter(f"--input: {error}") from None
+    return text
+
+
+def _value(model: type[BaseModel] | None, name: str, text: str) -> Any:
+    """The text itself where the field takes one; anything else is JSON if it can be read so."""
+    field = model.model_fields.get(name) if model is not None else None
+    if field is not None and _takes(field.annotation, text):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _takes(annotation: Any, text: str) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(text, strict=True)
+    except ValidationError:
+        return False
+    return True

@@ -1,0 +1,72 @@
+"""Showing a run while it goes on: a bar on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from retoma.cli import output
+from retoma.client import Client
+from retoma.records import Run, StepProgress
+from retoma.states import JOB_ENDS, JobState
+
+SECONDS_BETWEEN_LOOKS = 0.25
+
+
+class Bar:
+    """Steps that ended, of all that are known so far. Goes to stderr."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._said = ""
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.completed:g}/{task.total:g}  {task.fields[now]}", markup=False),
+            TimeElapsedColumn(),
+            console=output.err(),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task(label, total=1, now="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def show(self, steps: Sequence[StepProgress]) -> None:
+        ended, total = counted(steps)
+        now = ", ".join(step.step for step in steps if step.jobs.get(JobState.RUNNING))
+        self._bar.update(self._task, completed=ended, total=max(total, 1), now=now)
+        said = f"{self._label}: {ended}/{total}{f'  {now}' if now else ''}"
+        if self._bar.disable and said != self._said:
+            output.err().print(said)
+            self._said = said
+
+
+def counted(steps: Sequence[StepProgress]) -> tuple[int, int]:
+    """How many jobs have ended, and how many there are; a step that has none yet counts as one."""
+    ended = sum(count for step in steps for state, count in step.jobs.items() if state in JOB_ENDS)
+    return ended, sum(step.total or (0 if step.jobs else 1) for step in steps)
+
+
+async def until_over(client: Client, run: UUID, label: str) -> Run:
+    """The run once it is over, with a bar until then."""
+    with Bar(label) as bar:
+        over = asyncio.ensure_future(client.wait(run))
+        try:
+            while not over.done():
+                bar.show(await client.progress(run))
+                await asyncio.wait([over], timeout=SECONDS_BETWEEN_LOOKS)
+            bar.show(await client.progress(run))
+        finally:
+            over.cancel()
+    return await over

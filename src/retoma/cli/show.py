@@ -1,0 +1,163 @@
+"""One run, as `retoma runs show` tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from rich.text import Text
+
+from retoma.cli import output
+from retoma.cli.output import Column
+from retoma.client import Client
+from retoma.records import Job, Run, StepProgress, Wait, WaitReason
+from retoma.states import JOB_ENDS, JobState
+from retoma.terminal import clean
+
+MOST_ERRORS = 10
+MOST_RESULTS = 20
+
+
+@dataclass(frozen=True)
+class Facts:
+    run: Run
+    steps: list[StepProgress]
+    waits: list[Wait]
+    running: list[Job]
+    errors: dict[tuple[str, str], Any]
+    results: dict[str, Any]
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "run": vars(self.run),
+            "steps": [asdict(step) for step in self.steps],
+            "waits": [asdict(wait) for wait in self.waits],
+            "errors": [{"step": step, "item": item} | error for (step, item), error in self.errors.items()],
+            "results": self.results,
+        }
+
+
+async def facts(client: Client, run: Run, silence: timedelta) -> Facts:
+    graph = await client.graph(run)
+    order = [shape.name for shape in graph.steps if not shape.hidden]
+    progress = {step.step: step for step in await client.progress(run.id)}
+    jobs = [] if run.is_over else await client.jobs(run.id)
+    return Facts(
+        run=run,
+        steps=[progress[name] for name in order if name in progress],
+        waits=[] if run.is_over else await client.waits(run.id, silence=silence),
+        running=[job for job in jobs if job.state is JobState.RUNNING],
+        errors=await client.errors(run.id),
+        results={step: result for step, result in (await client.results(run.id)).items() if step in order},
+    )
+
+
+def print_facts(known: Facts) -> None:
+    run, console = known.run, output.out()
+    console.print(Text.assemble((clean(run.pipeline), "bold"), "  ", str(run.id), "  ", output.state(run.state)))
+    console.print(_when(run))
+    if run.input:
+        console.print(f"input    {output.value(run.input, 200)}")
+    console.print()
+    console.print(output.table([_step_row(step) for step in known.steps], _STEP_COLUMNS))
+    for title, lines in (
+        ("Why it waits", [_why(wait) for wait in known.waits]),
+        ("Running", [f"{_name(job.step, job.item)}, attempt {job.attempt}" for job in known.running][:MOST_ERRORS]),
+        ("Last errors", _error_lines(known)),
+        ("Results", _result_lines(known)),
+    ):
+        if lines:
+            console.print()
+            console.print(Text(title, style="bold"))
+            for line in lines:
+                console.print(f"  {line}")
+
+
+def _when(run: Run) -> str:
+    tenant = f"tenant {clean(run.tenant)}, version {run.version}, revision {run.revision}"
+    if run.ended_at is not None:
+        took = output.duration(run.ended_at - run.run_at)
+        return f"{tenant}, started {output.moment(run.created_at)}, ended {output.moment(run.ended_at)} after {took}"
+    later = f", begins {output.moment(run.run_at)}" if run.run_at > run.created_at else ""
+    return f"{tenant}, started {output.moment(run.created_at)}{later}"
+
+
+_STEP_COLUMNS = [
+    Column("step"),
+    Column("state", shown=output.state),
+    Column("items"),
+    Column("queue"),
+    Column("started_at", "started", output.moment),
+    Column("took", shown=output.duration),
+]
+# What a step is called if its jobs are in several states: the first of these.
+_TELLING = [
+    JobState.RUNNING,
+    JobState.READY,
+    JobState.PARKED,
+    JobState.WAITING,
+    JobState.QUARANTINED,
+    JobState.FAILED,
+    JobState.CANCELLED,
+    JobState.SKIPPED,
+    JobState.SUCCEEDED,
+]
+
+
+def _step_row(step: StepProgress) -> dict[str, Any]:
+    done = step.jobs and all(state in JOB_ENDS for state in step.jobs)
+    return {
+        "step": step.step,
+        "state": next((state for state in _TELLING if step.jobs.get(state)), "not begun"),
+        "items": _items(step) if step.each else None,
+        "queue": step.queue,
+        "started_at": step.started_at,
+        "took": step.ended_at - step.started_at if done and step.started_at and step.ended_at else None,
+    }
+
+
+def _items(step: StepProgress) -> str:
+    if not step.jobs:
+        return "none yet"
+    ended = sum(count for state, count in step.jobs.items() if state in JOB_ENDS)
+    others = [f"{step.jobs[state]} {state}" for state in _TELLING if state in step.jobs and state != "succeeded"]
+    return f"{ended}/{step.total}" + (f" ({', '.join(others)})" if others else "")
+
+
+def _why(wait: Wait) -> str:
+    many = f"{wait.jobs} jobs of {wait.step}" if wait.jobs > 1 else _name(wait.step, wait.item)
+    match wait.reason:
+        case WaitReason.DELAYED:
+            said = f"delayed until {output.moment(wait.until)}{f' ({clean(wait.code)})' if wait.code else ''}"
+        case WaitReason.UNDEFINED_STEP:
+            said = f"no worker defines the step {wait.step!r} as this run needs it; `retoma check APP` says why"
+        case WaitReason.NO_WORKER:
+            said = f"no live worker serves queue {wait.queue!r}; start one: retoma worker APP -q {wait.queue}"
+        case WaitReason.SUSPECT:
+            said = "it ran when a worker died, so it runs again one at a time"
+        case WaitReason.CAPACITY:
+            said = f"waiting for capacity: every worker of queue {wait.queue!r} is full"
+        case WaitReason.NOT_TAKEN:
+            said = f"ready; if it stays so, no worker of queue {wait.queue!r} defines its pipeline"
+    return f"{many}: {said}"
+
+
+def _error_lines(known: Facts) -> list[str]:
+    lines = []
+    for (step, item), error in list(known.errors.items())[:MOST_ERRORS]:
+        said = output.value(error.get("message") or "", 300)
+        code = output.value(error.get("code") or "")
+        lines.append(f"{_name(step, item)}: {code}{f': {said}' if said else ''} (attempt {error['attempt']})")
+    if len(known.errors) > MOST_ERRORS:
+        lines.append(f"... and {len(known.errors) - MOST_ERRORS} more; -o json has all")
+    return lines
+
+
+def _result_lines(known: Facts) -> list[str]:
+    some = list(known.results.items())[:MOST_RESULTS]
+    return [f"{step}: {output.value(result, 160)}" for step, result in some]
+
+
+def _name(step: str, item: str) -> str:
+    return f"{step} of {output.value(item, 60)}" if item else step

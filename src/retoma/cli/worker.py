@@ -1,0 +1,121 @@
+"""`retoma worker`: run jobs until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from retoma.app import App
+from retoma.cli import application
+from retoma.cli.options import AppPlace
+from retoma.cli.session import opened_database
+from retoma.logs import get_logger
+from retoma.settings import Settings
+from retoma.worker.worker import Worker
+
+log = get_logger("retoma.worker")
+
+
+def worker(
+    app: AppPlace = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("-q", "--queue", help="A queue to serve; may be repeated. Default: all of the application."),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="How many jobs to run at a time.")
+    ] = 20,
+    name: Annotated[
+        str | None, typer.Option("--name", help="What people see in lists of workers.", show_default="host:pid")
+    ] = None,
+    until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
+) -> None:
+    """Run jobs until told to stop.
+
+    SIGTERM or Ctrl-C lets the jobs at work end (up to RETOMA_DRAIN_SECONDS), gives back the rest and exits with 0.
+    A second one gives back everything at once.
+
+    \b
+    retoma worker film.py
+    retoma worker shop.pipelines:app -q image -q audio -c 4
+    """
+    settings = Settings()
+    loaded = application.load(app, settings)
+    queues = _queues(queue or [])
+    _warn_of_unknown(queues, loaded.queues)
+    work = _work(loaded, settings, queues, concurrency, name, watches_stdin=until_stdin_closes)
+    in_quick_loop(work)
+
+
+def in_quick_loop(work: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(work)
+
+
+async def _work(
+    app: App, settings: Settings, queues: list[str], concurrency: int, name: str | None, *, watches_stdin: bool
+) -> None:
+    async with opened_database(settings) as database:
+        worker = Worker(app, database, settings, queues=queues, concurrency=concurrency, name=name)
+        _stop_on_signals(worker)
+        if watches_stdin:
+            _stop_when_stdin_closes(worker)
+        await worker.run()
+    log.info("worker stopped", name=worker.name)
+
+
+def _stop_on_signals(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            log.info("stopping: jobs at work may end; once more stops at once", name=worker.name)
+            worker.stop()
+        else:
+            worker.stop_at_once()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def _stop_when_stdin_closes(worker: Worker) -> None:
+    """A worker that belongs to another process must not outlive it."""
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(descriptor, 1024):
+            loop.remove_reader(descriptor)
+            worker.stop()
+
+    loop.add_reader(descriptor, read)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _queues(given: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(name for part in given for name in part.split(",") if name))
+
+
+def _warn_of_unknown(queues: Iterable[str], known: list[str]) -> None:
+    for queue in queues:
+        if queue not in known:
+            near = get_close_matches(queue, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"they are on {', '.join(map(repr, known))}"
+            log.warning(f"no step of this application is on queue {queue!r}; {hint}")

@@ -1,0 +1,156 @@
+"""What `retoma dev --demo` runs: a small film, made offline. Each step takes about a second and is a template.
+
+Each time a step's function begins, it adds a line to a file outside the database, so that anyone can count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from retoma import App, Context, Items, Pipeline, Settings
+
+TITLES = {"en": "The lighthouse that picked up again", "pt": "O farol que retomava"}
+STORY = [
+    (
+        "🌊🗼🌊",
+        "On a rock at the end of the map stands a lighthouse with one patient lamp.",
+        "Numa pedra no fim do mapa há um farol com uma lâmpada paciente.",
+    ),
+    (
+        "🪜👣🔦",
+        "Every night Clara climbs its ninety-nine steps, counting aloud.",
+        "Toda noite Clara sobe os noventa e nove degraus, contando em voz alta.",
+    ),
+    (
+        "🚢✨📜",
+        "Far away, ships read its beam like a letter.",
+        "Ao longe, os navios leem o facho de luz como uma carta.",
+    ),
+    ("🌀🌲💨", "One evening the wind arrives without knocking.", "Certa noite o vento chega sem bater à porta."),
+    (
+        "🪟💥🌑",
+        "It shakes the panes and puts out the lamp in the middle of a turn.",
+        "Sacode os vidros e apaga a lâmpada no meio de uma volta.",
+    ),
+    (
+        "🚣🌑❓",
+        "In the dark, a small boat loses its letter halfway.",
+        "No escuro, um barquinho perde a carta pela metade.",
+    ),
+    (
+        "👩🔢🪜",
+        "Clara does not start over: she knows which step she was on.",
+        "Clara não recomeça: ela sabe em que degrau estava.",
+    ),
+    ("🔥🪜✨", "She strikes a match on step sixty-two.", "Risca um fósforo no degrau sessenta e dois."),
+    ("💡🔄🌙", "The lamp remembers the turn it had begun.", "A lâmpada lembra a volta que tinha começado."),
+    ("🌟🌊📜", "The beam ends its sentence over the water.", "O facho termina a frase sobre a água."),
+    (
+        "🚣🏡🎉",
+        "The small boat reads to the end, and finds the harbour.",
+        "O barquinho lê até o fim e encontra o porto.",
+    ),
+    (
+        "📖🌅💡",
+        "In the log she writes: the light went out, the light went on.",
+        "No diário ela escreve: a luz caiu, a luz voltou.",
+    ),
+]
+
+
+class Wish(BaseModel):
+    """`length` is in scenes, `pace` in seconds that a step takes."""
+
+    language: Literal["en", "pt"] = "en"
+    length: int = Field(12, ge=1, le=len(STORY))
+    pace: float = Field(1.0, ge=0, le=60)
+
+
+class Scene(BaseModel):
+    number: int
+    text: str
+
+
+class Frame(BaseModel):
+    picture: str
+    text: str
+
+
+class Film(BaseModel):
+    title: str
+    seconds: float
+    frames: list[Frame]
+
+
+demo = Pipeline("demo", inputs=Wish)
+
+
+@demo.step
+async def script(language: str, length: int, pace: float, *, ctx: Context) -> list[str]:
+    await work(ctx, pace)
+    return [english if language == "en" else portuguese for _, english, portuguese in STORY[:length]]
+
+
+@demo.step
+async def scenes(script: list[str], pace: float, *, ctx: Context) -> list[Scene]:
+    await work(ctx, pace * 0.8)
+    return [Scene(number=number, text=text) for number, text in enumerate(script, start=1)]
+
+
+@demo.each(scenes, key="number")
+async def narration(scene: Scene, pace: float, *, ctx: Context) -> float:
+    """How many seconds it takes to say."""
+    await work(ctx, pace * (0.7 + scene.number % 3 * 0.2))
+    return round(0.4 * len(scene.text.split()), 1)
+
+
+@demo.each(scenes)
+async def illustration(scene: Scene, pace: float, *, ctx: Context) -> str:
+    await work(ctx, pace * (0.8 + scene.number % 4 * 0.15))
+    return STORY[scene.number - 1][0]
+
+
+@demo.step
+async def film(
+    script: list[str],
+    narration: Items[float],
+    illustration: Items[str],
+    language: str,
+    pace: float,
+    *,
+    ctx: Context,
+) -> Film:
+    await work(ctx, pace)
+    frames = [Frame(picture=picture, text=text) for picture, text in zip(illustration, script, strict=True)]
+    return Film(title=TITLES[language], seconds=round(sum(narration), 1), frames=frames)
+
+
+app = App("demo", pipelines=[demo])
+
+
+async def work(ctx: Context, seconds: float) -> None:
+    note(ctx)
+    await asyncio.sleep(seconds)
+
+
+def note(ctx: Context) -> None:
+    """Add a line to the run's file. One write at the end of a file is whole, whoever else writes and dies."""
+    line = json.dumps({"step": ctx.step, "item": ctx.item, "attempt": ctx.attempt, "process": os.getpid()})
+    path = effects_of(ctx.run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)
+
+
+def effects_of(run: UUID) -> Path:
+    return Settings().home / "demo" / f"{run}.jsonl"

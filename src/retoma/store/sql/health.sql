@@ -1,0 +1,30 @@
+-- name: server
+-- What kind of server it is, and whether it keeps what it says it has kept.
+select current_setting('server_version') as version, pg_is_in_recovery() as is_standby,
+       current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off' as is_durable;
+
+-- name: old_transactions
+-- Transactions that have been open for longer than this: they hold up cleaning, and perhaps locks.
+select pid, coalesce(usename, '') as "user", coalesce(application_name, '') as application, coalesce(state, '') as state,
+       clock_timestamp() - xact_start as open_for
+  from pg_stat_activity
+ where datname = current_database() and pid <> pg_backend_pid() and xact_start < clock_timestamp() - :age::interval
+ order by xact_start;
+
+-- name: ready_by_queue
+-- Jobs that could be claimed now.
+select queue, count(*) as jobs
+  from (select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0
+        union all
+        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0) as ready
+ group by queue
+ order by queue;
+
+-- name: undefined_steps
+-- Steps that a worker has met and does not define.
+select v.pipeline, j.step, count(*) as jobs
+  from retoma.jobs j
+  join retoma.versions v on v.id = j.version
+ where j.ready_at is not null and j.code = 'UNDEFINED_STEP'
+ group by v.pipeline, j.step
+ order by v.pipeline, j.step;

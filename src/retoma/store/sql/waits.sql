@@ -1,0 +1,14 @@
+-- name: waits_of_run
+-- The jobs of a run that need nothing more and do not run, by what is known of each.
+select j.step, j.queue, j.code, j.deaths > 0 as suspect, count(*) as jobs, min(j.ready_at) as ready_at, min(j.item) as item
+  from retoma.jobs j
+ where j.run = :run and j.state = 'ready' and j.worker is null
+ group by j.step, j.queue, j.code, j.deaths > 0, j.ready_at is null;
+
+-- name: held_by_workers
+-- How many jobs each worker holds.
+select j.worker, count(*) as jobs
+  from retoma.runs r
+  join retoma.jobs j on j.run = r.id and j.state = 'running'
+ where r.ended_at is null
+ group by j.worker;

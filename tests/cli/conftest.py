@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.cli.terminal import FILM, Terminal
+from tests.conftest import empty
+
+from retoma.store.database import Database
+from retoma.testing import fresh_database
+
+
+@pytest.fixture(scope="session")
+async def real_time_database() -> AsyncIterator[Database]:
+    """Apart from the one whose clock other tests set, because real processes live in real time."""
+    async with fresh_database() as made:
+        yield made
+
+
+@pytest.fixture
+async def terminal(real_time_database: Database, tmp_path: Path) -> Terminal:
+    """A shell in a folder with film.py, on an empty database."""
+    await empty(real_time_database)
+    (tmp_path / "film.py").write_text(FILM)
+    return Terminal(tmp_path, {"RETOMA_DATABASE_URL": real_time_database.url})

@@ -1,0 +1,59 @@
+"""Where the application is, and how mistakes in it are told."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.terminal import FILM, Terminal
+
+
+@pytest.mark.parametrize("place", ["film", "film:app", "film:film", "film.py", "./film.py:film"])
+def test_an_application_is_a_module_or_a_file(terminal: Terminal, place: str) -> None:
+    assert "cut    <- all image" in terminal.out("check", place, "--offline")
+
+
+def test_without_an_argument_it_is_what_the_settings_say(terminal: Terminal) -> None:
+    missing = terminal.run("check", "--offline")
+    assert missing.returncode == 2
+    assert "say where the application is" in missing.stderr
+    (terminal.folder / "retoma.toml").write_text('app = "film.py"')
+    assert "film\n" in terminal.out("check", "--offline")
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "sentence"),
+    [
+        ("flim.py", 3, "there is no file 'flim.py'; did you mean 'film.py'?"),
+        ("flim", 3, "cannot import 'flim': No module named 'flim'; did you mean 'film'?"),
+        ("film.py:flm", 3, "'film.py' has no 'flm'; did you mean 'film'?"),
+        ("film.py:Brief", 3, "'Brief' in 'film.py' is neither an App nor a Pipeline"),
+        ("empty.py", 3, "'empty.py' defines no App and no Pipeline"),
+        ("two.py", 3, "'two.py' has several Pipelines and none is named 'app': say which, as in two.py:one"),
+        ("broken.py", 1, "NameError: name 'nothing' is not defined"),
+        ("syntax.py", 1, "SyntaxError"),
+        ("lacks.py", 1, "No module named 'not_installed'"),
+        ("mistake.py", 1, "pipeline 'film', step 'cut': "),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_says_where(terminal: Terminal, place: str, code: int, sentence: str) -> None:
+    files = {
+        "empty.py": "",
+        "two.py": "from retoma import Pipeline\none, two = Pipeline('one'), Pipeline('two')\n",
+        "broken.py": "\nnothing\n",
+        "syntax.py": "\ndef\n",
+        "lacks.py": "\nimport not_installed\n",
+        "mistake.py": FILM.replace("image: Items", "imgae: Items"),
+    }
+    for name, text in files.items():
+        (terminal.folder / name).write_text(text)
+    ended = terminal.run("check", place, "--offline")
+    assert ended.returncode == code
+    assert sentence in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    if code == 1:
+        assert f"{terminal.folder / place}:" in ended.stderr
+
+
+def test_the_traceback_is_there_for_those_who_ask(terminal: Terminal) -> None:
+    (terminal.folder / "broken.py").write_text("\nnothing\n")
+    terminal.variables["RETOMA_DEBUG"] = "1"
+    assert "Traceback" in terminal.run("check", "broken.py", "--offline").stderr

@@ -1,0 +1,94 @@
+"""`retoma check`: today's code against the runs that are open."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.terminal import FILM, Terminal
+
+
+def change(terminal: Terminal, *changes: tuple[str, str]) -> None:
+    text = FILM
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    (terminal.folder / "film.py").write_text(text)
+
+
+def test_the_pipelines_are_drawn_and_open_runs_are_well(terminal: Terminal) -> None:
+    terminal.start()
+    assert terminal.out("check", "film.py").splitlines() == [
+        "film",
+        "  lines  <- title, scenes",
+        "  image  <- each of lines  [image]",
+        "  cut    <- all image",
+        "",
+        "ok no open run would break",
+    ]
+
+
+def test_a_step_that_open_runs_need_and_that_is_gone_is_a_break(terminal: Terminal) -> None:
+    run = terminal.start()
+    change(terminal, ("def cut(", "def edit("))
+    ended = terminal.run("check", "film.py", "-o", "json")
+    assert ended.returncode == 1
+    (found,) = json.loads(ended.stdout)["breaks"]
+    assert (found["step"], found["runs"], found["example"]) == ("cut", 1, run)
+    assert "no longer defined" in found["why"]
+    assert "breaks 1 open run of 'film'" in terminal.run("check", "film.py").stdout
+
+
+def test_a_step_that_takes_what_open_runs_do_not_have_is_a_break(terminal: Terminal) -> None:
+    terminal.start()
+    change(
+        terminal,
+        (
+            "@film.step\ndef cut(",
+            "@film.step\ndef music() -> str:\n    return ''\n\n\n@film.step\ndef cut(music: str, ",
+        ),
+    )
+    ended = terminal.run("check", "film.py")
+    assert ended.returncode == 1
+    assert "step 'cut': runs of this version have no result of 'music', which it takes today" in ended.stdout
+
+
+def test_an_input_that_the_model_now_refuses_is_a_break(terminal: Terminal) -> None:
+    terminal.start()
+    change(terminal, ("    scenes: int = 2", "    scenes: int = 2\n    style: str"))
+    ended = terminal.run("check", "film.py")
+    assert ended.returncode == 1
+    assert "refuses what they were started with (style: Field required)" in ended.stdout
+
+
+def test_a_step_that_now_runs_for_each_is_a_break(terminal: Terminal) -> None:
+    terminal.start()
+    change(terminal, ("@film.step\ndef cut(image: Items[str])", "@film.each(lines)\ndef cut(image: str)"))
+    ended = terminal.run("check", "film.py")
+    assert "step 'cut': it ran once and now runs for each of 'lines'" in ended.stdout
+
+
+def test_steps_behind_which_all_open_runs_are_may_go(terminal: Terminal) -> None:
+    with terminal.worker("-q", "default") as worker:
+        run = terminal.start()
+        worker.says("writing calm")
+        while terminal.json("runs", "show", run)["steps"][1]["jobs"] != {"ready": 2}:
+            pass
+    change(terminal, ("def lines(", "def rows("), ("@film.each(lines", "@film.each(rows"))
+    ended = terminal.run("check", "film.py")
+    assert "step 'lines'" not in ended.stdout
+    assert "step 'image': it ran for each of 'lines' and now runs for each of 'rows'" in ended.stdout
+
+
+def test_a_pipeline_of_another_application_breaks_nothing_if_the_database_is_shared(terminal: Terminal) -> None:
+    terminal.start()
+    change(terminal, ('Pipeline("film"', 'Pipeline("movie"'))
+    ended = terminal.run("check", "film.py")
+    assert ended.returncode == 1
+    assert "the application no longer defines this pipeline" in ended.stdout
+    assert terminal.run("check", "film.py", "--shared").returncode == 0
+
+
+def test_runs_that_are_over_break_nothing(terminal: Terminal) -> None:
+    terminal.out("runs", "cancel", terminal.start())
+    change(terminal, ("def cut(", "def edit("))
+    assert terminal.run("check", "film.py").returncode == 0

@@ -1,0 +1,79 @@
+"""`retoma dev`: everything with one command, and the demo that kills its own worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections import Counter
+
+from tests.cli.terminal import Terminal, until
+
+
+def worker_of(said: str) -> int:
+    """The process id of the newest worker that said it was there."""
+    return int(re.findall(r"worker    process (\d+)", said)[-1])
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal) -> None:
+    with terminal.process("dev", "film.py") as dev:
+        said = dev.says("worker ready")
+        assert "-m retoma start film film.py --wait" in said
+        worker = worker_of(said)
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.ended() == 0
+        assert "everything is kept" in dev.says("stopped")
+    assert not lives(worker)
+
+
+def test_dev_starts_another_worker_when_one_dies(terminal: Terminal) -> None:
+    with terminal.process("dev", "film.py") as dev:
+        os.kill(worker_of(dev.says("worker ready")), signal.SIGKILL)
+        dev.says("ended with -9; starting another")
+        until(lambda: dev.output.read_text().count("worker ready") == 2)
+        assert terminal.run("start", "film", "film.py", "--wait").returncode == 0
+        os.kill(dev.pid, signal.SIGTERM)
+        assert dev.ended() == 0
+
+
+def test_the_worker_drains_when_dev_is_killed(terminal: Terminal) -> None:
+    with terminal.process("dev", "film.py") as dev:
+        worker = worker_of(dev.says("worker ready"))
+        os.kill(dev.pid, signal.SIGKILL)
+        dev.ended()
+    until(lambda: not lives(worker))
+
+
+def test_dev_without_an_application_names_the_demo(terminal: Terminal) -> None:
+    ended = terminal.run("dev")
+    assert ended.returncode == 2
+    assert "retoma dev --demo" in ended.stderr
+
+
+def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(terminal: Terminal) -> None:
+    terminal.variables["RETOMA_SILENCE_SECONDS"] = "3"
+    terminal.variables["LANG"] = "pt_BR.UTF-8"
+    said = terminal.out("dev", "--demo", "--once")
+    assert re.search(r"kill -9 \d+: o worker 1 morreu, com [234] jobs nas mãos", said)
+    seconds = re.search(r"retomados (\d+),\d s após a morte", said)
+    assert seconds is not None
+    assert int(seconds[1]) < 10
+    assert "O farol que retomava: 12 cenas" in said
+    (run,) = terminal.json("runs", "list")
+    assert run["state"] == "completed"
+    (effects,) = (terminal.folder / "home" / "demo").glob("*.jsonl")
+    lines = [json.loads(line) for line in effects.read_text().splitlines()]
+    times = Counter((line["step"], line["item"]) for line in lines)
+    assert len(times) == 27
+    assert Counter(times.values())[2] in (2, 3, 4)
+    assert max(times.values()) == 2
+    assert len({line["process"] for line in lines}) == 2

@@ -1,0 +1,130 @@
+"""`retoma doctor`, `db` and `config`: what is wrong here, and what is set."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.terminal import Terminal
+
+from retoma.store import health
+from retoma.store.database import Database
+from retoma.testing import fresh_database
+
+
+def findings(terminal: Terminal, about: str) -> list[dict[str, Any]]:
+    ended = terminal.run("doctor", "-o", "json")
+    return [finding for finding in json.loads(ended.stdout) if finding["about"] == about]
+
+
+def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
+    terminal.variables["REDIS_URL"] = "redis://localhost"
+    with terminal.worker() as worker:
+        ended = terminal.run("doctor")
+        assert ended.returncode == 0
+        assert "schema 1, up to date" in ended.stdout
+        assert "own PostgreSQL" in ended.stdout
+        assert f":{worker.pid}" in ended.stdout
+        assert "not needed" in ended.stdout
+
+
+def test_a_queue_with_work_and_without_a_worker_is_a_problem(terminal: Terminal) -> None:
+    terminal.start()
+    ended = terminal.run("doctor")
+    assert ended.returncode == 1
+    assert "default: 1 ready, and no live worker serves it" in ended.stdout
+    with terminal.worker("-q", "image"):
+        (queue,) = findings(terminal, "queue")
+    assert (queue["level"], queue["advice"]) == ("problem", "retoma worker APP -q default")
+
+
+def test_a_silent_worker_is_told_of(terminal: Terminal) -> None:
+    terminal.variables["RETOMA_SILENCE_SECONDS"] = "0.5"
+    with terminal.worker() as worker:
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.ended()
+    while not (silent := findings(terminal, "worker")):
+        pass
+    assert f":{worker.pid} has been silent for" in silent[0]["found"]
+
+
+async def test_an_old_transaction_is_found(real_time_database: Database) -> None:
+    async with real_time_database.connection() as connection, connection.transaction():
+        pid = await connection.fetchval("select pg_backend_pid()")
+        old = await health.old_transactions(real_time_database, timedelta(0))
+    assert pid in [row["pid"] for row in old]
+
+
+def test_a_database_that_is_not_there_is_a_problem(terminal: Terminal) -> None:
+    terminal.variables["RETOMA_DATABASE_URL"] = "postgresql://me:secret@127.0.0.1:1/none"
+    ended = terminal.run("doctor")
+    assert ended.returncode == 1
+    assert "cannot connect to the database at 127.0.0.1:1/none" in ended.stdout
+    assert "secret" not in ended.stdout
+    ended = terminal.run("runs", "list")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: cannot connect to the database at 127.0.0.1:1/none")
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Terminal]:
+    """Without a database of its own; its home is where every user can reach it."""
+    home = Path(tempfile.mkdtemp(prefix="retoma-cli-"))
+    home.chmod(0o755)
+    yield Terminal(tmp_path, {"RETOMA_HOME": str(home)})
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_the_embedded_database_is_made_when_it_is_first_used(embedded: Terminal) -> None:
+    before = embedded.run("db", "status")
+    assert (before.returncode, "schema 0 of 1" in before.stdout) == (1, True)
+    assert "0001_core" in embedded.out("db", "upgrade")
+    assert embedded.json("db", "status")["is_current"] is True
+    assert embedded.out("db", "upgrade").endswith("already up to date\n")
+    assert "embedded PostgreSQL" in embedded.out("doctor")
+    assert ":***@" in embedded.out("db", "url")
+    assert "***" not in embedded.out("db", "url", "--with-password")
+
+
+@pytest.fixture
+async def bare(tmp_path: Path) -> AsyncIterator[Terminal]:
+    """On a database without our schema."""
+    async with fresh_database() as database:
+        async with database.connection() as connection:
+            await connection.execute("drop schema retoma cascade")
+        yield Terminal(tmp_path, {"RETOMA_DATABASE_URL": database.url})
+
+
+def test_a_database_of_ones_own_is_upgraded_only_when_asked(bare: Terminal) -> None:
+    refused = bare.run("runs", "list")
+    assert refused.returncode == 1
+    assert refused.stderr == "Error: the database is at schema 0 and this release needs 1: run `retoma db upgrade`\n"
+    assert findings(bare, "schema")[0]["level"] == "problem"
+    bare.out("db", "upgrade")
+    assert bare.json("runs", "list") == []
+
+
+def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Terminal) -> None:
+    (terminal.folder / ".env").write_text("RETOMA_SILENCE_SECONDS=7\nRETOMA_DRAIN_SECONDS=1\n")
+    (terminal.folder / "retoma.toml").write_text('app = "film.py"\nsilence_seconds = 8\n')
+    terminal.variables |= {"RETOMA_DRAIN_SECONDS": "2", "RETOMA_DATABASE_URL": "postgresql://me:secret@db/work"}
+    printed = terminal.out("--home", "elsewhere", "config", "show", "-o", "json")
+    assert "secret" not in printed
+    shown = {row["setting"]: (row["value"], row["from"]) for row in json.loads(printed)}
+    assert shown == {
+        "RETOMA_HOME": ("elsewhere", "flag"),
+        "RETOMA_DATABASE_URL": ("postgresql://me:***@db/work", "environment"),
+        "RETOMA_EMBEDDED_PORT": (None, "default"),
+        "RETOMA_APP": ("film.py", "retoma.toml"),
+        "RETOMA_SILENCE_SECONDS": (7.0, ".env"),
+        "RETOMA_DRAIN_SECONDS": (2.0, "environment"),
+    }

@@ -1,0 +1,147 @@
+"""`retoma runs ...`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from tests.cli.terminal import FILM, Terminal
+
+
+def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
+    runs = [terminal.start("-i", "title==1+1"), terminal.start()]
+    lines = [json.loads(line) for line in terminal.out("runs", "list", "-o", "jsonl").splitlines()]
+    rows = list(csv.DictReader(io.StringIO(terminal.out("runs", "list", "-o", "csv"))))
+    assert [run["id"] for run in terminal.json("runs", "list")] == runs[::-1]
+    assert [run["id"] for run in lines] == runs[::-1]
+    assert [run["id"] for run in rows] == runs[::-1]
+
+
+def test_a_listing_is_filtered_and_paged(terminal: Terminal) -> None:
+    first = terminal.start("--tenant", "one")
+    second = terminal.start("--tenant", "two", "--run-at", "+1h")
+
+    def listed(*options: str) -> list[str]:
+        return [run["id"] for run in terminal.json("runs", "list", *options)]
+
+    assert listed("--state", "pending", "--state", "failed") == [second]
+    assert listed("--tenant", "one") == [first]
+    assert listed("--tenant", "nobody") == []
+    assert listed("--pipeline", "other") == []
+    assert listed("--limit", "1") == [second]
+    assert listed("--before", second) == [first]
+
+
+def test_an_empty_listing_says_what_to_do(terminal: Terminal) -> None:
+    ended = terminal.run("runs", "list")
+    assert ended.returncode == 0
+    assert ended.stderr == "there are no runs yet; `retoma start PIPELINE APP` starts one\n"
+
+
+def test_a_run_is_found_by_a_beginning_that_is_unique(terminal: Terminal) -> None:
+    run = terminal.start()
+    assert terminal.json("runs", "show", run[:10].upper())["run"]["id"] == run
+    terminal.start()
+    ambiguous = terminal.run("runs", "show", run[:2])
+    assert ambiguous.returncode == 2
+    assert "fits several runs" in ambiguous.stderr
+    for unknown in ("ffff", "no id at all"):
+        ended = terminal.run("runs", "show", unknown)
+        assert (ended.returncode, ended.stderr) == (3, f"Error: there is no run {unknown!r}\n")
+
+
+def test_show_tells_of_progress_errors_and_results(terminal: Terminal) -> None:
+    with terminal.worker():
+        run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
+    shown = terminal.out("runs", "show", run)
+    assert "image  failed" in shown
+    assert "image of bad 0: ERROR: no [bold]paint" in shown
+    assert "(attempt 1)" in shown
+    assert 'lines: ["bad 0", "bad 1"]' in shown
+    facts = terminal.json("runs", "show", run)
+    assert [step["step"] for step in facts["steps"]] == ["lines", "image", "cut"]
+    assert facts["steps"][1]["jobs"] == {"failed": 2}
+    assert facts["errors"][0]["attempt"] == 1
+
+
+def test_what_users_wrote_cannot_act_on_the_terminal(terminal: Terminal) -> None:
+    with terminal.worker():
+        run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
+    hostile = "\x1b[31m\u202eevil[red]"
+    terminal.start("-i", f"title={hostile}", "--tenant", hostile)
+    for command in (
+        ["runs", "list"],
+        ["runs", "list", "-o", "csv"],
+        ["runs", "list", "-o", "json"],
+        ["runs", "show", run],
+        ["runs", "events", run],
+    ):
+        printed = terminal.out(*command)
+        assert not set(printed) & set("\x1b\u202e\x07")
+    assert "no [bold]paint[/bold] \\x1b[2J left" in terminal.out("runs", "show", run)
+    assert "evil[red]" in terminal.out("runs", "list")
+    assert terminal.json("runs", "list", "--tenant", hostile)[0]["input"]["title"] == hostile
+
+
+def test_a_formula_is_text_in_a_spreadsheet(terminal: Terminal) -> None:
+    terminal.start("--tenant", "=cmd()")
+    (row,) = csv.DictReader(io.StringIO(terminal.out("runs", "list", "-o", "csv")))
+    assert row["tenant"] == "'=cmd()"
+
+
+def test_show_says_that_no_worker_serves_the_queue(terminal: Terminal) -> None:
+    run = terminal.start()
+    assert "lines: no live worker serves queue 'default'" in terminal.out("runs", "show", run)
+    with terminal.worker("-q", "default"):
+        terminal.out("runs", "events", run, "--after", "0")
+        waits = _until_waits(terminal, run, "image")
+    assert waits["reason"] == "no live worker serves its queue"
+    assert (waits["jobs"], waits["queue"]) == (2, "image")
+
+
+def test_show_says_that_the_workers_are_full(terminal: Terminal) -> None:
+    with terminal.worker("-c", "1"):
+        run = terminal.start("-i", "title=slow")
+        terminal.began()
+        assert "image of slow 1: waiting for capacity" in terminal.out("runs", "show", run)
+        (terminal.folder / "go").touch()
+
+
+def test_show_says_that_no_worker_defines_the_step(terminal: Terminal) -> None:
+    run = terminal.start()
+    (terminal.folder / "film.py").write_text(FILM.replace("def cut(", "def edit("))
+    with terminal.worker():
+        waits = _until_waits(terminal, run, "cut")
+    assert waits["reason"] == "no worker defines this step"
+    assert "no worker defines the step 'cut'" in terminal.out("runs", "show", run)
+
+
+def _until_waits(terminal: Terminal, run: str, step: str) -> dict[str, object]:
+    for _ in range(50):
+        for wait in terminal.json("runs", "show", run)["waits"]:
+            if wait["step"] == step:
+                return dict(wait)
+    pytest.fail(f"{step} does not wait")
+
+
+def test_events_are_told_in_order_until_the_run_is_over(terminal: Terminal) -> None:
+    with terminal.worker():
+        run = terminal.start()
+        followed = terminal.out("runs", "events", run, "--follow", "-o", "jsonl")
+    events = [json.loads(line) for line in followed.splitlines()]
+    assert events[0]["kind"] == "start"
+    assert events[-1]["data"] == {"state": "completed"}
+    assert [event["id"] for event in events] == [event["id"] for event in terminal.json("runs", "events", run)]
+    assert terminal.json("runs", "events", run, "--after", str(events[-2]["id"])) == [events[-1]]
+
+
+def test_a_cancelled_run_stays_cancelled_and_an_ended_one_is_a_conflict(terminal: Terminal) -> None:
+    run = terminal.start()
+    assert terminal.out("runs", "cancel", run) == "cancelled\n"
+    assert terminal.json("runs", "cancel", run) == {"run": run, "state": "cancelled"}
+    with terminal.worker():
+        done = terminal.run("start", "film", "film.py", "--wait").stdout.split()[0]
+    ended = terminal.run("runs", "cancel", done)
+    assert (ended.returncode, ended.stderr) == (4, f"Error: run {done} is over already: completed\n")

@@ -1,0 +1,88 @@
+"""`retoma worker`: real processes that drain, die, and take up what others left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+from tests.cli.terminal import Terminal
+
+
+def test_a_worker_that_is_told_to_stop_lets_its_jobs_end(terminal: Terminal) -> None:
+    with terminal.worker() as worker:
+        run = terminal.start("-i", "title=slow", "-i", "scenes=1")
+        terminal.began()
+        os.kill(worker.pid, signal.SIGTERM)
+        worker.says("stopping")
+        (terminal.folder / "go").touch()
+        assert worker.ended() == 0
+    facts = terminal.json("runs", "show", run)
+    assert facts["steps"][1]["jobs"] == {"succeeded": 1}
+    assert facts["steps"][2]["jobs"] == {"ready": 1}
+
+
+def test_told_twice_it_gives_back_its_jobs_at_once(terminal: Terminal) -> None:
+    with terminal.worker() as worker:
+        run = terminal.start("-i", "title=slow", "-i", "scenes=1")
+        terminal.began()
+        os.kill(worker.pid, signal.SIGINT)
+        worker.says("stopping")
+        os.kill(worker.pid, signal.SIGINT)
+        assert worker.ended() == 0
+    assert terminal.json("runs", "show", run)["steps"][1]["jobs"] == {"ready": 1}
+
+
+def test_a_job_whose_worker_was_killed_is_run_by_another(terminal: Terminal) -> None:
+    terminal.variables["RETOMA_SILENCE_SECONDS"] = "3"
+    with terminal.worker() as victim:
+        run = terminal.start("-i", "title=slow", "-i", "scenes=2")
+        terminal.began(2)
+        os.kill(victim.pid, signal.SIGKILL)
+        killed_at = time.monotonic()
+        victim.ended()
+    (terminal.folder / "go").touch()
+    with terminal.worker() as heir:
+        heir.says("a worker fell silent; its jobs are ready again")
+        waited = terminal.out("runs", "events", run, "--follow", "-o", "jsonl")
+    assert time.monotonic() - killed_at < 15
+    began = terminal.began(4)
+    assert [pid for pid, _ in began] == [str(victim.pid)] * 2 + [str(heir.pid)] * 2
+    assert sorted(line for _, line in began) == ["slow 0", "slow 0", "slow 1", "slow 1"]
+    events = [json.loads(line) for line in waited.splitlines()]
+    assert events[-1]["data"] == {"state": "completed"}
+    assert {event["data"]["code"] for event in events if event["kind"] == "retry"} == {"WORKER_DIED"}
+
+
+def test_a_worker_does_not_outlive_the_process_that_keeps_it(terminal: Terminal) -> None:
+    with terminal.worker("--until-stdin-closes") as worker:
+        assert worker.child.stdin is not None
+        worker.child.stdin.close()
+        assert worker.ended() == 0
+
+
+def test_each_log_line_says_to_which_attempt_it_belongs(terminal: Terminal) -> None:
+    with terminal.worker(RETOMA_LOG="json") as worker:
+        run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
+        said = worker.says("no [bold]paint")
+    lines = [json.loads(line) for line in said.splitlines()]
+    (own,) = [line for line in lines if line["event"] == "writing bad"]
+    assert (own["run"], own["step"], own["attempt"], own["level"]) == (run, "lines", 1, "warning")
+    failed = next(line for line in lines if line["event"] == "failed")
+    assert (failed["run"], failed["step"], failed["item"][:3], failed["code"]) == (run, "image", "bad", "ERROR")
+
+
+def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: Terminal) -> None:
+    with terminal.worker() as worker:
+        run = terminal.run("start", "film", "film.py", "-i", "title=bad", "-i", "scenes=1", "--wait").stdout.split()[0]
+        said = worker.says("no [bold]paint")
+    (line,) = [line for line in said.splitlines() if " error " in line]
+    assert f'failed  run={run} step=image item="bad 0" attempt=1' in line
+    assert r"\x1b[2J" in line
+    assert "\x1b" not in said
+
+
+def test_a_queue_that_no_step_is_on_is_warned_of(terminal: Terminal) -> None:
+    with terminal.worker("-q", "imgae") as worker:
+        assert "no step of this application is on queue 'imgae'; did you mean 'image'?" in worker.says("imgae")

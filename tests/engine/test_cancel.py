@@ -1,0 +1,261 @@
+"""Cancelling a run: nothing new starts, what runs may end, and what was committed stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from retoma import Items, Pipeline, Retry
+from retoma.errors import NotFound
+from retoma.store import workers
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, fall_silent, kinds, state, states
+
+
+async def test_a_cancelled_run_is_cancelling_until_its_last_job_has_ended(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        assert await sandbox.client.cancel(run) == "cancelling"
+        await do(hands, claims, "side")
+        assert await state(sandbox, run) == "cancelling"
+        await do(hands, claims, "first")
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_finish_after_the_cancel_is_kept_and_starts_no_successor(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await sandbox.client.cancel(run)
+        outcomes = await hands.attempt(claims)
+        assert await hands.give_back(outcomes, room=10) == []
+        assert await states(sandbox, run) == {"first": "succeeded", "side": "succeeded", "last": "cancelled"}
+        assert await sandbox.client.results(run) == {"first": 1, "side": 3}
+        assert hands.refused == 0
+
+
+async def test_results_committed_before_the_cancel_stay(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "first", "side")
+        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.results(run) == {"first": 1, "side": 3}
+        assert (await states(sandbox, run))["second"] == "cancelled"
+        assert (await codes(sandbox, run))["second"] == "RUN_STOPPED"
+        assert await hands.claim(10) == []
+
+
+async def test_a_run_with_nothing_running_is_cancelled_at_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        assert await sandbox.client.cancel(run) == "cancelled"
+        assert set((await states(sandbox, run)).values()) == {"cancelled"}
+        assert await hands.claim(10) == []
+
+
+async def test_a_repeated_cancel_gives_the_same_answer_and_changes_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        assert [await sandbox.client.cancel(run) for _ in range(3)] == ["cancelling"] * 3
+        await do(hands, claims)
+        before = await sandbox.client.events(run)
+        assert [await sandbox.client.cancel(run) for _ in range(2)] == ["cancelled"] * 2
+        assert await sandbox.client.events(run) == before
+        assert (await kinds(sandbox, run)).count("act") == 1
+
+
+async def test_a_run_that_is_over_stays_as_it_ended(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    failing = Pipeline("fails", retry=Retry(0))
+
+    @failing.step
+    async def answer() -> int:
+        raise OSError("away")
+
+    async with open_sandbox(pipeline, failing) as sandbox:
+        completed = await sandbox.run(pipeline)
+        failed = await sandbox.run(failing)
+        assert await sandbox.client.cancel(completed.id) == "completed"
+        assert await sandbox.client.cancel(failed.id) == "failed"
+
+
+async def test_a_run_that_has_not_begun_is_cancelled_at_once_and_never_begins(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox:
+        later = await sandbox.clock.now() + timedelta(hours=1)
+        run = (await sandbox.client.start(pipeline, run_at=later)).id
+        assert await sandbox.client.cancel(run) == "cancelled"
+        await sandbox.clock.advance(timedelta(hours=2))
+        assert await sandbox.work() == 0
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_delayed_retry_is_cancelled_and_never_comes(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("delayed")
+
+    @pipeline.step(retry=Retry(3, delays=[60]))
+    async def answer() -> int:
+        raise OSError("away")
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "answer")
+        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await workers.promote(sandbox.database, 10) == (0, None)
+        assert await states(sandbox, run) == {"answer": "cancelled"}
+
+
+async def test_an_attempt_that_fails_after_the_cancel_is_not_tried_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("fails")
+
+    @pipeline.step(retry=Retry(3))
+    async def answer() -> int:
+        raise OSError("away")
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim()
+        await sandbox.client.cancel(run)
+        await do(hands, claims)
+        assert await states(sandbox, run) == {"answer": "cancelled"}
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_failure_for_good_after_the_cancel_leaves_the_run_cancelled(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("fails", retry=Retry(0))
+
+    @pipeline.step
+    async def answer() -> int:
+        raise OSError("away")
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim()
+        await sandbox.client.cancel(run)
+        await do(hands, claims)
+        assert await states(sandbox, run) == {"answer": "failed"}
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_source_that_ends_after_the_cancel_makes_no_items(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("items")
+
+    @pipeline.step
+    async def documents() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.each(documents)
+    async def label(document: str) -> str:
+        return document
+
+    @pipeline.step
+    async def report(label: Items[str]) -> int:
+        return len(label)
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim()
+        await sandbox.client.cancel(run)
+        await do(hands, claims, "documents")
+        assert await states(sandbox, run) == {"documents": "succeeded", "report": "cancelled"}
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_what_a_dead_worker_ran_in_a_cancelled_run_ends_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await hands.claim(10)
+        assert await sandbox.client.cancel(run) == "cancelling"
+        await fall_silent(sandbox)
+        assert await state(sandbox, run) == "cancelled"
+        assert set((await states(sandbox, run)).values()) == {"cancelled"}
+
+
+async def test_what_a_stopping_worker_hands_back_in_a_cancelled_run_ends_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.hands() as hands:
+            await hands.claim(10)
+            await sandbox.client.cancel(run)
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_cancel_wins_over_a_failure_that_is_stopping_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("stopping", retry=Retry(0))
+
+    @pipeline.step
+    async def broken() -> int:
+        raise OSError("broken")
+
+    @pipeline.step
+    async def slow() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(2)
+        await do(hands, claims, "broken")
+        assert await sandbox.client.cancel(run) == "cancelling"
+        await do(hands, claims, "slow")
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_cancel_leaves_other_runs_alone(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox:
+        first, second = await sandbox.client.start_many(pipeline, [None, None])
+        await sandbox.client.cancel(first.id)
+        await sandbox.work()
+        assert await state(sandbox, second.id) == "completed"
+
+
+async def test_a_cancel_says_who_asked_for_it(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await sandbox.client.cancel(run, by="ana")
+        (act,) = (event for event in await sandbox.client.events(run) if event.kind == "act")
+        assert act.data == {"act": "cancel", "by": "ana"}
+        assert await kinds(sandbox, run) == ["start", "act", "end"]
+
+
+async def test_a_tenant_cannot_cancel_the_run_of_another(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain_and_a_side()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline, tenant="ours")).id
+        with pytest.raises(NotFound):
+            await sandbox.client.cancel(run, tenant="theirs")
+        assert await state(sandbox, run) == "running"
+        assert await sandbox.client.cancel(run, tenant="ours") == "cancelled"
+
+
+def a_chain_and_a_side() -> Pipeline:
+    pipeline = Pipeline("chain")
+
+    @pipeline.step
+    async def first() -> int:
+        return 1
+
+    @pipeline.step
+    async def second(first: int) -> int:
+        return 2
+
+    @pipeline.step
+    async def side() -> int:
+        return 3
+
+    @pipeline.step
+    async def last(second: int, side: int) -> int:
+        return 4
+
+    return pipeline

@@ -1,0 +1,455 @@
+"""Steps that fail for good: what stops, what goes on, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, Items, Pipeline, Retry, finished
+from retoma.define.items import Failed
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, names, state, states
+
+
+async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("stops", retry=Retry(0))
+
+    @pipeline.step
+    async def broken() -> int:
+        raise OSError("no route to host")
+
+    @pipeline.step
+    async def next_one(broken: int) -> int:
+        return broken
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert await states(sandbox, run.id) == {"broken": "failed"}
+        error = (await sandbox.client.errors(run.id))["broken", ""]
+    assert (run.state, run.results) == ("failed", {})
+    assert (error["code"], error["type"], error["message"]) == ("ERROR", "OSError", "no route to host")
+    assert "async def broken" not in error["stack"]
+    assert 'raise OSError("no route to host")' in error["stack"]
+
+
+async def test_after_a_stop_nothing_new_starts_and_what_runs_keeps_its_result(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_broken_and_a_slow_step()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(2)
+        assert names(claims) == ["broken", "slow"]
+        await do(hands, claims, "broken")
+        assert await states(sandbox, run) == {
+            "broken": "failed",
+            "slow": "running",
+            "idle": "cancelled",
+            "both": "cancelled",
+        }
+        assert (await codes(sandbox, run))["idle"] == "RUN_STOPPED"
+        assert await state(sandbox, run) == "running"
+        assert await hands.claim(10) == []
+
+        await do(hands, claims, "slow")
+        assert await state(sandbox, run) == "failed"
+        assert await sandbox.client.results(run) == {"slow": 1}
+        assert await hands.claim(10) == []
+        assert "after_slow" not in await states(sandbox, run)
+
+
+async def test_a_step_that_fails_in_a_stopping_run_is_not_tried_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("two")
+
+    @pipeline.step(retry=Retry(0))
+    async def broken() -> int:
+        raise OSError("broken")
+
+    @pipeline.step(retry=Retry(5))
+    async def flaky() -> int:
+        raise OSError("flaky")
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(2)
+        await do(hands, claims, "broken")
+        await do(hands, claims, "flaky")
+        assert await states(sandbox, run) == {"broken": "failed", "flaky": "cancelled"}
+        assert await state(sandbox, run) == "failed"
+
+
+async def test_a_result_in_the_same_call_as_the_failure_that_stops_is_kept_and_starts_nothing(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = a_broken_and_a_slow_step()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do(hands, await hands.claim(2))
+        assert await state(sandbox, run) == "failed"
+        assert await sandbox.client.results(run) == {"slow": 1}
+        assert set((await states(sandbox, run)).values()) == {"failed", "succeeded", "cancelled"}
+        assert await hands.claim(10) == []
+
+
+async def test_a_failure_that_goes_on_starts_nothing_in_a_run_that_stops_in_the_same_call(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = Pipeline("both", retry=Retry(0))
+
+    @pipeline.step
+    async def stops() -> int:
+        raise OSError("stops")
+
+    @pipeline.step(on_failure="continue")
+    async def goes_on() -> int:
+        raise OSError("goes on")
+
+    @pipeline.step
+    async def without_it(goes_on: int = 0) -> int:
+        return goes_on
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "goes_on", "stops")
+        assert await states(sandbox, run) == {"stops": "failed", "goes_on": "failed"}
+        assert await state(sandbox, run) == "failed"
+        assert await hands.claim(10) == []
+
+
+async def test_with_continue_what_needs_it_is_skipped_and_other_branches_go_on(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_failure_that_goes_on()
+
+    @pipeline.step
+    async def needs_it(broken: int) -> int:
+        return broken
+
+    @pipeline.step
+    async def needs_that(needs_it: int, other: int) -> int:
+        return needs_it
+
+    @pipeline.step
+    async def other_branch(other: int) -> int:
+        return other
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert await states(sandbox, run.id) == {
+            "broken": "failed",
+            "other": "succeeded",
+            "needs_it": "skipped",
+            "needs_that": "skipped",
+            "other_branch": "succeeded",
+        }
+        assert (await codes(sandbox, run.id))["needs_that"] == "NEED_FAILED"
+    assert run.state == "completed_with_errors"
+
+
+async def test_with_continue_a_default_stands_in_for_the_missing_result(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_failure_that_goes_on()
+
+    @pipeline.step
+    async def alone(broken: int = 7) -> int:
+        return broken
+
+    @pipeline.step
+    async def two(other: int, broken: int = 7) -> int:
+        return other + broken
+
+    @pipeline.step(after="broken")
+    async def later() -> str:
+        return "later"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results == {"other": 1, "alone": 7, "two": 8, "later": "later"}
+    assert run.state == "completed_with_errors"
+
+
+async def test_an_item_fails_alone(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_of_which_fail(2)
+    seen: list[Failed] = []
+
+    @pipeline.step
+    async def total(square: Items[int]) -> int:
+        seen.extend(square.failed)
+        return sum(square)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert (run.state, run.results["total"]) == ("completed_with_errors", 1 + 9 + 16)
+    assert seen == [Failed("2", "UNLUCKY", "failed")]
+
+
+async def test_a_run_of_failing_items_that_nothing_joins_completes_with_errors(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_of_which_fail(1, 2, 3, 4)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.state == "completed_with_errors"
+
+
+async def test_a_failing_item_may_stop_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_of_which_fail(2, on_failure="stop")
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "numbers")
+        claims = await hands.claim(2)
+        assert names(claims) == ["square:1", "square:2"]
+        await do(hands, claims, "square:2")
+        assert (await states(sandbox, run))["square:3"] == "cancelled"
+        await do(hands, claims, "square:1")
+        assert await state(sandbox, run) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("fails", "allowed", "proceeds"),
+    [
+        ([], 0, True),
+        ([2], 0, False),
+        ([2], 1, True),
+        ([2, 3], 1, False),
+        ([2], 0.25, True),
+        ([2, 3], 0.25, False),
+        ([1, 2, 3, 4], 1.0, True),
+    ],
+)
+async def test_a_join_goes_on_if_no_more_items_failed_than_it_allows(
+    open_sandbox: OpenSandbox, fails: list[int], allowed: float, proceeds: bool
+) -> None:
+    pipeline = items_of_which_fail(*fails)
+
+    @pipeline.step(proceed_when=finished(allow_failed=allowed))
+    async def total(square: Items[int]) -> int:
+        return sum(square)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        errors = await sandbox.client.errors(run.id)
+    assert ("total" in run.results) == proceeds
+    if not proceeds:
+        assert run.state == "failed"
+        said = errors["total", ""]
+        assert said["code"] == "TOO_MANY_FAILED"
+        assert f"{len(fails)} of 4 items of 'square' failed" in said["message"]
+
+
+async def test_a_join_that_may_not_go_on_follows_its_own_policy(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_of_which_fail(1)
+
+    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    async def total(square: Items[int]) -> int:
+        return sum(square)
+
+    @pipeline.step
+    async def report(total: int = -1) -> int:
+        return total
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert (run.state, run.results) == ("completed_with_errors", {"numbers": [1, 2, 3, 4], "report": -1})
+
+
+async def test_giving_up_is_not_retried_and_says_its_code(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> int:
+        raise GiveUp("the account is closed", code="ACCOUNT_CLOSED")
+
+    error = await failure_of(open_sandbox, answer, retry=Retry(5))
+    assert (error["code"], error["message"]) == ("ACCOUNT_CLOSED", "the account is closed")
+
+
+async def test_an_error_may_carry_a_code_of_its_own(open_sandbox: OpenSandbox) -> None:
+    class QuotaError(Exception):
+        code = "QUOTA"
+
+    async def answer() -> int:
+        raise QuotaError("no more tokens")
+
+    assert (await failure_of(open_sandbox, answer))["code"] == "QUOTA"
+
+
+async def test_a_result_of_another_type_than_promised_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> int:
+        return "42"  # type: ignore[return-value]
+
+    error = await failure_of(open_sandbox, answer)
+    assert error["message"] == "returned str where int is promised"
+
+
+async def test_a_list_of_the_wrong_things_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> list[int]:
+        return ["42"]  # type: ignore[list-item]
+
+    error = await failure_of(open_sandbox, answer)
+    assert "not the promised list[int]" in error["message"]
+
+
+async def test_a_result_that_is_no_json_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> Any:
+        return object()
+
+    error = await failure_of(open_sandbox, answer)
+    assert "object" in error["message"]
+
+
+async def test_text_that_is_no_unicode_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> str:
+        return "\ud800"
+
+    error = await failure_of(open_sandbox, answer)
+    assert "surrogates not allowed" in error["message"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+async def test_a_result_over_the_limit_is_a_failed_attempt_that_says_what_to_do(
+    open_sandbox: OpenSandbox, letter: str
+) -> None:
+    def answer() -> str:
+        return letter * (1_000_000 // len(letter.encode()))
+
+    error = await failure_of(open_sandbox, answer)
+    assert "over the limit of 1,000,000: keep large data in a file" in error["message"]
+
+
+async def test_a_result_just_within_the_limit_is_kept(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("large")
+
+    @pipeline.step
+    async def answer() -> str:
+        return "x" * 999_998
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert len(run.results["answer"]) == 999_998
+
+
+@pytest.mark.parametrize("text", ["nul \0 here", "half a pair \ud800", "x" * 100_000])
+async def test_whatever_an_error_says_can_be_told(open_sandbox: OpenSandbox, text: str) -> None:
+    class StrangeError(Exception):
+        code = text
+
+    async def answer() -> int:
+        raise StrangeError(text)
+
+    error = await failure_of(open_sandbox, answer)
+    assert error["message"][:4] == text[:4]
+    assert len(error["message"]) <= 2_000
+
+
+async def test_an_error_that_cannot_say_what_it_is_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("I have no words")
+
+    async def answer() -> int:
+        raise MuteError
+
+    assert "MuteError" in (await failure_of(open_sandbox, answer))["message"]
+
+
+async def test_a_step_that_wants_to_end_the_process_ends_its_attempt(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> int:
+        sys.exit(3)
+
+    assert (await failure_of(open_sandbox, answer))["type"] == "SystemExit"
+
+
+async def test_a_step_that_cancels_itself_has_failed_and_is_not_tried_for_ever(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> int:
+        inner = asyncio.create_task(asyncio.Event().wait())
+        inner.cancel()
+        await inner
+        return 1
+
+    assert (await failure_of(open_sandbox, answer))["type"] == "CancelledError"
+
+
+async def test_an_input_that_todays_model_refuses_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("decode", retry=Retry(0))
+
+    @pipeline.step
+    async def first() -> Any:
+        return "not a date"
+
+    @pipeline.step
+    async def second(first: datetime) -> str:
+        return first.isoformat()
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        errors = await sandbox.client.errors(run.id)
+    assert run.state == "failed"
+    assert "datetime" in errors["second", ""]["message"]
+
+
+async def failure_of(
+    open_sandbox: OpenSandbox, function: Callable[[], Awaitable[Any] | Any], retry: Retry | None = None
+) -> dict[str, Any]:
+    """What is told of the failure of a step of this function, which must fail for good at its first attempt."""
+    pipeline = Pipeline("failure", retry=retry or Retry(0))
+    pipeline.step(function)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert run.state == "failed"
+        (job,) = await sandbox.client.jobs(run.id)
+        assert (job.state, job.attempt) == ("failed", 1)
+        ((_, error),) = (await sandbox.client.errors(run.id)).items()
+        assert job.code == error["code"]
+        return dict(error)
+
+
+def a_broken_and_a_slow_step() -> Pipeline:
+    pipeline = Pipeline("stops", retry=Retry(0))
+
+    @pipeline.step(priority=1)
+    async def broken() -> int:
+        raise OSError("no route to host")
+
+    @pipeline.step(priority=1)
+    async def slow() -> int:
+        return 1
+
+    @pipeline.step
+    async def idle() -> int:
+        return 2
+
+    @pipeline.step
+    async def after_slow(slow: int) -> int:
+        return slow
+
+    @pipeline.step
+    async def both(slow: int, idle: int) -> int:
+        return slow + idle
+
+    return pipeline
+
+
+def a_failure_that_goes_on() -> Pipeline:
+    pipeline = Pipeline("goes-on", retry=Retry(0))
+
+    @pipeline.step(on_failure="continue")
+    async def broken() -> int:
+        raise OSError("no route to host")
+
+    @pipeline.step
+    async def other() -> int:
+        return 1
+
+    return pipeline
+
+
+def items_of_which_fail(*unlucky: int, on_failure: Any = "continue") -> Pipeline:
+    pipeline = Pipeline("items", retry=Retry(0))
+
+    @pipeline.step
+    async def numbers() -> list[int]:
+        return [1, 2, 3, 4]
+
+    @pipeline.each(numbers, on_failure=on_failure)
+    async def square(number: int) -> int:
+        if number in unlucky:
+            raise GiveUp(f"{number} is unlucky", code="UNLUCKY")
+        return number * number
+
+    return pipeline

@@ -1,0 +1,225 @@
+"""Calls whose answer is lost: sent again they change nothing, and the worker learns what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+
+from retoma import Pipeline
+from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
+from retoma.store.database import Database, Link, Row
+from retoma.store.statements import Statement
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, kinds, name, names, state, states, value
+
+
+async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start_many(pipeline, [None] * 5)
+        reins = await a_lane(sandbox)
+        lose_answers(reins.lane, sandbox.database)
+        answer = await exchange(reins, room=3)
+        assert (answer.replayed, answer.claimed, answer.kept) == (True, [], [])
+        held = await reins.lane.held()
+        assert names(held) == ["first"] * 3
+        assert {claim.attempt for claim in held} == {1}
+        assert await value(sandbox, "select count(*) from retoma.jobs where state = 'ready'") == 2
+        await reins.lane.close()
+
+
+async def test_what_is_held_comes_with_all_that_it_reads(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        reins = await a_lane(sandbox)
+        (claim,) = await reins.call(room=1)
+        lose_answers(reins.lane, sandbox.database)
+        answer = await exchange(reins, Result(claim, "41"), room=1)
+        assert answer.replayed
+        (kept,) = await reins.lane.held()
+        assert (kept.step, kept.results, kept.fence, kept.attempt) == ("second", ["41"], 1, 1)
+        await reins.lane.close()
+
+
+async def test_a_finish_whose_answer_is_lost_is_recorded_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        reins = await a_lane(sandbox)
+        (claim,) = await reins.call(room=1)
+        lose_answers(reins.lane, sandbox.database, times=3)
+        answer = await exchange(reins, Result(claim, "1"))
+        assert (answer.replayed, answer.refused) == (True, 0)
+        assert await kinds(sandbox, run) == ["start", "result first"]
+        assert await states(sandbox, run) == {"first": "succeeded", "second": "ready"}
+        await reins.lane.close()
+
+
+async def test_a_setback_whose_answer_is_lost_counts_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        reins = await a_lane(sandbox)
+        (claim,) = await reins.call(room=1)
+        lose_answers(reins.lane, sandbox.database)
+        await exchange(reins, SetBack(claim, "retry", code="ERROR"))
+        assert await value(sandbox, "select failures from retoma.jobs where run = $1", run) == 1
+        await reins.lane.close()
+
+
+async def test_a_call_that_never_arrived_is_made_when_it_is_sent_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        reins = await a_lane(sandbox)
+        lose_answers(reins.lane, sandbox.database, times=2, commit=False)
+        answer = await exchange(reins, room=1)
+        assert (answer.replayed, names(answer.claimed)) == (False, ["first"])
+        await reins.lane.close()
+
+
+async def test_the_calls_after_a_lost_answer_go_on_as_usual(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        reins = await a_lane(sandbox)
+        lose_answers(reins.lane, sandbox.database)
+        await exchange(reins, room=1)
+        (claim,) = await reins.lane.held()
+        (kept,) = await reins.call([Result(claim, "1")], room=1)
+        await reins.call([Result(kept, "2")])
+        assert await state(sandbox, run) == "completed"
+        assert await reins.lane.held() == []
+        await reins.lane.close()
+
+
+async def test_a_question_for_what_is_held_is_asked_again_when_it_is_cut(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        reins = await a_lane(sandbox)
+        await reins.call(room=1)
+        lose_answers(reins.lane, sandbox.database, times=2)
+        assert names(await reins.lane.held()) == ["first"]
+        await reins.lane.close()
+
+
+async def test_one_call_sent_over_two_connections_at_once_is_made_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        reins = await a_lane(sandbox)
+        twin = Reins(sandbox, reins.worker, Lane(sandbox.database, reins.worker, 1), reins.served)
+        for _ in range(20):
+            await sandbox.client.start_many(pipeline, [None] * 2)
+            answers = await asyncio.gather(exchange(reins, room=1), exchange(twin, room=1))
+            assert sorted(answer.replayed for answer in answers) == [False, True]
+            assert sorted(len(answer.claimed) for answer in answers) == [0, 1]
+        assert len(await reins.lane.held()) == 20
+        await reins.lane.close()
+        await twin.lane.close()
+
+
+async def test_a_socket_cut_between_commit_and_answer_loses_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        reins = await a_lane(sandbox)
+        (claim,) = await reins.call(room=1)
+        async with sandbox.database.connection() as blocker:
+            async with blocker.transaction():
+                # The call reaches the server and waits there, so that its connection can be cut under it.
+                await blocker.fetch("select from retoma.lanes where worker = $1 for update", reins.worker)
+                call = asyncio.create_task(exchange(reins, Result(claim, "1"), room=1))
+                await until(lambda: waiting_calls(sandbox, 1))
+                connection_of(reins.lane).terminate()
+                await until(lambda: waiting_calls(sandbox, 2))
+            answer = await call
+        assert answer.replayed
+        assert [name(held) for held in await reins.lane.held()] == ["second"]
+        assert await kinds(sandbox, run) == ["start", "result first"]
+        await reins.lane.close()
+
+
+async def test_hands_that_lose_an_answer_get_their_jobs_all_the_same(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start_many(pipeline, [None] * 2)
+        (first,) = await hands.claim(1)
+        lose_answers(hands._lane, sandbox.database)
+        (second,) = await hands.claim(1)
+        assert first.run != second.run
+
+
+class LossyLink(Link):
+    """Loses the answers of its first calls, after the database has committed them or before it has seen them."""
+
+    def __init__(self, database: Database, times: int, commit: bool) -> None:
+        super().__init__(database)
+        self._times = times
+        self._commit = commit
+
+    async def fetch(self, statement: Statement, arguments: list[Any]) -> list[Row]:
+        lost = self._times > 0
+        self._times -= 1
+        if lost and not self._commit:
+            raise ConnectionResetError("cut before the call")
+        rows = await super().fetch(statement, arguments)
+        if lost:
+            self.drop()
+            raise ConnectionResetError("cut before the answer")
+        return rows
+
+
+def lose_answers(lane: Lane, database: Database, times: int = 1, *, commit: bool = True) -> None:
+    lane._link.drop()
+    lane._link = LossyLink(database, times, commit)
+
+
+def connection_of(lane: Lane) -> asyncpg.Connection:
+    connection = lane._link._connection
+    assert connection is not None
+    return connection
+
+
+async def exchange(reins: Reins, *outcomes: Result | SetBack, room: int = 0) -> Answer:
+    return await reins.lane.exchange(
+        [outcome for outcome in outcomes if isinstance(outcome, Result)],
+        [outcome for outcome in outcomes if isinstance(outcome, SetBack)],
+        Wish(reins.queues, reins.served, after=0, room=room, suspect=True),
+    )
+
+
+async def waiting_calls(sandbox: Sandbox, count: int) -> bool:
+    waiting = await value(
+        sandbox,
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' "
+        "and query like '%retoma.exchange%'",
+    )
+    return bool(waiting == count)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await holds():  # noqa: ASYNC110  (it happens in the server)
+            await asyncio.sleep(0.005)
+
+
+def a_chain() -> Pipeline:
+    pipeline = Pipeline("chain")
+
+    @pipeline.step
+    async def first() -> int:
+        return 1
+
+    @pipeline.step
+    async def second(first: int) -> int:
+        return first + 1
+
+    return pipeline

@@ -1,0 +1,432 @@
+"""Two connections at once: what must hold whichever commits first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import Items, Pipeline, Retry
+from retoma.engine.exchange import Result, SetBack, Wish
+from retoma.store.statements import statements
+from retoma.testing import Hands, Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, do, do_next, kinds, name, names, one, rows, state, states, value
+
+WORKERS = 6
+
+
+async def test_a_join_fires_once_however_many_workers_finish_its_last_items_at_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_and_a_join(WORKERS)
+    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, WORKERS) as workers:
+        for _ in range(40):
+            run = (await sandbox.client.start(pipeline)).id
+            await do_next(workers[0], "numbers")
+            held = [await hands.claim(1) for hands in workers]
+            outcomes = [await hands.attempt(claims) for hands, claims in zip(workers, held, strict=True)]
+            next_ones = await asyncio.gather(
+                *(hands.give_back(mine, room=1) for hands, mine in zip(workers, outcomes, strict=True))
+            )
+            fired = [(hands, claims) for hands, claims in zip(workers, next_ones, strict=True) if claims]
+            # The one that saw the last item need not be the one that claims.
+            fired += [(workers[0], claims) for claims in [await workers[0].claim(1)] if claims]
+            ((hands, claims),) = fired
+            assert names(claims) == ["total"]
+            await do(hands, claims)
+            assert (await sandbox.client.results(run))["total"] == sum(range(WORKERS))
+            assert (await kinds(sandbox, run)).count("end") == 1
+
+
+async def test_a_step_of_two_needs_is_ready_once_when_both_end_at_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("diamond")
+
+    @pipeline.step
+    async def left() -> int:
+        return 1
+
+    @pipeline.step
+    async def right() -> int:
+        return 2
+
+    @pipeline.step
+    async def both(left: int, right: int) -> int:
+        return left + right
+
+    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, 2) as (one_hand, other_hand):
+        for _ in range(30):
+            run = (await sandbox.client.start(pipeline)).id
+            mine, others = await one_hand.claim(1), await other_hand.claim(1)
+            await asyncio.gather(do(one_hand, mine), do(other_hand, others))
+            await do_next(one_hand, "both")
+            assert (await sandbox.client.results(run))["both"] == 3
+
+
+async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_join(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_and_a_join(2)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        run = await at_the_items(sandbox, pipeline)
+        mine, others = await first.call(room=1), await second.call(room=1)
+        async with not_yet_committed(sandbox, first, results(mine)) as commit:
+            ending = asyncio.create_task(second.call(results(others), room=1))
+            await until(lambda: is_blocked(sandbox, "exchange"))
+            assert not ending.done()
+            await commit()
+            assert names(await ending) == ["total"]
+        assert (await states(sandbox, run))["total"] == "running"
+
+
+async def test_of_two_last_sinks_that_end_at_once_the_second_ends_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = items(2)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        run = await at_the_items(sandbox, pipeline)
+        mine, others = await first.call(room=1), await second.call(room=1)
+        async with not_yet_committed(sandbox, first, results(mine)) as commit:
+            ending = asyncio.create_task(second.call(results(others)))
+            await until(lambda: is_blocked(sandbox, "exchange"))
+            await commit()
+            await ending
+        assert await state(sandbox, run) == "completed"
+        assert (await kinds(sandbox, run)).count("end") == 1
+
+
+async def test_a_successor_made_while_its_run_is_cancelled_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await lane.call(room=1)
+        async with not_yet_committed(sandbox, lane, results(claims), room=1) as commit:
+            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await commit()
+            assert await cancel == "cancelling"
+        assert await states(sandbox, run) == {"first": "succeeded", "second": "running"}
+        assert await lane.call(results(await lane.lane.held()), room=5) == []
+        assert await states(sandbox, run) == {"first": "succeeded", "second": "succeeded"}
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_a_job_claimed_while_its_run_is_cancelled_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        async with not_yet_committed(sandbox, lane, room=1) as commit:
+            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await commit()
+            assert await cancel == "cancelling"
+        assert await lane.call(results(await lane.lane.held()), room=5) == []
+        assert await states(sandbox, run) == {"first": "succeeded"}
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_items_made_while_their_run_is_cancelled_never_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = items_and_a_join(3)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await lane.call(room=1)
+        source = Result(claims[0], "[0, 1, 2]", {str(number): str(number) for number in range(3)})
+        async with not_yet_committed(sandbox, lane, [source]) as commit:
+            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await commit()
+            assert await cancel == "cancelled"
+        found = await states(sandbox, run)
+        assert found.pop("numbers") == "succeeded"
+        assert (len(found), set(found.values())) == (4, {"cancelled"})
+
+
+async def test_a_successor_made_while_its_run_is_stopped_by_a_failure_starts_nothing_more(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = a_chain()
+
+    @pipeline.step(retry=Retry(0))
+    async def broken() -> int:
+        raise OSError("broken")
+
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, other):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await other.call(room=2)
+        await other.call([SetBack(one(claims, "first"), "back")])
+        mine = await lane.call(room=1)
+        assert names(mine) == ["first"]
+        async with not_yet_committed(sandbox, lane, results(mine), room=1) as commit:
+            failing = asyncio.create_task(other.call([SetBack(one(claims, "broken"), "failed", code="ERROR")]))
+            await until(lambda: is_blocked(sandbox, "exchange"))
+            await commit()
+            await failing
+        assert await lane.call(results(await lane.lane.held()), room=5) == []
+        assert await states(sandbox, run) == {"broken": "failed", "first": "succeeded", "second": "succeeded"}
+        assert await state(sandbox, run) == "failed"
+
+
+async def test_a_finish_that_waits_for_a_cancel_starts_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await lane.call(room=1)
+        connection = await sandbox.database.connect()
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
+        finish = asyncio.create_task(lane.call(results(claims), room=5))
+        await until(lambda: is_blocked(sandbox, "exchange"))
+        await transaction.commit()
+        assert await finish == []
+        await connection.close()
+        assert await states(sandbox, run) == {"first": "succeeded"}
+        assert await state(sandbox, run) == "cancelled"
+
+
+async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at_once(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = items(2)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        run = await at_the_items(sandbox, pipeline)
+        mine, others = await first.call(room=1), await second.call(room=1)
+        assert await sandbox.client.cancel(run) == "cancelling"
+        async with not_yet_committed(sandbox, first, results(mine)) as commit:
+            ending = asyncio.create_task(second.call(results(others)))
+            await until(lambda: is_blocked(sandbox, "exchange"))
+            await commit()
+            await ending
+        assert await state(sandbox, run) == "cancelled"
+        assert (await kinds(sandbox, run)).count("end") == 1
+
+
+@pytest.mark.parametrize("first_to_commit", ["documents", "taxonomy"])
+@pytest.mark.parametrize("taxonomy_fails", [False, True])
+async def test_a_source_and_what_its_items_share_may_end_at_once(
+    open_sandbox: OpenSandbox, first_to_commit: str, taxonomy_fails: bool
+) -> None:
+    pipeline = a_shared_need()
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, other):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = [*await lane.call(room=1), *await other.call(room=1)]
+        ends: dict[str, Result | SetBack] = {
+            "documents": Result(one(claims, "documents"), '["a", "b"]', {"a": '"a"', "b": '"b"'}),
+            "taxonomy": SetBack(one(claims, "taxonomy"), "failed", code="ERROR")
+            if taxonomy_fails
+            else Result(one(claims, "taxonomy"), '"tax"'),
+        }
+        holders = {name(claim): holder for claim, holder in zip(claims, (lane, other), strict=True)}
+        (second_to_commit,) = ends.keys() - {first_to_commit}
+        async with not_yet_committed(sandbox, holders[first_to_commit], [ends[first_to_commit]]) as commit:
+            ending = asyncio.create_task(holders[second_to_commit].call([ends[second_to_commit]]))
+            await until(lambda: is_blocked(sandbox, "exchange"))
+            await commit()
+            await ending
+        found = await states(sandbox, run)
+        expected = "skipped" if taxonomy_fails else "ready"
+        assert (found["label:a"], found["label:b"]) == (expected, expected)
+        assert await value(sandbox, "select sum(waiting_on) from retoma.jobs where step = 'label'") == 0
+
+
+async def test_who_stops_a_run_does_not_hold_up_those_that_end_its_jobs(open_sandbox: OpenSandbox) -> None:
+    """It waits for them; if they waited for it too, only the server's deadlock check would free them."""
+    pipeline = a_shared_need()
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await lane.call(room=2)
+        source = Result(one(claims, "documents"), '["a"]', {"a": '"a"'})
+        connection = await sandbox.database.connect()
+        async with connection.transaction(), asyncio.timeout(10):
+            await connection.fetch("select retoma.lock_runs('stop', array[$1::uuid])", run)
+            await lane.call([source])
+            await lane.call([Result(one(claims, "taxonomy"), '"tax"')])
+        await connection.close()
+        assert (await states(sandbox, run))["label:a"] == "ready"
+
+
+@pytest.mark.parametrize("shape", ["chain", "fan-out", "shared"])
+async def test_a_cancel_that_races_with_finishes_leaves_nothing_alive(open_sandbox: OpenSandbox, shape: str) -> None:
+    pipeline = {"chain": a_chain, "fan-out": lambda: items_and_a_join(4), "shared": a_shared_need}[shape]()
+    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, 3) as workers:
+        for number in range(25):
+            run = (await sandbox.client.start(pipeline)).id
+            started_late: list[str] = []
+            stop = asyncio.Event()
+            working = [asyncio.create_task(work(hands, stop, started_late)) for hands in workers]
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            answer = await sandbox.client.cancel(run)
+            stop.set()
+            await asyncio.gather(*working)
+            assert answer in ("cancelling", "cancelled", "completed")
+            assert started_late == []
+            assert await state(sandbox, run) == ("completed" if answer == "completed" else "cancelled")
+            assert not {"running", "ready", "waiting"} & set((await states(sandbox, run)).values())
+            assert [await hands.claim(5) for hands in workers] == [[], [], []]
+
+
+async def test_a_failure_that_stops_races_with_finishes_and_leaves_nothing_alive(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("stops", retry=Retry(0))
+
+    @pipeline.step
+    async def numbers() -> list[int]:
+        return [0, 1, 2]
+
+    @pipeline.each(numbers, on_failure="stop")
+    async def square(number: int) -> int:
+        if number == 0:
+            raise OSError("zero")
+        return number
+
+    @pipeline.each(numbers)
+    async def cube(square: int) -> int:
+        return square
+
+    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, 3) as workers:
+        for _ in range(25):
+            run = (await sandbox.client.start(pipeline)).id
+            await do_next(workers[0], "numbers")
+            held = [await hands.claim(1) for hands in workers]
+            outcomes = [await hands.attempt(claims) for hands, claims in zip(workers, held, strict=True)]
+            late = await asyncio.gather(
+                *(hands.give_back(mine, room=1) for hands, mine in zip(workers, outcomes, strict=True))
+            )
+            for hands, claims in zip(workers, late, strict=True):
+                await do(hands, claims)
+            assert await state(sandbox, run) == "failed"
+            assert not {"running", "ready", "waiting"} & set((await states(sandbox, run)).values())
+
+
+async def work(hands: Hands, stop: asyncio.Event, started_late: list[str]) -> None:
+    """Work until nothing is left; note what a call gives that began after the stop."""
+    claims = await hands.claim(2)
+    while claims:
+        outcomes = await hands.attempt(claims)
+        late = stop.is_set()
+        claims = await hands.give_back(outcomes, room=2)
+        if late:
+            started_late += names(claims)
+
+
+@asynccontextmanager
+async def many_hands(sandbox: Sandbox, count: int) -> AsyncIterator[list[Hands]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(sandbox.hands()) for _ in range(count)]
+
+
+@asynccontextmanager
+async def two_lanes(sandbox: Sandbox) -> AsyncIterator[tuple[Reins, Reins]]:
+    lanes = (await a_lane(sandbox), await a_lane(sandbox))
+    yield lanes
+    for reins in lanes:
+        await reins.lane.close()
+
+
+@asynccontextmanager
+async def not_yet_committed(
+    sandbox: Sandbox, reins: Reins, outcomes: list[Any] | None = None, *, room: int = 0
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """A call of this lane that has been made and is committed only when the test says so."""
+    outcomes = outcomes or []
+    reins.lane._call += 1
+    arguments = reins.lane._arguments(
+        [outcome for outcome in outcomes if isinstance(outcome, Result)],
+        [outcome for outcome in outcomes if isinstance(outcome, SetBack)],
+        Wish(reins.queues, reins.served, after=0, room=room, suspect=True),
+    )
+    connection = await sandbox.database.connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.fetch(statements("calls")["exchange"].sql, *arguments)
+    yield transaction.commit
+    await connection.close()
+
+
+async def is_blocked(sandbox: Sandbox, function: str) -> bool:
+    found = await rows(
+        sandbox,
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like $1",
+        f"%retoma.{function}%",
+    )
+    return bool(found)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await holds():  # noqa: ASYNC110  (it happens in the server)
+            await asyncio.sleep(0.002)
+
+
+async def at_the_items(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
+    """A run whose source has ended."""
+    async with sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "numbers")
+    return run
+
+
+def results(claims: Any) -> list[Result]:
+    return [Result(claim, "1") for claim in claims]
+
+
+def a_chain() -> Pipeline:
+    pipeline = Pipeline("chain")
+
+    @pipeline.step
+    async def first() -> int:
+        return 1
+
+    @pipeline.step
+    async def second(first: int) -> int:
+        return 2
+
+    @pipeline.step
+    async def third(second: int) -> int:
+        return 3
+
+    return pipeline
+
+
+def items(count: int) -> Pipeline:
+    pipeline = Pipeline("items")
+
+    @pipeline.step
+    async def numbers() -> list[int]:
+        return list(range(count))
+
+    @pipeline.each(numbers)
+    async def square(number: int) -> int:
+        return number
+
+    return pipeline
+
+
+def items_and_a_join(count: int) -> Pipeline:
+    pipeline = items(count)
+
+    @pipeline.step
+    async def total(square: Items[int]) -> int:
+        return sum(square)
+
+    return pipeline
+
+
+def a_shared_need() -> Pipeline:
+    pipeline = Pipeline("shared")
+
+    @pipeline.step
+    async def documents() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.step(on_failure="continue")
+    async def taxonomy() -> str:
+        return "tax"
+
+    @pipeline.each(documents)
+    async def label(document: str, taxonomy: str) -> str:
+        return f"{document} {taxonomy}"
+
+    @pipeline.step
+    async def report(label: Items[str]) -> int:
+        return len(label)
+
+    return pipeline

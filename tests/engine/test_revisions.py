@@ -1,0 +1,171 @@
+"""Revisions: jobs of two revisions of a run stand beside each other and do not mix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from retoma import Items, Pipeline
+from retoma.engine.exchange import Result
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, names, one, rows, states
+
+
+async def test_a_result_of_one_revision_does_not_end_the_job_of_another(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await again(sandbox, run, "documents", "")
+        claims = await hands.claim(10)
+        assert sorted((claim.step, claim.revision, claim.fence) for claim in claims) == [
+            ("documents", 1, 1),
+            ("documents", 2, 1),
+            ("taxonomy", 1, 1),
+        ]
+        old = next(claim for claim in claims if (claim.step, claim.revision) == ("documents", 1))
+        await hands.give_back([Result(old, "[]")])
+        found = await rows(sandbox, "select revision, state::text from retoma.jobs where step = 'documents'")
+        assert {tuple(row) for row in found} == {(1, "succeeded"), (2, "running")}
+        await hands.give_back([Result(replace(old, revision=3), "[]")])
+        assert hands.refused == 1
+
+
+async def test_a_step_reads_the_latest_result_of_its_need(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("chain")
+
+    @pipeline.step
+    async def outline() -> str:
+        return "first"
+
+    @pipeline.step
+    async def draft(outline: str) -> str:
+        return f"draft of {outline}"
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "outline")
+        await again(sandbox, run, "outline", "", output='"second"')
+        await do_next(hands, "draft")
+        assert await sandbox.client.results(run) == {"outline": "second", "draft": "draft of second"}
+
+
+async def test_a_join_sees_each_item_once_at_its_latest_revision(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "documents", "taxonomy")
+        await do_next(hands, "label:a", "label:b")
+        await again(sandbox, run, "label", "a", output='"A again"')
+        await do_next(hands, "report")
+        assert (await sandbox.client.results(run))["report"] == ["A again", "b tax"]
+
+
+async def test_an_item_has_the_value_of_the_latest_revision_of_its_list(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("values")
+
+    @pipeline.step
+    async def documents() -> list[dict[str, str]]:
+        return [{"key": "a", "text": "old"}]
+
+    @pipeline.each(documents, key="key")
+    async def first(document: dict[str, str]) -> str:
+        return document["text"]
+
+    @pipeline.each(documents)
+    async def second(first: str, document: dict[str, str]) -> str:
+        return f"{first} {document['text']}"
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "documents")
+        await do_next(hands, "first:a")
+        await again(sandbox, run, "first", "a", output='"new"', value='{"key": "a", "text": "new"}')
+        await do_next(hands, "second:a")
+        (job,) = (job for job in await sandbox.client.jobs(run) if job.step == "second")
+        assert job.output == "new new"
+
+
+async def test_what_items_share_counts_once_though_it_was_made_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await do(hands, claims, "taxonomy")
+        await again(sandbox, run, "taxonomy", "", output='"new tax"')
+        await do(hands, claims, "documents")
+        labelled = await hands.claim(10)
+        assert names(labelled) == ["label:a", "label:b"]
+        await do(hands, labelled)
+        (job,) = (job for job in await sandbox.client.jobs(run) if (job.step, job.item) == ("label", "a"))
+        assert job.output == "a new tax"
+
+
+async def test_what_items_share_and_is_being_made_again_is_waited_for(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await do(hands, claims, "taxonomy")
+        await again(sandbox, run, "taxonomy", "")
+        await do(hands, claims, "documents")
+        assert (await states(sandbox, run))["label:a"] == "waiting"
+        await do(hands, [one(await hands.claim(10), "taxonomy")])
+        assert (await states(sandbox, run))["label:a"] == "ready"
+
+
+async def test_the_current_job_is_the_one_of_the_latest_revision(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels()
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        await again(sandbox, run.id, "taxonomy", "", output='"new tax"')
+        (job,) = (job for job in await sandbox.client.jobs(run.id) if job.step == "taxonomy")
+        assert (job.revision, job.output) == (2, "new tax")
+        assert (await sandbox.client.results(run.id))["taxonomy"] == "new tax"
+        (kept,) = await rows(sandbox, "select output::text from retoma.jobs where step = 'taxonomy' and revision = 1")
+        assert kept["output"] == '"tax"'
+
+
+async def again(
+    sandbox: Sandbox, run: UUID, step: str, item: str, *, output: str | None = None, value: str | None = None
+) -> None:
+    """A job of revision 2 as an act of a person will make it: ready, or with the output of an edit."""
+    await rows(
+        sandbox,
+        """
+        insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, worker,
+                                 created_at, ended_at, input, output)
+        select run, step, item, 2, version, tenant, queue, rank, position,
+               case when $4::json is null then 'ready' else 'succeeded' end::retoma.job_state,
+               case when $4::json is not null then 0 end, retoma.now(), retoma.now(), coalesce($5::json, input), $4
+          from retoma.jobs
+         where run = $1 and step = $2 and item = $3
+        """,
+        run,
+        step,
+        item,
+        output,
+        value,
+    )
+
+
+def labels() -> Pipeline:
+    pipeline = Pipeline("labels")
+
+    @pipeline.step
+    async def documents() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.step
+    async def taxonomy() -> str:
+        return "tax"
+
+    @pipeline.each(documents)
+    async def label(document: str, taxonomy: str) -> str:
+        return f"{document} {taxonomy}"
+
+    @pipeline.step
+    async def report(label: Items[str]) -> list[str]:
+        return list(label)
+
+    return pipeline

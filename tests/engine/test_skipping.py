@@ -1,0 +1,377 @@
+"""What `when=` leaves out, and what follows for those that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import GiveUp, Items, Pipeline, Retry, finished
+from retoma.define.items import ItemCounts
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, kinds, states
+
+
+class Wishes(BaseModel):
+    music: bool = False
+
+
+async def test_a_step_that_is_not_wanted_is_skipped_and_its_function_not_called(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("wishes", inputs=Wishes)
+    called = []
+
+    @pipeline.step(when=lambda music: music)
+    async def song(music: bool) -> str:
+        called.append(music)
+        return "la la"
+
+    async with open_sandbox(pipeline) as sandbox:
+        without = await sandbox.run(pipeline, {"music": False})
+        assert await codes(sandbox, without.id) == {"song": "NOT_WANTED"}
+        with_music = await sandbox.run(pipeline, {"music": True})
+    assert (without.state, without.results) == ("completed", {})
+    assert (with_music.state, with_music.results) == ("completed", {"song": "la la"})
+    assert called == [True]
+
+
+async def test_what_needs_a_skipped_step_is_skipped_too(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step
+    async def mix(song: str) -> str:
+        return song
+
+    @pipeline.step
+    async def video(mix: str, script: str) -> str:
+        return mix + script
+
+    @pipeline.step
+    async def subtitles(script: str) -> str:
+        return script
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert await states(sandbox, run.id) == {
+            "script": "succeeded",
+            "song": "skipped",
+            "mix": "skipped",
+            "video": "skipped",
+            "subtitles": "succeeded",
+        }
+        assert (await codes(sandbox, run.id))["video"] == "NOT_WANTED"
+    assert run.state == "completed"
+
+
+async def test_a_default_stands_in_for_a_skipped_need(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step
+    async def alone(song: str = "silence") -> str:
+        return song
+
+    @pipeline.step
+    async def video(script: str, song: str = "silence") -> str:
+        return f"{script} with {song}"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results == {"script": "script", "alone": "silence", "video": "script with silence"}
+
+
+async def test_a_need_without_result_skips_even_where_another_need_ran_without_it(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step
+    async def mix(song: str = "silence") -> str:
+        return song
+
+    @pipeline.step
+    async def video(mix: str, song: str) -> str:
+        raise AssertionError("video ran without the song")
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert (await states(sandbox, run.id))["video"] == "skipped"
+    assert run.results["mix"] == "silence"
+    assert run.state == "completed"
+
+
+async def test_a_need_without_result_skips_even_where_another_need_only_came_after_it(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step(after="song")
+    async def pause() -> int:
+        return 1
+
+    @pipeline.step
+    async def video(pause: int, song: str) -> str:
+        raise AssertionError("video ran without the song")
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert (await states(sandbox, run.id))["video"] == "skipped"
+    assert run.state == "completed"
+
+
+async def test_a_shared_need_without_result_skips_items_even_where_their_source_ran_without_it(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step
+    async def scenes(song: str = "silence") -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.each(scenes)
+    async def clip(scene: str, song: str) -> str:
+        raise AssertionError("a clip was made without the song")
+
+    @pipeline.step
+    async def video(clip: Items[str]) -> int:
+        return len(clip.failed)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert (await states(sandbox, run.id))["clip:a"] == "skipped"
+    assert run.results["video"] == 2
+
+
+async def test_after_does_not_mind_that_a_step_was_skipped(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step(after="song")
+    async def one() -> str:
+        return "one"
+
+    @pipeline.step(after=["song", "script"])
+    async def two() -> str:
+        return "two"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert (run.results["one"], run.results["two"]) == ("one", "two")
+
+
+async def test_an_item_that_is_not_wanted_leaves_the_others_alone(open_sandbox: OpenSandbox) -> None:
+    pipeline = numbers_and_squares(when=lambda number: number != 2)
+    seen: list[Any] = []
+
+    @pipeline.step
+    async def total(square: Items[int]) -> int:
+        seen.extend((failed.key, failed.state, failed.code) for failed in square.failed)
+        return sum(square)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert (run.state, run.results["total"]) == ("completed", 1 + 9)
+    assert seen == [("2", "skipped", "NOT_WANTED")]
+
+
+async def test_an_unwanted_item_is_skipped_along_its_whole_chain(open_sandbox: OpenSandbox) -> None:
+    pipeline = numbers_and_squares(when=lambda number: number != 2)
+
+    @pipeline.each("numbers")
+    async def sign(square: int) -> str:
+        return "-" * square
+
+    @pipeline.each("numbers")
+    async def frame(sign: str, number: int) -> str:
+        return f"[{sign}]"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        found = await states(sandbox, run.id)
+        why = await codes(sandbox, run.id)
+    assert [found[f"{step}:2"] for step in ("square", "sign", "frame")] == ["skipped"] * 3
+    assert [why[f"{step}:2"] for step in ("square", "sign", "frame")] == ["NOT_WANTED"] * 3
+    assert [found[f"frame:{item}"] for item in "13"] == ["succeeded"] * 2
+    assert run.state == "completed"
+
+
+async def test_an_item_runs_with_its_default_where_its_own_need_was_not_wanted(open_sandbox: OpenSandbox) -> None:
+    pipeline = numbers_and_squares(when=lambda number: number != 2)
+
+    @pipeline.each("numbers")
+    async def sign(number: int, square: int = 0) -> str:
+        return f"{number}:{square}"
+
+    @pipeline.step
+    async def line(sign: Items[str]) -> list[str]:
+        return list(sign)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results["line"] == ["1:1", "2:0", "3:9"]
+
+
+async def test_items_that_were_not_wanted_are_no_failures_for_a_join(open_sandbox: OpenSandbox) -> None:
+    pipeline = numbers_and_squares(when=lambda number: number != 2)
+    counted: list[ItemCounts] = []
+
+    @pipeline.each("numbers")
+    async def sign(square: int) -> str:
+        return "+"
+
+    def none_failed(counts: ItemCounts) -> bool:
+        counted.append(counts)
+        return counts.failed == 0
+
+    @pipeline.step(proceed_when=none_failed)
+    async def line(sign: Items[str]) -> str:
+        return "".join(sign)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert (run.state, run.results["line"]) == ("completed", "++")
+    assert counted == [ItemCounts(3, failed=0, not_wanted=1)]
+
+
+async def test_items_skipped_because_of_a_failure_count_as_failed(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("fails", retry=Retry(0))
+
+    @pipeline.step
+    async def numbers() -> list[int]:
+        return [1, 2]
+
+    @pipeline.each(numbers)
+    async def square(number: int) -> int:
+        if number == 2:
+            raise GiveUp("two is too much")
+        return number
+
+    @pipeline.each(numbers)
+    async def sign(square: int) -> str:
+        return "+"
+
+    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    async def line(sign: Items[str]) -> str:
+        return "".join(sign)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        found = await codes(sandbox, run.id)
+    assert (found["sign:2"], found["line"]) == ("NEED_FAILED", "TOO_MANY_FAILED")
+
+
+@pytest.mark.parametrize("first", ["unwanted", "broken"])
+async def test_a_failed_need_outweighs_an_unwanted_one_whichever_ended_first(
+    open_sandbox: OpenSandbox, first: str
+) -> None:
+    pipeline = Pipeline("both", retry=Retry(0))
+
+    @pipeline.step(when=lambda: False)
+    async def unwanted() -> int:
+        return 1
+
+    @pipeline.step(on_failure="continue")
+    async def broken() -> int:
+        raise GiveUp("broken")
+
+    @pipeline.step
+    async def both(unwanted: int, broken: int) -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await do(hands, claims, first)
+        await do(hands, claims, "broken" if first == "unwanted" else "unwanted")
+        assert (await codes(sandbox, run))["both"] == "NEED_FAILED"
+
+
+async def test_a_step_that_lacks_one_need_waits_for_the_others_before_it_is_skipped(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step
+    async def video(song: str, script: str) -> str:
+        return song + script
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await do(hands, claims, "song")
+        assert (await states(sandbox, run))["video"] == "waiting"
+        await do(hands, claims, "script")
+        assert (await states(sandbox, run))["video"] == "skipped"
+
+
+async def test_when_sees_what_its_step_would_be_given(open_sandbox: OpenSandbox) -> None:
+    pipeline = numbers_and_squares(when=lambda number: number != 2)
+    seen: list[list[int]] = []
+
+    def many(square: Items[int]) -> bool:
+        seen.append(list(square))
+        return len(square) > 5
+
+    @pipeline.step(when=many)
+    async def total(square: Items[int]) -> int:
+        return sum(square)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert (await states(sandbox, run.id))["total"] == "skipped"
+    assert seen == [[1, 9]]
+
+
+async def test_a_condition_that_raises_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("raises", retry=Retry(0))
+
+    @pipeline.step(when=lambda: 1 / 0 > 1)
+    async def answer() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        errors = await sandbox.client.errors(run.id)
+    assert run.state == "failed"
+    assert errors["answer", ""]["type"] == "ZeroDivisionError"
+
+
+async def test_a_skip_is_told_as_a_result_and_what_follows_from_it_is_not(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_unwanted("song")
+
+    @pipeline.step
+    async def mix(song: str) -> str:
+        return song
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(10)
+        await do(hands, claims, "song")
+        await do(hands, claims, "script")
+        assert await kinds(sandbox, run) == ["start", "result song", "result script", "end"]
+        assert await do_next(hands) == []
+
+
+def an_unwanted(step: str) -> Pipeline:
+    """A pipeline of `script`, and of a step that is skipped."""
+    pipeline = Pipeline("unwanted", retry=Retry(0))
+
+    @pipeline.step
+    async def script() -> str:
+        return "script"
+
+    async def unwanted() -> str:
+        raise AssertionError("a skipped step was run")
+
+    unwanted.__name__ = step
+    pipeline.step(when=lambda: False)(unwanted)
+    return pipeline
+
+
+def numbers_and_squares(when: Callable[[int], bool]) -> Pipeline:
+    pipeline = Pipeline("squares", retry=Retry(0))
+
+    @pipeline.step
+    async def numbers() -> list[int]:
+        return [1, 2, 3]
+
+    @pipeline.each(numbers, when=when)
+    async def square(number: int) -> int:
+        return number * number
+
+    return pipeline

@@ -1,0 +1,254 @@
+"""Starting runs: later, once per key, in batches, and again after a lost answer."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import Client, Pipeline
+from retoma.engine.start import Start, Starter
+from retoma.engine.tenants import Tenants
+from retoma.engine.versions import register
+from retoma.errors import Conflict
+from retoma.identifiers import new_run_id
+from retoma.store.database import Link
+from retoma.store.statements import Statement
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do_next, kinds, state, states, value
+
+
+class Brief(BaseModel):
+    topic: str = "tea"
+    words: int = 100
+
+
+async def test_a_start_that_returned_is_committed(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start(pipeline, {"topic": "coffee"}, tenant="blog")
+        run = await sandbox.client.show(started.id)
+        assert started.created
+        assert (run.state, run.tenant, run.pipeline, run.revision) == ("running", "blog", "article", 1)
+        assert run.input == {"topic": "coffee", "words": 100}
+        assert await states(sandbox, run.id) == {"outline": "ready"}
+
+
+async def test_a_run_of_later_is_pending_until_its_time_has_come(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        at = await sandbox.clock.now() + timedelta(hours=1)
+        run = (await sandbox.client.start(pipeline, run_at=at)).id
+        await sandbox.clock.advance(timedelta(minutes=59))
+        assert await sandbox.work(until_later=False) == 0
+        assert await state(sandbox, run) == "pending"
+        assert (await sandbox.client.show(run)).run_at == at
+
+
+async def test_a_run_whose_time_has_come_is_running(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline, run_at=await sandbox.clock.now() + timedelta(hours=1))).id
+        assert await hands.claim(10) == []
+        assert await promoted_after(sandbox, timedelta(hours=1)) == 1
+        assert await state(sandbox, run) == "running"
+        await do_next(hands, "outline")
+
+
+async def test_a_run_at_a_time_that_has_passed_begins_now(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        now = await sandbox.clock.now()
+        run = await sandbox.run(pipeline, run_at=now - timedelta(days=3))
+        assert (await sandbox.client.show(run.id)).run_at == now
+    assert run.state == "completed"
+
+
+async def test_the_same_key_and_input_give_the_same_run_whatever_its_state(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
+        again = await sandbox.client.start(pipeline, {"words": 100, "topic": "tea"}, key="monday")
+        await sandbox.client.cancel(first.id)
+        once_more = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
+        assert [first.created, again.created, once_more.created] == [True, False, False]
+        assert first.id == again.id == once_more.id
+        assert await state(sandbox, first.id) == "cancelled"
+        assert await kinds(sandbox, first.id) == ["start", "act", "end"]
+
+
+async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
+        with pytest.raises(Conflict, match=str(first.id)):
+            await sandbox.client.start(pipeline, {"topic": "coffee"}, key="monday")
+        assert len(await sandbox.client.runs()) == 1
+
+
+async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSandbox) -> None:
+    pipeline, other = an_article(), an_article("other")
+    async with open_sandbox(pipeline, other) as sandbox:
+        runs = [
+            await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday", tenant="ours"),
+            await sandbox.client.start(pipeline, {"topic": "coffee"}, key="monday", tenant="theirs"),
+            await sandbox.client.start(other, {"topic": "cocoa"}, key="monday", tenant="ours"),
+        ]
+    assert [run.created for run in runs] == [True] * 3
+
+
+async def test_a_key_that_comes_twice_in_one_batch_starts_one_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        started = await asyncio.gather(*(sandbox.client.start(pipeline, key="monday") for _ in range(20)))
+        assert len({run.id for run in started}) == 1
+        assert [run.created for run in started].count(True) == 1
+        assert len(await sandbox.client.runs()) == 1
+
+
+async def test_a_conflict_in_a_batch_is_only_its_own(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)  # what a batch needs to know is known from here on
+        first, other, free = await asyncio.gather(
+            sandbox.client.start(pipeline, {"topic": "tea"}, key="monday"),
+            sandbox.client.start(pipeline, {"topic": "coffee"}, key="monday"),
+            sandbox.client.start(pipeline, {"topic": "coffee"}),
+            return_exceptions=True,
+        )
+        assert isinstance(other, Conflict)
+        assert not isinstance(first, BaseException)
+        assert not isinstance(free, BaseException)
+        assert [run.id for run in await sandbox.client.runs()][:-1] == [free.id, first.id]
+
+
+async def test_a_start_that_the_database_refuses_fails_alone(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)  # what a batch needs to know is known from here on
+        good, bad, too_high = await asyncio.gather(
+            sandbox.client.start(pipeline, key="monday"),
+            sandbox.client.start(pipeline, key="mon\0day"),
+            sandbox.client.start(pipeline, priority=10**15),
+            return_exceptions=True,
+        )
+        assert isinstance(bad, Exception)
+        assert isinstance(too_high, Exception)
+        assert not isinstance(good, BaseException)
+        assert [run.id for run in await sandbox.client.runs()][:-1] == [good.id]
+
+
+async def test_two_clients_that_start_the_same_key_at_once_start_one_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        other = Client(sandbox.app, sandbox.database)
+        for number in range(20):
+            both = await asyncio.gather(
+                sandbox.client.start(pipeline, key=f"key {number}"), other.start(pipeline, key=f"key {number}")
+            )
+            assert both[0].id == both[1].id
+            assert sorted(run.created for run in both) == [False, True]
+        await other.close()
+        assert len(await sandbox.client.runs()) == 20
+
+
+async def test_two_clients_with_the_same_key_and_other_inputs_have_one_winner(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        other = Client(sandbox.app, sandbox.database)
+        for number in range(10):
+            both = await asyncio.gather(
+                sandbox.client.start(pipeline, {"topic": "tea"}, key=f"key {number}"),
+                other.start(pipeline, {"topic": "coffee"}, key=f"key {number}"),
+                return_exceptions=True,
+            )
+            assert sorted(type(one).__name__ for one in both) == ["Conflict", "Started"]
+        await other.close()
+
+
+async def test_a_start_sent_again_under_the_same_id_is_the_same_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        start = await a_start(sandbox, pipeline)
+        starter = Starter(sandbox.database)
+        first = await starter.start(start)
+        await sandbox.work()
+        again = await starter.start(start)
+        await starter.close()
+        assert (first.created, again.created) == (True, False)
+        assert first.id == again.id == start.id
+        assert await kinds(sandbox, start.id) == ["start", "result outline", "result draft", "end"]
+
+
+async def test_a_start_whose_answer_is_lost_is_made_once(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = an_article()
+    lost: list[str] = []
+    fetch = Link.fetch
+
+    async def fetch_and_lose(link: Link, statement: Statement, arguments: list[Any]) -> Any:
+        rows = await fetch(link, statement, arguments)
+        if statement.name == "start_runs" and not lost:
+            lost.append(statement.name)
+            link.drop()
+            raise ConnectionResetError("cut after the commit")
+        return rows
+
+    async with open_sandbox(pipeline) as sandbox:
+        monkeypatch.setattr(Link, "fetch", fetch_and_lose)
+        started = await sandbox.client.start(pipeline)
+        assert lost
+        assert [run.id for run in await sandbox.client.runs()] == [started.id]
+        assert await kinds(sandbox, started.id) == ["start"]
+
+
+async def test_starts_made_at_once_travel_together(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        before = await value(sandbox, "select txid_current()")
+        await asyncio.gather(*(sandbox.client.start(pipeline) for _ in range(200)))
+        assert await value(sandbox, "select txid_current()") - before < 20
+        assert len(await sandbox.client.runs(limit=500)) == 201
+
+
+async def test_runs_started_together_keep_their_order(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        started = await sandbox.client.start_many(pipeline, [{"topic": str(number)} for number in range(30)])
+        claimed = [(await hands.claim(1))[0].run for _ in range(30)]
+    assert claimed == [run.id for run in started]
+
+
+async def promoted_after(sandbox: Sandbox, time: timedelta) -> int:
+    await sandbox.clock.advance(time)
+    promoted: int = await value(sandbox, "select promoted from retoma.promote(10)")
+    return promoted
+
+
+async def a_start(sandbox: Sandbox, pipeline: Pipeline) -> Start:
+    return Start(
+        id=new_run_id(),
+        tenant=await Tenants(sandbox.database).id_of("default"),
+        version=await register(sandbox.database, pipeline),
+        input='{"topic": "tea"}',
+    )
+
+
+def an_article(name: str = "article") -> Pipeline:
+    pipeline = Pipeline(name, inputs=Brief)
+
+    @pipeline.step
+    async def outline(topic: str) -> str:
+        return topic
+
+    @pipeline.step
+    async def draft(outline: str) -> str:
+        return outline
+
+    return pipeline

@@ -1,0 +1,128 @@
+"""The permitted moves: in the code, as data in the database, and as what its triggers let through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from retoma import Pipeline
+from retoma.states import JOB_ENDS, JOB_MOVES, RUN_ENDS, RUN_MOVES, JobState, RunState
+from retoma.store.database import Connection
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import rows, value
+
+
+async def test_the_database_knows_the_same_moves_as_the_code(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        stored = {tuple(row) for row in await rows(sandbox, "select of, before, after from retoma.moves")}
+    assert stored == pairs("job", JOB_MOVES) | pairs("run", RUN_MOVES)
+
+
+async def test_the_database_knows_the_same_states_as_the_code(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        job_states = await value(sandbox, "select enum_range(null::retoma.job_state)::text[]")
+        run_states = await value(sandbox, "select enum_range(null::retoma.run_state)::text[]")
+    assert job_states == list(JobState)
+    assert run_states == list(RunState)
+
+
+@pytest.mark.parametrize("before", JobState)
+async def test_the_database_lets_a_job_make_the_permitted_moves_and_no_other(
+    open_sandbox: OpenSandbox, before: JobState
+) -> None:
+    async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "jobs", before) as (connection, run):
+        made = {after for after in JobState if await moves(connection, "jobs", "run", run, after)}
+    assert made == JOB_MOVES[before] | {before}
+
+
+@pytest.mark.parametrize("before", RunState)
+async def test_the_database_lets_a_run_make_the_permitted_moves_and_no_other(
+    open_sandbox: OpenSandbox, before: RunState
+) -> None:
+    async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "runs", before) as (connection, run):
+        made = {after for after in RunState if await moves(connection, "runs", "id", run, after)}
+    assert made == RUN_MOVES[before] | {before}
+
+
+def test_a_state_in_which_something_has_ended_is_left_no_more() -> None:
+    assert {state for state, after in JOB_MOVES.items() if not after} == JOB_ENDS
+    assert {state for state, after in RUN_MOVES.items() if not after} == RUN_ENDS
+
+
+async def test_a_run_is_over_if_and_only_if_it_has_an_end_time(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        run = (await sandbox.client.start("one")).id
+        for wrong in ("state = 'completed'", "ended_at = now()"):
+            with pytest.raises(asyncpg.CheckViolationError, match="over_means_ended"):
+                await value(sandbox, f"update retoma.runs set {wrong} where id = $1 returning 1", run)
+
+
+async def test_a_refused_move_says_which(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        run = await sandbox.run("one")
+        with pytest.raises(asyncpg.CheckViolationError, match="a job may not go from succeeded to ready"):
+            await value(sandbox, "update retoma.jobs set state = 'ready' where run = $1 returning 1", run.id)
+
+
+async def test_a_result_stays_in_the_run_that_ended(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        run = await sandbox.run("one")
+        shown = await sandbox.client.show(run.id)
+        assert (shown.state, shown.is_over) == ("completed", True)
+        assert shown.ended_at == await sandbox.clock.now()
+
+
+def pairs(of: str, moves: Mapping[JobState, frozenset[JobState]] | Mapping[RunState, frozenset[RunState]]) -> set[object]:
+    return {(of, str(before), str(after)) for before, afters in moves.items() for after in afters}
+
+
+@asynccontextmanager
+async def in_state(sandbox: Sandbox, table: str, state: str) -> AsyncIterator[tuple[Connection, UUID]]:
+    """A run, or its job, that was born in this state, and a connection whose changes are undone."""
+    run = (await sandbox.client.start("one")).id
+    async with sandbox.database.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        # An update would be a move itself, so that the row is written anew.
+        ended = "now()" if state in RUN_ENDS else "null"
+        columns = {"jobs": f"state = '{state}'", "runs": f"state = '{state}', ended_at = {ended}"}[table]
+        key = {"jobs": "run", "runs": "id"}[table]
+        await connection.execute(f"create temporary table born (like retoma.{table}) on commit drop")
+        await connection.execute(f"insert into born select * from retoma.{table} where {key} = '{run}'")
+        await connection.execute(f"update born set {columns}")
+        await connection.execute(f"delete from retoma.{table} where {key} = '{run}'")
+        await connection.execute(f"insert into retoma.{table} select * from born")
+        try:
+            yield connection, run
+        finally:
+            await transaction.rollback()
+
+
+async def moves(connection: Connection, table: str, key: str, run: UUID, after: str) -> bool:
+    """Whether the database lets the row go to this state; it is left where it was."""
+    over = f", ended_at = {'now()' if after in RUN_ENDS else 'null'}" if table == "runs" else ""
+    savepoint = connection.transaction()
+    await savepoint.start()
+    try:
+        await connection.execute(f"update retoma.{table} set state = '{after}'{over} where {key} = '{run}'")
+    except asyncpg.CheckViolationError as error:
+        assert error.constraint_name == "only_permitted_moves"
+        return False
+    finally:
+        await savepoint.rollback()
+    return True
+
+
+def one_step() -> Pipeline:
+    pipeline = Pipeline("one")
+
+    @pipeline.step
+    async def answer() -> int:
+        return 42
+
+    return pipeline
