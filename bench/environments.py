@@ -87,6 +87,7 @@ async def measure(server: Server, peer: str, lines: list[str], scale: float) -> 
         log = WORKSHOP / f"{peer}.log"
         with log.open("wb") as errors:
             process = await _start(peer, url, lines, scale, errors)
+            assert process.stdout is not None
             told = Told()
             try:
                 async with asyncio.timeout(SECONDS_TO_MEASURE):

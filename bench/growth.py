@@ -34,7 +34,8 @@ _FINISHED_EVENTS = f"""
 insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
 select {_ID}, at, 1, 1, 1, kind, case when kind = 'result' then step end, ''
   from generate_series(1, $3::int) n,
-       (select 'result' as kind, step from retoma.steps where version = $2 union all values ('start', ''), ('end', '')) e,
+       (select 'result' as kind, step from retoma.steps where version = $2
+        union all values ('start', ''), ('end', '')) e,
        lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
  where $1::int is not null
 """
@@ -128,7 +129,7 @@ async def version_and_tenant(stage: Stage, pipeline: str) -> tuple[int, int]:
     """As they are known once a run was started; that run is cancelled."""
     run = (await stage.client.start(pipeline)).id
     await stage.client.cancel(run)
-    row = await stage.connection.fetchrow("select version, tenant from retoma.runs where id = $1", run)
+    (row,) = await stage.connection.fetch("select version, tenant from retoma.runs where id = $1", run)
     return row["version"], row["tenant"]
 
 

@@ -20,7 +20,11 @@ async def idle(rig: Rig) -> Samples:
         await asyncio.sleep(3 * min(1.0, rig.scale * 10))
         began, before, used = time.monotonic(), await watch.fetchval(_TRANSACTIONS, name), await worker.usage()
         await asyncio.sleep(max(0.5, 15 * rig.scale))
-        seconds, after, using = time.monotonic() - began, await watch.fetchval(_TRANSACTIONS, name), await worker.usage()
+        seconds, after, using = (
+            time.monotonic() - began,
+            await watch.fetchval(_TRANSACTIONS, name),
+            await worker.usage(),
+        )
         return {
             "idle_cpu": [100 * (using.cpu_seconds - used.cpu_seconds) / seconds],
             "idle_statements": [(after - before) / seconds],

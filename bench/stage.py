@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,9 @@ from bench.server import Server
 from bench.workloads import app
 from retoma import Client, Pipeline, Settings, connect
 
-_OVER = "select not exists (select from retoma.runs where id >= $1 and ended_at is null) as over, clock_timestamp() as at"
+_OVER = (
+    "select not exists (select from retoma.runs where id >= $1 and ended_at is null) as over, clock_timestamp() as at"
+)
 _DONE = """
 select count(*) as jobs, count(*) filter (where state <> 'succeeded' or attempt <> 1) as others,
        min(started_at) as first_start, max(ended_at) as last_end
@@ -36,9 +39,13 @@ class Rig:
 
     @asynccontextmanager
     async def stage(self) -> AsyncIterator[Stage]:
-        async with self.server.fresh() as url, asyncio.timeout(self.patience):
-            async with connect(app, Settings(database_url=url)) as client, self.server.connection(url) as connection:
-                yield Stage(url, client, connection)
+        async with (
+            self.server.fresh() as url,
+            asyncio.timeout(self.patience),
+            connect(app, Settings(database_url=url)) as client,
+            self.server.connection(url) as connection,
+        ):
+            yield Stage(url, client, connection)
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,9 @@ class Stage:
         return min(run.id for run in started)
 
     async def work(self, first: UUID, jobs: int, every: float = 0.01) -> Work:
-        """Wait for the end of every run from `first` on. What is not done as it should be is an error, not a figure."""
-        seen_at = await self._over(first, every)
-        done = await self.connection.fetchrow(_DONE, first)
+        """Wait for the same. What was not done as it should be is an error, not a figure."""
+        seen_at = await self.over(first, every)
+        (done,) = await self.connection.fetch(_DONE, first)
         if done["jobs"] != jobs or done["others"]:
             raise RuntimeError(
                 f"{jobs} jobs should have succeeded at once; there are {done['jobs']}, and {done['others']} did not: "
@@ -85,9 +92,11 @@ class Stage:
             (done["last_end"] - done["first_start"]).total_seconds(),
         )
 
-    async def _over(self, first: UUID, every: float) -> Any:
+    async def over(self, first: UUID, every: float) -> datetime:
+        """Wait for the end of every run from `first` on. Gives when that was seen, by the database's clock."""
         while True:
-            row = await self.connection.fetchrow(_OVER, first)
+            (row,) = await self.connection.fetch(_OVER, first)
             if row["over"]:
-                return row["at"]
+                seen_at: datetime = row["at"]
+                return seen_at
             await asyncio.sleep(every)

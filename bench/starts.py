@@ -62,5 +62,7 @@ async def paced(stage: Stage, count: int) -> list[float]:
         await asyncio.sleep(max(0.0, began + number / STARTS_A_SECOND - time.monotonic()))
         runs.append((await stage.client.start(stamp, {"sent_at": time.monotonic()})).id)
     await stage.work(min(runs), count)
-    rows = await stage.connection.fetch("select output::text::float as seconds from retoma.jobs where run = any ($1)", runs)
+    rows = await stage.connection.fetch(
+        "select output::text::float as seconds from retoma.jobs where run = any ($1)", runs
+    )
     return [row["seconds"] * 1_000 for row in rows]

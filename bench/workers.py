@@ -25,7 +25,11 @@ class Usage:
 
 class WorkerProcess:
     def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
         self._process = process
+        self._orders = process.stdin
+        self._answers = process.stdout
 
     async def up(self) -> Usage:
         """Once it could begin: what it has used until then."""
@@ -40,7 +44,7 @@ class WorkerProcess:
         return await self._told()
 
     async def end(self) -> None:
-        self._process.stdin.close()
+        self._orders.close()
         try:
             await asyncio.wait_for(self._process.wait(), SECONDS_TO_END)
         except TimeoutError:
@@ -48,10 +52,10 @@ class WorkerProcess:
             await self._process.wait()
 
     def _order(self, order: str) -> None:
-        self._process.stdin.write(f"{order}\n".encode())
+        self._orders.write(f"{order}\n".encode())
 
     async def _told(self) -> Usage:
-        line = await self._process.stdout.readline()
+        line = await self._answers.readline()
         if not line:
             raise RuntimeError(f"a worker ended with {await self._process.wait()}; what it said is above")
         return Usage(**json.loads(line))

@@ -39,4 +39,4 @@ if __name__ == "__main__":
     asyncio.run(main())
 
 # prints: {'answer': "an answer to 'why?'"}
-# prints: pipeline 'advice', step 'answer': nothing provides the resource 'llm'
+# prints: pipeline 'advice', step 'answer': nothing provides the resource 'llm' (did you mean 'lm'?)

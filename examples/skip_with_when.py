@@ -42,5 +42,5 @@ async def main() -> None:
 if __name__ == "__main__":
     asyncio.run(main())
 
-# prints: completed {'newsletter': 'today: 900 words', 'page': 'page: 900 words', 'summary': '900 words'}
+# prints: completed {'summary': '900 words', 'newsletter': 'today: 900 words', 'page': 'page: 900 words'}
 # prints: completed {'page': 'page: no summary'}

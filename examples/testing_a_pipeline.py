@@ -38,4 +38,4 @@ async def main() -> None:
 if __name__ == "__main__":
     asyncio.run(main())
 
-# prints: {'cities': ['Faro', 'Porto'], 'tally': '2 of 2'}
+# prints: {'cities': ['Faro', 'Porto'], 'answer': {'Faro': 'yes', 'Porto': 'no'}, 'tally': '2 of 2'}

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from bench.chaos.application import app
 from bench.chaos.client import Users
 from bench.chaos.faults import Trouble
 from bench.chaos.ledger import NAME, read
-from bench.chaos.processes import Postgres, WorkerProcess, read_logs, until
+from bench.chaos.processes import Postgres, Said, WorkerProcess, read_logs, until
 from bench.chaos.proxy import Proxy
-from bench.chaos.referee import Findings, Store, judge, wrong_counters
+from bench.chaos.referee import ENDED, Findings, Store, judge, wrong_counters
 from retoma.client import Client
 from retoma.settings import Settings
 from retoma.store.database import Database
@@ -31,7 +32,10 @@ from retoma.store.database import Database
 WORKERS = 3
 USERS = 16
 LONGEST_DRAIN = 90.0
+FEWEST_RUNS_PER_SECOND = 2
+SHORT, LONG = 25.0, 120.0  # seconds in which every fault should come, and in which a late write should be refused
 HOUR = 3600
+ALWAYS = ("worker killed (SIGKILL)", "PostgreSQL killed (SIGKILL)", "answer lost after commit (retoma.exchange)")
 
 
 def main() -> int:
@@ -148,15 +152,31 @@ class Run:
         findings.expect("counters that did not add up on the way", self._wrong_counters)
         findings.expect("workers that ended by themselves", _gave_up(workers))
         findings.expect("errors that nobody caught", said.errors)
+        findings.expect("too little happened", _too_little(findings, trouble, said, self._seconds))
         trouble.hits["workers with a clock that is an hour off"] += sum(worker.skewed for worker in workers)
         findings.figures |= {
             "open runs whose counters were looked at": self._looked_at,
             "late writes refused": said.refused,
+            "workers started while there was no database": said.too_early,
             "notifications dropped": proxy.dropped_notifications,
             "what workers said": dict(said.events.most_common(12)),
             "faults that hit": dict(sorted(trouble.hits.items())),
         }
         return findings
+
+
+def _too_little(findings: Findings, trouble: Trouble, said: Said, seconds: float) -> Iterator[str]:
+    """A run in which nothing went wrong because nothing happened is not good."""
+    ended = sum(count for state, count in findings.figures["runs by state"].items() if state in ENDED)
+    if ended < seconds * FEWEST_RUNS_PER_SECOND:
+        yield f"only {ended} runs ended"
+    if seconds < SHORT:
+        return
+    yield from (f"no {fault}" for fault in ALWAYS if not trouble.hits[fault])
+    if not findings.figures["jobs reclaimed from dead workers"]:
+        yield "no job was reclaimed from a dead worker"
+    if seconds >= LONG and not said.refused:
+        yield "no late write was refused"
 
 
 def _gave_up(workers: list[WorkerProcess]) -> list[str]:

@@ -49,13 +49,18 @@ def value_of(result: Any) -> object:
 
 
 def done(ctx: Context, token: str, *inputs: Any, pid: int = 0) -> Made:
-    ledger.ended(ctx, pid or os.getpid(), token)
+    ledger.write(ctx, pid or os.getpid(), token, "ended")
     return Made(mix(ctx.step, ctx.item, *map(value_of, inputs)), ctx.attempt, token)
 
 
 def done_parts(ctx: Context, token: str, size: int) -> list[Part]:
-    ledger.ended(ctx, os.getpid(), token)
+    ledger.write(ctx, os.getpid(), token, "ended")
     return [Part(f"{ctx.step}-{number}", ctx.attempt, token) for number in range(size)]
+
+
+def failed(ctx: Context, error: Exception) -> Exception:
+    ledger.write(ctx, os.getpid(), ledger.began(ctx, os.getpid()), "failed")
+    return error
 
 
 async def work(ctx: Context, *inputs: Any) -> Made:
@@ -104,8 +109,7 @@ async def tracks(size: int, *, ctx: Context) -> list[Part]:
 @album.each(tracks, key="name")
 async def recorded(track: Part, *, ctx: Context) -> Made:
     if chance.fails(ctx.run, ctx.step, ctx.item):
-        ledger.began(ctx, os.getpid())
-        raise GiveUp("this item is bad", code="BAD")
+        raise failed(ctx, GiveUp("this item is bad", code="BAD"))
     return await work(ctx, track)
 
 
@@ -195,15 +199,16 @@ weather = Pipeline("weather", inputs=Given, retry=PATIENT)
 async def stations(size: int, *, ctx: Context) -> list[Part]:
     token = ledger.began(ctx, os.getpid())
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        ledger.write(ctx, os.getpid(), token, "failed")
         await asyncio.sleep(600)  # its timeout ends it
     return done_parts(ctx, token, size)
 
 
 @weather.each(stations, key="name")
 async def measured(station: Part, *, ctx: Context) -> Made:
-    token = ledger.began(ctx, os.getpid())
     if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
-        raise OSError("the station does not answer")
+        raise failed(ctx, OSError("the station does not answer"))
+    token = ledger.began(ctx, os.getpid())
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
         time.sleep(0.4)  # noqa: ASYNC251  (a mistake that people make: it blocks the worker's loop)
     return done(ctx, token, station)
@@ -211,9 +216,9 @@ async def measured(station: Part, *, ctx: Context) -> Made:
 
 @weather.step
 async def forecast(measured: Items[Made], *, ctx: Context) -> Made:
-    token = ledger.began(ctx, os.getpid())
     if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
-        raise OSError("not now")
+        raise failed(ctx, OSError("not now"))
+    token = ledger.began(ctx, os.getpid())
     return done(ctx, token, measured)
 
 
@@ -266,9 +271,8 @@ async def weighed(piece: Part, *, ctx: Context) -> Made:
 @trial.step
 async def hearing(nonce: str, *, ctx: Context) -> Made:
     if chance.stops(ctx.run):
-        ledger.began(ctx, os.getpid())
         await asyncio.sleep(chance.pace(ctx.run, ctx.step, ""))
-        raise GiveUp("the case is dismissed", code="DISMISSED")
+        raise failed(ctx, GiveUp("the case is dismissed", code="DISMISSED"))
     return await work(ctx, nonce)
 
 
@@ -283,8 +287,7 @@ parcel = Pipeline("parcel", inputs=Given, retry=PATIENT)
 @parcel.step(on_failure="continue")
 async def label(nonce: str, *, ctx: Context) -> Made:
     if chance.stops(ctx.run):
-        ledger.began(ctx, os.getpid())
-        raise GiveUp("the printer has no paper", code="NO_PAPER")
+        raise failed(ctx, GiveUp("the printer has no paper", code="NO_PAPER"))
     return await work(ctx, nonce)
 
 
@@ -316,6 +319,7 @@ def assay(sample: Part, *, ctx: Context) -> Made:
     worker = os.getppid()
     token = ledger.began(ctx, worker)
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
+        ledger.write(ctx, worker, token, "failed")
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
     return done(ctx, token, sample, pid=worker)

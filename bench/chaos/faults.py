@@ -1,4 +1,4 @@
-"""Who makes the trouble: about every second one fault, chosen by the seed."""
+"""Who makes the trouble: about every second one fault, each kind once, and then as the seed chooses."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 
 from bench.chaos.processes import SILENCE, Postgres, WorkerProcess
 from bench.chaos.proxy import Call, Proxy
@@ -41,7 +42,8 @@ class Trouble:
         self._workers = workers
         self._database = database
         self._standing: set[asyncio.Task[None]] = set()
-        self._server_killed_at = time.monotonic() - SECONDS_BETWEEN_SERVER_KILLS / 2
+        self._server_killed_at = -inf
+        self._answers_to_lose = 0
         self._kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (5, self._kill_worker),
             (3, self._stop_worker),
@@ -51,6 +53,7 @@ class Trouble:
             (5, self._lose_answer),
             (2, self._lose_call),
             (1, self._blackhole),
+            (1, self._freeze),
             (1, self._delay),
             (2, self._sweep_twice),
             (2, self._drop_notifications),
@@ -58,13 +61,19 @@ class Trouble:
 
     async def make(self, until: float) -> None:
         """One fault after the other until that time; then all that was stopped goes on."""
-        weights, kinds = zip(*self._kinds, strict=True)
-        while time.monotonic() < until:
-            (fault,) = self._dice.choices(kinds, weights)
+        for fault in self._choices():
+            if time.monotonic() >= until:
+                break
             await fault()
             await asyncio.sleep(min(self._dice.uniform(0.3, 1.2), max(0.0, until - time.monotonic())))
         self._proxy.drops_notifications = False
         await asyncio.gather(*self._standing)
+
+    def _choices(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        weights, kinds = zip(*self._kinds, strict=True)
+        yield from self._dice.sample(kinds, len(kinds))
+        while True:
+            yield from self._dice.choices(kinds, weights)
 
     async def _kill_worker(self) -> None:
         worker = self._dice.choice(self._workers)
@@ -104,7 +113,9 @@ class Trouble:
 
     async def _lose_answer(self) -> None:
         """The next call of one kind is committed, and its answer is lost."""
-        name, times = self._dice.choice(CALLS[:3]), self._dice.choice([1, 1, 1, 3])
+        name = CALLS[0] if self._answers_to_lose == 0 else self._dice.choice(CALLS[:3])
+        times = self._dice.choice([1, 1, 1, 3])
+        self._answers_to_lose += 1
         self._proxy.loses_answer = _next(name, times, lambda: self._hit(f"answer lost after commit ({name})"))
 
     async def _lose_call(self) -> None:
@@ -115,8 +126,12 @@ class Trouble:
         self.hits[what] += 1
 
     async def _blackhole(self) -> None:
-        await self._proxy.blackhole(2.0)
-        self.hits["black hole of 2 s"] += 1
+        seconds = self._dice.choice([2.0, 2.0, SILENCE + 1.5])
+        await self._proxy.blackhole(seconds)
+        self.hits[f"black hole of {seconds:g} s"] += 1
+
+    async def _freeze(self) -> None:
+        self.hits["a connection that died in silence"] += self._proxy.freeze(self._dice)
 
     async def _delay(self) -> None:
         self._proxy.delay = 0.05

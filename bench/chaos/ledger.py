@@ -1,8 +1,9 @@
-"""The referee's book, outside the database: one line when a step's body begins and one when it ends."""
+"""The referee's book, outside the database: a line when a step's body begins, and one when it ends or fails."""
 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from retoma import Context
 
 Key = tuple[UUID, str, str, int]  # run, step, item, revision
 NAME = "ledger"
+FATE = "fate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,6 @@ def began(ctx: Context, pid: int) -> str:
     return token
 
 
-def ended(ctx: Context, pid: int, token: str) -> None:
-    write(ctx, pid, token, "ended")
-
-
 def write(ctx: Context, pid: int, token: str, what: str) -> None:
     words = (f"{time.monotonic():.6f}", pid, ctx.run, ctx.step, ctx.item or "-", ctx.revision, ctx.attempt, token, what)
     ledger = os.open(place(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -50,6 +48,22 @@ def write(ctx: Context, pid: int, token: str, what: str) -> None:
         os.write(ledger, f"{' '.join(map(str, words))}\n".encode())
     finally:
         os.close(ledger)
+    _die_if_told(ctx.run, pid)
+
+
+def die_at(folder: Path, run: UUID, beginning: int) -> None:
+    """Let the worker be killed that begins a body of this run for the n-th time."""
+    (folder / FATE).write_text(f"{run} {beginning}")
+
+
+def _die_if_told(run: UUID, pid: int) -> None:
+    fate = place().with_name(FATE)
+    if fate.exists():
+        of_run, beginning = fate.read_text().split()
+        began = [line for line in read(place()) if line.key[0] == run and line.what == "began"]
+        if str(run) == of_run and len(began) >= int(beginning):
+            fate.unlink(missing_ok=True)
+            os.kill(pid, signal.SIGKILL)
 
 
 def read(path: Path) -> list[Line]:

@@ -198,7 +198,7 @@ class Said:
 
     events: Counter[str] = field(default_factory=Counter)
     refused: int = 0
-    recovered: int = 0
+    too_early: int = 0  # workers that found no database when they were started, and ended
     errors: list[str] = field(default_factory=list)
 
 
@@ -214,7 +214,9 @@ def _read(line: str, log: Path, said: Said) -> None:
     try:
         event = json.loads(line)
     except ValueError:
-        if line.strip():
+        if line.startswith("Error: cannot connect"):
+            said.too_early += 1
+        elif line.strip():
             said.errors.append(f"{log.name}: {line}")
         return
     said.events[event["event"]] += 1

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from random import Random
 from typing import Self
 
 _LENGTH = struct.Struct("!i")
@@ -44,12 +46,13 @@ class Call:
 
 
 Verdict = Callable[[Call], bool]
+Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Proxy:
-    """Passes connections on to 127.0.0.1:`port`. Use as an async context manager."""
+    """Passes connections on to a port of 127.0.0.1, or to a socket. Use as an async context manager."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, server: int | Path) -> None:
         self.delay = 0.0
         self.drops_notifications = False
         # True: the call never gets there, or its answer never gets back, and the connection is reset.
@@ -61,7 +64,7 @@ class Proxy:
         self.connections: set[Passage] = set()
         self.open = asyncio.Event()  # cleared: a black hole
         self.open.set()
-        self._server_port = port
+        self._behind = server
         self._server: asyncio.Server | None = None
         self._passing: set[asyncio.Task[None]] = set()
 
@@ -90,6 +93,13 @@ class Proxy:
             passage.cut(reset=reset)
         return len(cut)
 
+    def freeze(self, dice: Random) -> bool:
+        """Let one connection die in silence: nothing comes through it any more, and nobody is told."""
+        if not self.connections:
+            return False
+        dice.choice(list(self.connections)).open.clear()
+        return True
+
     async def blackhole(self, seconds: float) -> None:
         """For so long nothing passes, though connections look well; then all of it does."""
         self.open.clear()
@@ -98,6 +108,11 @@ class Proxy:
         finally:
             self.open.set()
 
+    async def _connect(self) -> Side:
+        if isinstance(self._behind, Path):
+            return await asyncio.open_unix_connection(self._behind)
+        return await asyncio.open_connection("127.0.0.1", self._behind)
+
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -105,8 +120,7 @@ class Proxy:
         try:
             await self.open.wait()
             with suppress(OSError):
-                server = await asyncio.open_connection("127.0.0.1", self._server_port)
-                passage = Passage(self, (reader, writer), server)
+                passage = Passage(self, (reader, writer), await self._connect())
                 self.connections.add(passage)
                 try:
                     await passage.run()
@@ -117,13 +131,12 @@ class Proxy:
             self._passing.discard(task)
 
 
-Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
 class Passage:
     """One connection of a client, and the one to the server that belongs to it."""
 
     def __init__(self, proxy: Proxy, client: Side, server: Side) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
         self._proxy = proxy
         self._client = client
         self._server = server
@@ -198,6 +211,7 @@ class Passage:
 
     async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
         await self._proxy.open.wait()
+        await self.open.wait()
         if self._proxy.delay:
             await asyncio.sleep(self._proxy.delay)
         writer.write(data)

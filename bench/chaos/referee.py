@@ -21,6 +21,7 @@ from retoma.store.database import Connection
 
 _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
+LATEST_RECOVERY = 30.0
 ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
 
 
@@ -79,6 +80,8 @@ def judge(store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]
     findings.expect("completed work that ran again", _rework(store, lines))
     findings.expect("one attempt that ran twice", _ran_twice(lines))
     findings.expect("counters that do not add up", _counters_left(store))
+    findings.expect("jobs left over in runs that have ended", _left_over(store))
+    findings.expect(f"jobs recovered later than {LATEST_RECOVERY:g} s", _late(lines, kills))
     _figures(findings, store, told, lines, kills)
     return findings
 
@@ -234,6 +237,16 @@ def _counters_left(store: Store) -> Iterable[str]:
             yield f"{key} is {job['state']} and waits for {job['waiting_on']}"
 
 
+def _left_over(store: Store) -> Iterable[str]:
+    for key, job in store.jobs.items():
+        if job["state"] in ("waiting", "ready", "running", "parked") and store.runs[key[0]]["state"] in ENDED:
+            yield f"{key} is {job['state']}"
+
+
+def _late(lines: Sequence[Line], kills: Sequence[Kill]) -> Iterable[str]:
+    yield from (f"after {seconds:.1f} s" for seconds in _recoveries(lines, kills) if seconds > LATEST_RECOVERY)
+
+
 def _figures(findings: Findings, store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]) -> None:
     executions = Counter(line.key for line in lines if line.what == "began")
     ended = Counter((line.key) for line in lines if line.what == "ended")
@@ -272,5 +285,5 @@ def _recoveries(lines: Sequence[Line], kills: Sequence[Kill]) -> list[float]:
 
 
 def _held(lines: Sequence[Line], kill: Kill) -> Iterable[Line]:
-    ended = {line.token for line in lines if line.what == "ended" and line.at <= kill.at}
+    ended = {line.token for line in lines if line.what != "began" and line.at <= kill.at}
     return (line for line in lines if line.what == "began" and line.at <= kill.at and line.token not in ended)

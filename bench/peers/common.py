@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median, quantiles
@@ -96,8 +96,17 @@ def _run(function: Callable[[Order], Any], order: Order) -> None:
         asyncio.run(ended)
 
 
+# What others in this process, or its children, print must not get between our lines.
+_OUT = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    print(text, file=_OUT, flush=True)
+
+
 def tell(line: str, mode: str = "", **figure: float) -> None:
-    print(json.dumps({"line": line, "mode": mode, **figure}), flush=True)
+    say(json.dumps({"line": line, "mode": mode, **figure}))
 
 
 def tell_latency(seconds: list[float], mode: str = "") -> None:
@@ -151,13 +160,13 @@ def note_delay(sent_at: float) -> None:
 
 def ready() -> None:
     """In a worker: say so, and from now on end with the standard input."""
-    print("ready", flush=True)
+    say("ready")
     threading.Thread(target=_end_with_input, daemon=True).start()
 
 
 def _end_with_input() -> None:
     sys.stdin.read()
-    print(json.dumps(NOTES), flush=True)
+    say(json.dumps(NOTES))
     os._exit(0)
 
 
@@ -167,6 +176,12 @@ def until(done: Callable[[], bool], seconds: float = 120, every: float = 0.02) -
         if time.monotonic() > deadline:
             raise TimeoutError(f"not done after {seconds:g} s")
         time.sleep(every)
+
+
+async def until_async(done: Callable[[], Awaitable[bool]], seconds: float = 120, every: float = 0.02) -> None:
+    async with asyncio.timeout(seconds):
+        while not await done():  # noqa: ASYNC110  (it happens in another process)
+            await asyncio.sleep(every)
 
 
 def pace(count: int) -> Iterator[float]:

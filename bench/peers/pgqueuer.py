@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
+from functools import partial
 
 import asyncpg
 import uvloop
@@ -13,7 +14,18 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.peers.common import CALLERS, Order, main, note_delay, pace_async, ready, tell, tell_latency, worker
+from bench.peers.common import (
+    CALLERS,
+    Order,
+    main,
+    note_delay,
+    pace_async,
+    ready,
+    tell,
+    tell_latency,
+    until_async,
+    worker,
+)
 
 CONNECTIONS = 10
 _ELAPSED = """
@@ -22,8 +34,7 @@ select extract(epoch from max(created) - min(created)) from pgqueuer_log where e
 
 
 async def work(order: Order) -> None:
-    """`noop 500`, `threads 500` take batches of 500 and stop when there is nothing left; `stamp 10` listens."""
-    entrypoint, batch = order.mode.split()
+    """The mode is the size of its batches."""
     connection = await asyncpg.connect(order.url)
     queuer = PgQueuer.from_asyncpg_connection(connection)
 
@@ -40,7 +51,7 @@ async def work(order: Order) -> None:
         note_delay(float(job.payload or b"0"))
 
     ready()
-    await queuer.run(batch_size=int(batch), dequeue_timeout=timedelta(seconds=5))
+    await queuer.run(batch_size=int(order.mode), dequeue_timeout=timedelta(seconds=5))
 
 
 async def drain(order: Order, entrypoint: str = "noop", line: str = "drain", full: int = 20_000) -> None:
@@ -48,9 +59,8 @@ async def drain(order: Order, entrypoint: str = "noop", line: str = "drain", ful
         connection = await asyncpg.connect(order.url)
         queries = await installed(connection)
         await bulk(queries, entrypoint, jobs := order.count(full))
-        with worker(order, f"{entrypoint} {batch}"):
-            while await connection.fetchval("select count(*) from pgqueuer"):
-                await asyncio.sleep(0.05)
+        with worker(order, str(batch)):
+            await until_async(partial(emptied, connection))
         elapsed = await connection.fetchval(_ELAPSED, entrypoint)
         tell(line, f"batches of {batch}", per_second=jobs / float(elapsed))
         await connection.close()
@@ -89,7 +99,7 @@ async def start_bulk(order: Order) -> None:
 async def latency(order: Order) -> None:
     connection = await asyncpg.connect(order.url)
     queries = await installed(connection)
-    with worker(order, "stamp 10") as listening:
+    with worker(order, "10") as listening:
         await asyncio.sleep(1)
         async for sent_at in pace_async(order.count(200)):
             await queries.enqueue("stamp", str(sent_at).encode())
@@ -104,6 +114,10 @@ async def installed(connection: asyncpg.Connection) -> Queries:
         await queries.install()
     await connection.execute("truncate pgqueuer, pgqueuer_log")
     return queries
+
+
+async def emptied(connection: asyncpg.Connection) -> bool:
+    return not await connection.fetchval("select count(*) from pgqueuer")
 
 
 async def timed(queries: Queries, each: int, callers: int = 1) -> float:

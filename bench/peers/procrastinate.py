@@ -9,10 +9,12 @@ from typing import Any
 import psycopg
 from procrastinate import App, PsycopgConnector
 
-from bench.peers.common import CALLERS, Order, main, note_delay, pace_async, ready, tell, tell_latency, worker
+from bench.peers.common import CALLERS, Order, main, note_delay, pace_async, ready, tell, tell_latency, until, worker
 
 CONNECTIONS = 20
-_ELAPSED = "select extract(epoch from max(at) - min(at)) from procrastinate_events where type in ('started', 'succeeded')"
+_ELAPSED = (
+    "select extract(epoch from max(at) - min(at)) from procrastinate_events where type in ('started', 'succeeded')"
+)
 _LEFT = "select count(*) from procrastinate_jobs where status in ('todo', 'doing')"
 
 
@@ -47,8 +49,7 @@ async def drain(order: Order, task: str = "noop", line: str = "drain", full: int
         async with opened(order) as app:
             await app.tasks[task].batch_defer_async(*[{}] * jobs)
         with psycopg.connect(order.url, autocommit=True) as connection, worker(order, task, concurrency):
-            while connection.execute(_LEFT).fetchone()[0]:
-                await asyncio.sleep(0.05)
+            until(lambda connection=connection: not connection.execute(_LEFT).fetchone()[0])
             elapsed = connection.execute(_ELAPSED).fetchone()[0]
         tell(line, f"{concurrency} at once", per_second=jobs / float(elapsed))
 

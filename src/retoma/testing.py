@@ -167,7 +167,7 @@ class Hands:
         wish = Wish(queues or self._app.queues, self._catalog.served, after=0, room=room, suspect=True)
         answer = await self._lane.exchange(results, setbacks, wish)
         self.refused += answer.refused
-        self._held -= {outcome.claim.handle for outcome in (*results, *setbacks)}
+        self._held -= {result.claim.handle for result in results} | {setback.claim.handle for setback in setbacks}
         if answer.replayed:
             answer.claimed = [claim for claim in await self._lane.held() if claim.handle not in self._held]
         taken = self._runner.taken(answer, results)

@@ -94,13 +94,22 @@ class Reins:
         queues: list[str] | None = None,
     ) -> list[Claim]:
         """One exchange; gives all jobs of its answer."""
-        given = list(outcomes)
+        results, setbacks = split(outcomes)
         answer = await self.lane.exchange(
-            [outcome for outcome in given if isinstance(outcome, Result)],
-            [outcome for outcome in given if isinstance(outcome, SetBack)],
-            Wish(queues or self.queues, self.served, after, room, suspect),
+            results, setbacks, Wish(queues or self.queues, self.served, after, room, suspect)
         )
         return [*answer.kept, *answer.claimed]
+
+    def next_call(self, outcomes: Iterable[Result | SetBack] = (), *, room: int = 0) -> list[Any]:
+        """What the lane's next exchange would be given, for a test that makes the call itself."""
+        self.lane._call += 1
+        results, setbacks = split(outcomes)
+        return self.lane._arguments(results, setbacks, Wish(self.queues, self.served, 0, room, suspect=True))
+
+
+def split(outcomes: Iterable[Result | SetBack]) -> tuple[list[Result], list[SetBack]]:
+    given = list(outcomes)
+    return [one for one in given if isinstance(one, Result)], [one for one in given if isinstance(one, SetBack)]
 
 
 async def a_lane(sandbox: Sandbox) -> Reins:

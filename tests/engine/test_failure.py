@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, names, state, states
 
 from retoma import GiveUp, Items, Pipeline, Retry, finished
 from retoma.define.items import Failed
-from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, names, state, states
 
 
 async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:
@@ -248,7 +248,10 @@ async def test_a_join_that_may_not_go_on_follows_its_own_policy(open_sandbox: Op
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-    assert (run.state, run.results) == ("completed_with_errors", {"numbers": [1, 2, 3, 4], "report": -1})
+    assert (run.state, run.results) == (
+        "completed_with_errors",
+        {"numbers": [1, 2, 3, 4], "square": {"2": 4, "3": 9, "4": 16}, "report": -1},
+    )
 
 
 async def test_giving_up_is_not_retried_and_says_its_code(open_sandbox: OpenSandbox) -> None:

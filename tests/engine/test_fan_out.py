@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 from pydantic import BaseModel
-
-from retoma import GiveUp, Items, Pipeline, Retry
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, do, do_next, names, state, states
+
+from retoma import GiveUp, Items, Pipeline, Retry
 
 
 class Batch(BaseModel):
@@ -419,13 +419,15 @@ async def test_without_its_source_a_fan_out_has_no_items_and_its_join_is_skipped
 async def test_a_join_with_a_default_runs_even_without_the_source(open_sandbox: OpenSandbox) -> None:
     pipeline = without_a_source("fails")
 
+    stand_in = Items.of({"x": "nothing was read"})
+
     @pipeline.step
-    async def report(label: Items[str] = Items([])) -> int:
-        return len(label)
+    async def report(label: Items[str] = stand_in) -> list[str]:
+        return list(label)
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-    assert (run.state, run.results) == ("completed_with_errors", {"report": 0})
+    assert (run.state, run.results) == ("completed_with_errors", {"report": ["nothing was read"]})
 
 
 async def test_a_fan_out_without_its_source_ends_the_run(open_sandbox: OpenSandbox) -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.conftest import OpenSandbox
+from tests.engine.builders import SILENCE, a_lane, do, do_next, fall_silent, kinds, names, state, states, value
 
 from retoma import Context, Items, Pipeline, Retry
 from retoma.engine.exchange import Claim, Result, SetBack
@@ -16,8 +18,6 @@ from retoma.errors import WorkerGone
 from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Hands, Sandbox
-from tests.conftest import OpenSandbox
-from tests.engine.builders import SILENCE, a_lane, do, do_next, fall_silent, kinds, names, state, states, value
 
 
 async def test_a_stale_fence_cannot_finish_and_is_counted(open_sandbox: OpenSandbox) -> None:
@@ -95,7 +95,9 @@ async def test_a_worker_that_beats_keeps_its_jobs(open_sandbox: OpenSandbox) -> 
         claims = await hands.claim()
         for _ in range(5):
             await sandbox.clock.advance(timedelta(seconds=5))
-            await value(sandbox, "update retoma.workers set beat_at = retoma.now() where id = $1 returning id", hands.worker)
+            await value(
+                sandbox, "update retoma.workers set beat_at = retoma.now() where id = $1 returning id", hands.worker
+            )
             assert await workers.sweep(sandbox.database, SILENCE) == []
         await do(hands, claims)
         assert hands.refused == 0
@@ -298,9 +300,7 @@ async def test_a_call_that_is_under_way_ends_before_its_worker_is_buried(open_sa
             async with dying_hands(sandbox) as dying:
                 outcomes = await dying.attempt(await dying.claim(3))
                 await sandbox.clock.advance(SILENCE + timedelta(seconds=1))
-                last, swept = await asyncio.gather(
-                    last_call(dying, outcomes), workers.sweep(sandbox.database, SILENCE)
-                )
+                last, swept = await asyncio.gather(last_call(dying, outcomes), workers.sweep(sandbox.database, SILENCE))
             assert swept == [(dying.worker, 3)], "three that it held, or three that its last call claimed"
             found = [str(job.state) for run in runs for job in await sandbox.client.jobs(run.id)]
             assert found.count("running") == 0

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, kinds, name, names, split, state, states, value
 
 from retoma import Pipeline
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
 from retoma.store.database import Database, Link, Row
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
-from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, kinds, name, names, state, states, value
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
@@ -165,12 +165,12 @@ class LossyLink(Link):
         self._times = times
         self._commit = commit
 
-    async def fetch(self, statement: Statement, arguments: list[Any]) -> list[Row]:
+    async def fetch(self, statement: Statement, arguments: list[Any], *options: Any, **named: Any) -> list[Row]:
         lost = self._times > 0
         self._times -= 1
         if lost and not self._commit:
             raise ConnectionResetError("cut before the call")
-        rows = await super().fetch(statement, arguments)
+        rows = await super().fetch(statement, arguments, *options, **named)
         if lost:
             self.drop()
             raise ConnectionResetError("cut before the answer")
@@ -190,9 +190,7 @@ def connection_of(lane: Lane) -> asyncpg.Connection:
 
 async def exchange(reins: Reins, *outcomes: Result | SetBack, room: int = 0) -> Answer:
     return await reins.lane.exchange(
-        [outcome for outcome in outcomes if isinstance(outcome, Result)],
-        [outcome for outcome in outcomes if isinstance(outcome, SetBack)],
-        Wish(reins.queues, reins.served, after=0, room=room, suspect=True),
+        *split(outcomes), Wish(reins.queues, reins.served, after=0, room=room, suspect=True)
     )
 
 

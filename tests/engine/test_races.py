@@ -9,13 +9,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-
-from retoma import Items, Pipeline, Retry
-from retoma.engine.exchange import Result, SetBack, Wish
-from retoma.store.statements import statements
-from retoma.testing import Hands, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import Reins, a_lane, do, do_next, kinds, name, names, one, rows, state, states, value
+
+from retoma import Items, Pipeline, Retry
+from retoma.engine.exchange import Result, SetBack
+from retoma.store.statements import statements
+from retoma.testing import Hands, Sandbox
 
 WORKERS = 6
 
@@ -326,13 +326,7 @@ async def not_yet_committed(
     sandbox: Sandbox, reins: Reins, outcomes: list[Any] | None = None, *, room: int = 0
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """A call of this lane that has been made and is committed only when the test says so."""
-    outcomes = outcomes or []
-    reins.lane._call += 1
-    arguments = reins.lane._arguments(
-        [outcome for outcome in outcomes if isinstance(outcome, Result)],
-        [outcome for outcome in outcomes if isinstance(outcome, SetBack)],
-        Wish(reins.queues, reins.served, after=0, room=room, suspect=True),
-    )
+    arguments = reins.next_call(outcomes or [], room=room)
     connection = await sandbox.database.connect()
     transaction = connection.transaction()
     await transaction.start()
@@ -344,7 +338,8 @@ async def not_yet_committed(
 async def is_blocked(sandbox: Sandbox, function: str) -> bool:
     found = await rows(
         sandbox,
-        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like $1",
+        "select from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock' and query like $1",
         f"%retoma.{function}%",
     )
     return bool(found)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from pydantic import BaseModel
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, fall_silent, kinds, state
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry, RetryLater, exponential, fixed, seconds
 from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Sandbox
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, fall_silent, kinds, state
 
 
 class Batch(BaseModel):
@@ -45,7 +46,7 @@ async def test_retries_come_after_the_delays_that_were_asked_for(
     async with open_sandbox(pipeline, resources={"clock": clock}) as sandbox:
         clock.append(sandbox)
         run = await sandbox.run(pipeline)
-    assert [(later - before).total_seconds() for before, later in zip(began, began[1:], strict=False)] == waits
+    assert [(later - before).total_seconds() for before, later in pairwise(began)] == waits
     assert run.state == "failed"
 
 

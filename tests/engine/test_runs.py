@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, names, state, states
 
 from retoma import Context, Items, Pipeline, Retry
 from retoma.errors import InvalidInput, NotFound
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, state, states
 
 
 class Brief(BaseModel):
@@ -201,7 +201,7 @@ async def test_models_pass_between_steps(open_sandbox: OpenSandbox) -> None:
 
 async def test_any_text_survives_as_a_result(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("text")
-    strange = "nul \0, quote \", é, 漢, \N{GRINNING FACE}, \x7f"
+    strange = 'nul \0, quote ", é, 漢, \N{GRINNING FACE}, \x7f'
 
     @pipeline.step
     async def text() -> str:
@@ -285,9 +285,7 @@ async def test_a_step_knows_its_attempt_and_has_the_resources_it_asks_for(open_s
 
 
 @pytest.mark.parametrize("given", [{"count": "many"}, {"topic": None}])
-async def test_an_input_that_its_model_refuses_starts_nothing(
-    open_sandbox: OpenSandbox, given: dict[str, Any]
-) -> None:
+async def test_an_input_that_its_model_refuses_starts_nothing(open_sandbox: OpenSandbox, given: dict[str, Any]) -> None:
     pipeline = Pipeline("strict", inputs=Brief)
 
     @pipeline.step

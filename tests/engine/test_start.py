@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do_next, kinds, state, states, value
 
 from retoma import Client, Pipeline
 from retoma.engine.start import Start, Starter
@@ -18,8 +20,6 @@ from retoma.identifiers import new_run_id
 from retoma.store.database import Link
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next, kinds, state, states, value
 
 
 class Brief(BaseModel):
@@ -191,8 +191,8 @@ async def test_a_start_whose_answer_is_lost_is_made_once(
     lost: list[str] = []
     fetch = Link.fetch
 
-    async def fetch_and_lose(link: Link, statement: Statement, arguments: list[Any]) -> Any:
-        rows = await fetch(link, statement, arguments)
+    async def fetch_and_lose(link: Link, statement: Statement, *arguments: Any, **named: Any) -> Any:
+        rows = await fetch(link, statement, *arguments, **named)
         if statement.name == "start_runs" and not lost:
             lost.append(statement.name)
             link.drop()

@@ -7,18 +7,26 @@ import importlib.util
 import inspect
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from structlog.testing import capture_logs
 
 from retoma.store.database import Database
+from retoma.testing import fresh_database
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROMISE = "# prints: "
 
 every_example = pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+async def database() -> AsyncIterator[Database]:
+    """One whose clock is the real one."""
+    async with fresh_database() as made:
+        yield made
 
 
 @every_example
@@ -27,8 +35,7 @@ async def test_an_example_prints_what_it_says(
 ) -> None:
     monkeypatch.setenv("RETOMA_DATABASE_URL", database.url)  # for those that use no sandbox
     main = _module(path).main
-    with capture_logs():
-        await (main() if inspect.iscoroutinefunction(main) else asyncio.to_thread(main))
+    await (main() if inspect.iscoroutinefunction(main) else asyncio.to_thread(main))
     assert _lines(capsys.readouterr().out) == _promised(path)
 
 

@@ -68,7 +68,7 @@ async def _work(
         if watches_stdin:
             _stop_when_stdin_closes(worker)
         await worker.run()
-    log.info("worker stopped", name=worker.name)
+    log.info("worker stopped", worker=worker.name)
 
 
 def _stop_on_signals(worker: Worker) -> None:
@@ -79,7 +79,7 @@ def _stop_on_signals(worker: Worker) -> None:
         nonlocal asked
         asked += 1
         if asked == 1:
-            log.info("stopping: jobs at work may end; once more stops at once", name=worker.name)
+            log.info("stopping: jobs at work may end; once more stops at once", worker=worker.name)
             worker.stop()
         else:
             worker.stop_at_once()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import isfinite
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -59,6 +60,8 @@ def _scalar_encoder(expected: Any) -> Callable[[Any], str]:
     def encode(value: Any) -> str:
         if not isinstance(value, accepted):
             raise TypeError(f"returned {type(value).__name__} where {expected.__name__} is promised")
+        if expected is float and not isfinite(value):
+            raise ValueError(f"returned {value}, for which JSON has no number")
         return _encoder.encode(value).decode()
 
     return encode

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from retoma.logs import get_logger
-from retoma.store.database import Database, Link, Row, backoff, is_cut, is_passing
+from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.statements import statements
 
 log = get_logger("retoma.exchange")
@@ -115,12 +115,14 @@ class Lane:
         return [_claim(row) for row in await self._fetch("held_by", [self.worker])]
 
     async def _fetch(self, name: str, arguments: list[Any]) -> list[Row]:
+        patience = PATIENCE
         for wait in backoff():
             try:
-                return await self._link.fetch(_SQL[name], arguments)
+                return await self._link.fetch(_SQL[name], arguments, patience)
             except Exception as error:
                 if not is_cut(error) and not is_passing(error):
                     raise
+                patience *= 1 + isinstance(error, TimeoutError)
                 log.warning("the call is made again", worker=self.worker, error=str(error))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")

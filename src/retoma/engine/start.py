@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from retoma.errors import Conflict, DatabaseUnavailable, Unrecordable
-from retoma.store.database import Database, Link, Row, backoff, is_cut, is_passing
+from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.notify import Teller
 from retoma.store.statements import statements
 
@@ -113,13 +113,15 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
         [start.run_at for start in starts],
         [start.head_start for start in starts],
     ]
+    patience = PATIENCE
     for wait in backoff(tries=8):
         try:
-            return await link.fetch(_SQL["start_runs"], columns)
+            return await link.fetch(_SQL["start_runs"], columns, patience)
         except Exception as error:
             # A start that was committed and whose answer was lost is found by its id when it is sent again.
             if not is_cut(error) and not is_passing(error):
                 raise
+            patience *= 1 + isinstance(error, TimeoutError)
             if wait is None:
                 raise DatabaseUnavailable(
                     f"the database does not answer; nothing is known to be started: {error}"

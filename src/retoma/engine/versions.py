@@ -26,7 +26,7 @@ async def register(database: Database, pipeline: Pipeline) -> int:
             digest=graph.digest,
             graph=json.dumps(graph.to_json()),
             sinks=len(ends(graph)),
-            steps=[_step_row(step) for step in graph.steps],
+            steps=[_step_row(place, step) for place, step in enumerate(graph.steps)],
             edges=edge_rows(graph),
             reads=read_rows(graph),
         )
@@ -161,13 +161,16 @@ def _end_row(from_step: str, via: str = "") -> EdgeRow:
     )
 
 
-def _step_row(step: StepShape) -> StepRow:
+def _step_row(place: int, step: StepShape) -> StepRow:
     return StepRow(
         step=step.name,
+        place=place,
         queue=step.queue,
         head_start=head_start(step.priority),
         needs=step.needs,
         each=step.each,
+        source=step.source,
+        hidden=step.hidden,
         born=step.born,
         on_failure=step.on_failure,
         item_from=step.item_from,

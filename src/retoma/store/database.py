@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -33,13 +33,20 @@ _CUT = (
     asyncpg.InternalClientError,  # the server's last words came while nobody asked, and confused the driver
     asyncpg.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidTransactionStateError,  # such as a server that has become a replica
 )
 _PASSING = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
-    asyncpg.DiskFullError,
-    asyncpg.OutOfMemoryError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
 )
+# Seconds after which a call is made again on another connection, and twice as long each time that did not help:
+# a connection that died in silence would otherwise be waited for without end.
+PATIENCE = 10.0
+_FAREWELL = 2.0  # seconds for a connection to end well
+_LONGEST_SILENCE = "set local idle_in_transaction_session_timeout = '10s'"
 
 
 def is_cut(error: BaseException) -> bool:
@@ -79,8 +86,11 @@ class Database:
 
     async def close(self) -> None:
         if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+            pool, self._pool = self._pool, None
+            try:
+                await asyncio.wait_for(pool.close(), _FAREWELL)
+            except DATABASE_ERRORS:
+                pool.terminate()
         if self._server is not None:
             self._server.close()
 
@@ -153,11 +163,13 @@ class Database:
 
     async def _tried_again(self, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """Statements that come here may safely run twice."""
+        patience = PATIENCE
         for wait in backoff(tries=6):
             try:
-                async with self.connection() as connection:
+                async with asyncio.timeout(patience), self.connection() as connection:
                     return await self._answered_or_dropped(connection, call)
             except (*_CUT, *_PASSING) as error:
+                patience *= 1 + isinstance(error, TimeoutError)
                 if wait is None:
                     raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
                 await self._revive()
@@ -169,7 +181,7 @@ class Database:
     ) -> Answer:
         try:
             return await answered(connection, self.pooled, call)
-        except _CUT:
+        except (*_CUT, asyncio.CancelledError):
             connection.terminate()  # the pool must not hand it out again
             raise
 
@@ -213,10 +225,13 @@ class Link:
         self._database = database
         self._connection: asyncpg.Connection | None = None
 
-    async def fetch(self, statement: Statement, arguments: list[Any]) -> list[asyncpg.Record]:
-        connection = await self._opened()
+    async def fetch(
+        self, statement: Statement, arguments: list[Any], patience: float = PATIENCE
+    ) -> list[asyncpg.Record]:
         try:
-            return await answered(connection, self._database.pooled, lambda c: c.fetch(statement.sql, *arguments))
+            async with asyncio.timeout(patience):
+                connection = await self._opened()
+                return await answered(connection, self._database.pooled, lambda c: c.fetch(statement.sql, *arguments))
         except BaseException as error:
             if is_cut(error) or isinstance(error, asyncio.CancelledError):
                 self.drop()
@@ -228,7 +243,8 @@ class Link:
 
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed():
-            await self._connection.close()
+            with suppress(*DATABASE_ERRORS):
+                await self._connection.close(timeout=_FAREWELL)
         self._connection = None
 
     def drop(self) -> None:
@@ -247,6 +263,8 @@ async def answered(connection: Connection, pooled: bool, call: Callable[[Connect
     if not pooled:
         return await call(connection)
     async with connection.transaction():
+        # A process that stands still at this very moment must not keep what it has locked.
+        await connection.execute(_LONGEST_SILENCE)
         return await call(connection)
 
 

@@ -71,9 +71,14 @@ async def progress(database: Database, run: UUID) -> list[StepProgress]:
 
 
 async def results(database: Database, run: UUID) -> dict[str, Any]:
-    """The current results of the steps that are not of items, by step."""
-    rows = await database.fetch(_SQL["results_of_run"], run=run)
-    return {row["step"]: json.loads(row["output"]) for row in rows}
+    """The current results by step; of an `each` step, a dictionary by item."""
+    found: dict[str, Any] = {}
+    for row in await database.fetch(_SQL["results_of_run"], run=run):
+        if row["each"]:
+            found.setdefault(row["step"], {})[row["item"]] = json.loads(row["output"])
+        else:
+            found[row["step"]] = json.loads(row["output"])
+    return found
 
 
 async def events(database: Database, run: UUID, after: int = 0, limit: int = 1_000) -> list[Event]:

@@ -17,10 +17,13 @@ _SQL = statements("versions")
 @dataclass(frozen=True)
 class StepRow:
     step: str
+    place: int
     queue: str
     head_start: int
     needs: int
     each: bool
+    source: str | None
+    hidden: bool
     born: str
     on_failure: str
     item_from: str | None

@@ -68,8 +68,8 @@ def timed_out(plan: Plan, claim: Claim, advice: str) -> SetBack:
     return _setback(plan, claim, error, plan.timeout)
 
 
-def crashed(plan: Plan, claim: Claim, error: Crashed, seconds: float) -> SetBack:
-    """How an attempt ends whose child process died."""
+def crashed(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetBack:
+    """How an attempt ends whose child process died, or could not be started."""
     return _setback(plan, claim, error, seconds)
 
 

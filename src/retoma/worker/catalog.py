@@ -14,6 +14,8 @@ from retoma.worker.plan import Plan
 
 log = get_logger("retoma.worker")
 
+NUMBERS_LOOKED_BACK = 50
+
 
 class Catalog:
     """A run keeps its version's shape, and runs with today's functions."""

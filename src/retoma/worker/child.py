@@ -38,13 +38,18 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     requests, answers = _pipes()
     _die_with_parent()
-    hello = _read(requests)
+    if not (hello := _read(requests)):
+        return  # the worker is gone already
     sys.path[:] = hello["path"]
     _limit_memory(hello["memory"])
     plans = _Plans()
     while request := _read(requests):
         _limit_processor(request["cpu"])
-        _write(answers, _attempted(plans, request))
+        answer = _attempted(plans, request)
+        try:
+            _write(answers, answer)
+        except BrokenPipeError:  # the worker is gone, and the job with it
+            os._exit(0)
 
 
 class _Plans:

@@ -41,11 +41,11 @@ class Children:
         child = await self._child(isolation)
         try:
             answer = await child.ask(_request(plan, claim, context, isolation, child))
-        except asyncio.CancelledError:
-            await child.kill()
-            raise
         except EOFError:
             return crashed(plan, claim, await child.obituary(plan.step.name), time.monotonic() - began)
+        except BaseException:
+            await child.kill()
+            raise
         self._put_back(isolation, child)
         return _outcome(claim, answer)
 

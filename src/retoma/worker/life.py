@@ -47,6 +47,7 @@ class Life:
         self.refused = 0
         self._database = database
         self._settings = settings
+        self._silence = timedelta(seconds=settings.silence_seconds)
         self._catalog = catalog
         self._wakeup = wakeup
         self._runner = Runner(catalog, Tenants(database), threads, children)
@@ -63,7 +64,7 @@ class Life:
         self.id = await workers.register(self._database, name, self._queues, concurrency, LANES)
         log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
         loop = asyncio.get_running_loop()
-        heart = Heart(self._database, self.id, on_death=lambda: _from_thread(loop, self._die))
+        heart = Heart(self._database, self.id, self._silence, on_death=lambda: _from_thread(loop, self._die))
         heart.start()
         self._lanes = [Lane(self._database, self.id, number) for number in range(1, LANES + 1)]
         try:
@@ -99,7 +100,7 @@ class Life:
     def _upkeep(self) -> Upkeep:
         return Upkeep(
             self._database,
-            silence=timedelta(seconds=self._settings.silence_seconds),
+            silence=self._silence,
             refresh=lambda: self._catalog.refresh(self._database),
             runs_at_work=lambda: self._workload.runs,
             on_stopping=self._workload.cancel,
@@ -162,15 +163,16 @@ class Life:
         self._reserved += room
         try:
             answer = await lane.exchange(results, setbacks, wish)
+        except WorkerGone:
+            self._count_refused(len(results) + len(setbacks))
+            raise
         finally:
             self._reserved -= room
         self._accept(answer, results, room)
         return answer.replayed
 
     def _accept(self, answer: Answer, results: list[Result], room: int) -> None:
-        if answer.refused:
-            self.refused += answer.refused
-            log.warning("refused: these leases had ended", worker=self.id, jobs=answer.refused)
+        self._count_refused(answer.refused)
         taken = self._runner.taken(answer, results)
         self._workload.take(taken)
         if answer.claimed:
@@ -178,6 +180,11 @@ class Life:
         self._wakeup.learn(len(taken), room)
         if self._runner.makes_work_for_others(results):
             self._wakeup.tell_others()
+
+    def _count_refused(self, jobs: int) -> None:
+        if jobs:
+            self.refused += jobs
+            log.warning("refused: these leases had ended", worker=self.id, jobs=jobs)
 
     async def _recover(self, lane: Lane) -> None:
         """Take up the jobs that are ours and that we never heard of."""

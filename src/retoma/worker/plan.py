@@ -64,7 +64,10 @@ class Plan:
     def too_many_failed(self, data: Arguments) -> str | None:
         """A sentence if `proceed_when` does not hold for the items that this join sees."""
         for parameter in self._joins:
-            counts = _counts(data[parameter])
+            items = data[parameter]
+            if not isinstance(items, Items):  # the default of a fan-out that never came about
+                continue
+            counts = _counts(items)
             if not self.step.proceeds(counts):
                 return (
                     f"{counts.failed} of {counts.total} items of {parameter!r} failed, more than "
@@ -171,8 +174,11 @@ def _items_reader(binding: Binding, index: int) -> Reader:
     rows_of = msgspec.json.Decoder(list[_ItemRow])
     decode = codec_of((get_args(binding.annotation) or (Any,))[0]).decode
 
-    def read(claim: Claim) -> Items[Any]:
-        rows = rows_of.decode(claim.results[index] or "[]")
+    def read(claim: Claim) -> Any:
+        result = claim.results[index]
+        if result is None:
+            return _MISSING
+        rows = rows_of.decode(result)
         good = [(key, decode(bytes(output).decode())) for key, state, output, _ in rows if state == "succeeded"]
         failed = [
             Failed(key, code or state.upper(), state)  # type: ignore[arg-type]

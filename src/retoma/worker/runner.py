@@ -9,13 +9,15 @@ from math import inf
 from retoma.define.context import Context
 from retoma.engine.exchange import Answer, Claim, Result, SetBack
 from retoma.engine.tenants import Tenants
+from retoma.errors import DatabaseUnavailable
 from retoma.logs import ATTEMPT
-from retoma.worker.attempt import attempt, timed_out
+from retoma.worker.attempt import attempt, crashed, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
 from retoma.worker.threads import Threads
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
+UNAVAILABLE_DELAY = timedelta(seconds=1)
 
 
 class Runner:
@@ -30,9 +32,13 @@ class Runner:
         plan = self._catalog.plan_of(claim.version, claim.step)
         if plan is None:
             return _undefined(claim)
+        try:
+            tenant = await self._tenants.name_of(claim.tenant)
+        except DatabaseUnavailable:
+            return SetBack(claim, "back", delay=UNAVAILABLE_DELAY)
         context = Context(
             run=claim.run,
-            tenant=await self._tenants.name_of(claim.tenant),
+            tenant=tenant,
             pipeline=plan.step.pipeline,
             step=claim.step,
             item=claim.item,
@@ -49,6 +55,11 @@ class Runner:
         """Seconds that one attempt may take."""
         plan = self._catalog.plan_of(claim.version, claim.step)
         return plan.timeout if plan else inf
+
+    def crashed(self, claim: Claim, error: Exception) -> SetBack:
+        """How a job goes back for which something of ours failed, and not its step."""
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        return _undefined(claim) if plan is None else crashed(plan, claim, error, 0.0)
 
     def timed_out(self, claim: Claim, advice: str = "") -> SetBack:
         plan = self._catalog.plan_of(claim.version, claim.step)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from math import inf
 from uuid import UUID
 
 from retoma.errors import DatabaseUnavailable
@@ -36,6 +38,8 @@ class Upkeep:
         self._runs_at_work = runs_at_work
         self._on_stopping = on_stopping
         self._on_work = on_work
+        self._answered_at = inf
+        self._judges_from = 0.0  # monotonic
 
     async def run(self) -> None:
         """Tick until cancelled; a database that is away for a while is waited for."""
@@ -53,14 +57,26 @@ class Upkeep:
         """One round. Gives the seconds until the next, fewer if something is due before."""
         if tick % TICKS_BETWEEN_REFRESHES == 0:
             await self._refresh()
-        for worker, jobs in await workers.sweep(self._database, self._silence):
-            log.warning("a worker fell silent; its jobs are ready again", worker=worker, jobs=jobs)
-            self._on_work()
         promoted, next_in = await workers.promote(self._database, LARGEST_PROMOTION)
         if promoted:
             self._on_work()
+        if self._may_judge():
+            await self._sweep()
         if runs := self._runs_at_work():
             self._on_stopping(await workers.stopping_runs(self._database, runs))
         if next_in is None:
             return SECONDS_BETWEEN_TICKS
         return min(SECONDS_BETWEEN_TICKS, max(SHORTEST_PAUSE, next_in.total_seconds()))
+
+    def _may_judge(self) -> bool:
+        """Not when the database has just come back to us: to others too, and they need time to beat."""
+        now, silence = time.monotonic(), self._silence.total_seconds()
+        if now - self._answered_at > SECONDS_BETWEEN_TICKS + silence / 3:
+            self._judges_from = now + silence
+        self._answered_at = now
+        return now >= self._judges_from
+
+    async def _sweep(self) -> None:
+        for worker, jobs in await workers.sweep(self._database, self._silence):
+            log.warning("a worker fell silent; its jobs are ready again", worker=worker, jobs=jobs)
+            self._on_work()

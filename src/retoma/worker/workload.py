@@ -134,6 +134,8 @@ class Workload:
             outcome = await self._runner.run(claim)
         except asyncio.CancelledError:
             outcome = None
+        except Exception as error:  # noqa: BLE001  (a job must never be held and forgotten)
+            outcome = self._runner.crashed(claim, error)
         seconds = time.monotonic() - began
         self._mean_seconds += 0.05 * (seconds - self._mean_seconds) + 1e-9
         running = self._running.get(claim.handle)

@@ -35,10 +35,13 @@ create table retoma.versions (
 create table retoma.steps (
   version int not null references retoma.versions,
   step text collate "C" not null,
+  place int not null,                      -- in the order of definition
   queue text collate "C" not null,
   head_start bigint not null,              -- microseconds by which its priority puts it ahead
   needs int not null,                      -- needs that must be final before it can run
   each boolean not null,
+  source text collate "C",                 -- of an `each` step: whose result is the list of its items
+  hidden boolean not null,                 -- no user wrote it
   born text not null,                      -- at the run's start, with its one need, or with the expansion of its items
   on_failure text not null,
   item_from text,                          -- the step whose rows keep the item's value

@@ -47,11 +47,15 @@ select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce
  where r.id = :run;
 
 -- name: results_of_run
--- The current results of the steps of a run that are not of items.
-select distinct on (j.step) j.step, j.output::text as output
-  from retoma.jobs j
- where j.run = :run and j.item = '' and j.state = 'succeeded'
- order by j.step, j.revision desc;
+-- The current results of a run.
+select c.step, c.item, s.each, c.output::text as output
+  from (select distinct on (j.step, j.item) j.*
+          from retoma.jobs j
+         where j.run = :run
+         order by j.step, j.item, j.revision desc) c
+  join retoma.steps s on s.version = c.version and s.step = c.step
+ where c.state = 'succeeded' and not s.hidden
+ order by s.place, c.position;
 
 -- name: events_of_run
 select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data

@@ -11,10 +11,10 @@ select id
  where pipeline = :pipeline and digest = :digest;
 
 -- name: add_steps
-insert into retoma.steps (version, step, queue, head_start, needs, each, born, on_failure, item_from)
+insert into retoma.steps (version, step, place, queue, head_start, needs, each, source, hidden, born, on_failure, item_from)
 select :version, s.*
-  from unnest(:step::text[], :queue::text[], :head_start::bigint[], :needs::int[], :each::boolean[], :born::text[],
-              :on_failure::text[], :item_from::text[]) as s;
+  from unnest(:step::text[], :place::int[], :queue::text[], :head_start::bigint[], :needs::int[], :each::boolean[], :source::text[],
+              :hidden::boolean[], :born::text[], :on_failure::text[], :item_from::text[]) as s;
 
 -- name: add_edges
 insert into retoma.edges (version, from_step, to_step, act, via, same_item, optional, light, queue, head_start, needs)

@@ -101,8 +101,15 @@ set enable_mergejoin = off
 stable language sql as $$
   select 'claimed', j.run, j.step, j.item, j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
          j.tenant, p.run_input, p.item_value, p.results
-    from retoma.runs r
-    join retoma.jobs j on j.run = r.id and j.state = 'running' and j.worker = p_worker,
-         retoma.parameters_of(j.run, j.step, j.item, j.version, j.input) p
-   where r.ended_at is null;
+    from retoma.jobs_held(p_worker) j,
+         retoma.parameters_of(j.run, j.step, j.item, j.version, j.input) p;
+$$;
+
+-- They are looked for in the runs that are under way, one by one: no index holds a column that finishing writes, and
+-- the planner must not go through all jobs instead.
+create or replace function retoma.jobs_held(p_worker int) returns setof retoma.jobs stable language sql as $$
+  select j.*
+    from (select r.id from retoma.runs r where r.ended_at is null and r.state <> 'pending' offset 0) r,
+         lateral (select * from retoma.jobs j
+                   where j.run = r.id and j.state = 'running' and j.worker = p_worker offset 0) j;
 $$;

@@ -31,7 +31,13 @@ returns table (run_input json, item_value json, results json[]) stable language 
                         order by i.revision desc limit 1)),
     array(select case d.what
                    when 'results of all items' then
-                     (select coalesce(json_agg(json_build_array(c.item, c.state, c.output, c.code) order by c.position), '[]')
+                     (select coalesce(json_agg(json_build_array(c.item, c.state, c.output, c.code) order by c.position),
+                                      -- No items: there were none, or there never was a list of them.
+                                      (select '[]'::json
+                                         from retoma.steps e
+                                         join retoma.jobs l on l.run = p_run and l.step = e.source and l.item = ''
+                                        where e.version = p_version and e.step = d.from_step and l.state = 'succeeded'
+                                        limit 1))
                         from (select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
                                 from retoma.jobs p
                                where p.run = p_run and p.step = d.from_step

@@ -40,11 +40,7 @@ begin
   select back.* into v_back
     from (select array_agg(run) as run, array_agg(step) as step, array_agg(item) as item, array_agg(revision) as revision,
                  array_agg(fence) as fence, array_agg(spent_ms) as spent_ms, count(*)::int as jobs
-            from (select j.*
-                    from retoma.runs r
-                    join retoma.jobs j on j.run = r.id and j.worker = p_worker and j.state = 'running'
-                   where r.ended_at is null
-                   order by j.run, j.step, j.item, j.revision) held) h,
+            from (select * from retoma.jobs_held(p_worker) order by run, step, item, revision) held) h,
          lateral retoma.set_back(
            p_worker, v_now, h.run, h.step, h.item, h.revision, h.fence, array_fill(p_outcome, array[h.jobs]),
            array_fill(interval '0', array[h.jobs]), h.spent_ms, array_fill(p_code, array[h.jobs]),

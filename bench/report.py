@@ -1,0 +1,211 @@
+"""Figures as tables: what was measured, beside targets and peers, ready to be put on a page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.lines import CONDITIONS, LEAST_OF_EMPTY, LINES, Line
+
+Rows = list[list[str]]
+
+
+@dataclass
+class Results:
+    """All that one run of the suite found out."""
+
+    machine: dict[str, str] = field(default_factory=dict)
+    ours: dict[str, list[float]] = field(default_factory=dict)
+    peers: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)  # by peer, line and mode
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+    profile: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, samples: dict[str, list[float]]) -> None:
+        for line, values in samples.items():
+            self.ours[line] = values if line.startswith("curve@") else [*self.ours.get(line, []), *values]
+
+    def add_peer(self, peer: str, figure: dict[str, Any]) -> None:
+        value = figure["per_second"] if "per_second" in figure else figure["milliseconds"]
+        modes = self.peers.setdefault(peer, {}).setdefault(figure["line"], {})
+        modes.setdefault(figure["mode"], []).append(value)
+
+    def best(self, peer: str, line: str) -> tuple[str, list[float]] | None:
+        """The peer's best mode for this line, and what it reached."""
+        modes = self.peers.get(peer, {}).get(line)
+        if not modes:
+            return None
+        choose = min if LINES[line].less_is_better else max
+        return choose(modes.items(), key=lambda mode: median(mode[1]))
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sections(results: Results) -> dict[str, str]:
+    """Every part of the page that this run has something to say about."""
+    parts = {
+        "machine": _machine(results),
+        "figures": _figures(results),
+        "peers": _peers(results),
+        "growth": _growth(results),
+        "profile": _profile(results),
+    }
+    return {name: text for name, text in parts.items() if text}
+
+
+def write(page: Path, parts: dict[str, str]) -> None:
+    """Put each part between its markers, and leave the rest of the page as it is."""
+    text = page.read_text()
+    for name, part in parts.items():
+        between = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench:{name} -->)", re.DOTALL)
+        text, found = between.subn(partial(_between, part), text)
+        if not found:
+            raise SystemExit(
+                f"{page} has no place for {name}: put <!-- bench:{name} --> and <!-- /bench:{name} --> there"
+            )
+    page.write_text(text)
+
+
+def _between(part: str, markers: re.Match[str]) -> str:
+    return f"{markers[1]}{part}\n{markers[2]}"
+
+
+def number(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _spread(values: list[float]) -> str:
+    return number(values[0]) if len(values) == 1 else f"{number(min(values))} to {number(max(values))}"
+
+
+def _machine(results: Results) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in results.machine.items())
+
+
+def _figures(results: Results) -> str:
+    measured = [(line, results.ours[name]) for name, line in LINES.items() if name in results.ours]
+    rows = [[line.what, _with_unit(line, values), _spread(values), *_aims(line, values)] for line, values in measured]
+    return _table(["what", "median", "range", "target", "beyond"], rows)
+
+
+def _with_unit(line: Line, values: list[float]) -> str:
+    return f"**{number(median(values))}**{line.unit}"
+
+
+def _aims(line: Line, values: list[float]) -> list[str]:
+    return [_aim(line, median(values), aim) for aim in (line.target, line.beyond)]
+
+
+def _aim(line: Line, figure: float, aim: float | None) -> str:
+    if aim is None:
+        return ""
+    return f"{number(aim)}, {'reached' if line.reaches(figure, aim) else 'not reached'}"
+
+
+def _peers(results: Results) -> str:
+    names = list(results.peers)
+    lines = [line for line in LINES if line in results.ours and any(line in results.peers[peer] for peer in names)]
+    rows = [[LINES[line].what, _with_unit(LINES[line], results.ours[line]), *_beside(results, line)] for line in lines]
+    if not rows and not results.troubles:
+        return ""
+    table = _table(["what", "Retoma", *(_named(results, peer) for peer in names)], rows)
+    return "\n\n".join(part for part in (table, _modes(results, lines), _troubles(results)) if part)
+
+
+def _named(results: Results, peer: str) -> str:
+    versions = list(results.versions.get(peer, {}).values())
+    return f"{peer} {versions[0]}" if versions else peer
+
+
+def _beside(results: Results, line: str) -> list[str]:
+    return [_cell(results, peer, line) for peer in results.peers]
+
+
+def _cell(results: Results, peer: str, line: str) -> str:
+    best = results.best(peer, line)
+    if best is None:
+        return ""
+    theirs, ours = median(best[1]), median(results.ours[line])
+    times = theirs / ours if LINES[line].less_is_better else ours / theirs
+    return f"{number(theirs)} ({number(times)} x)"
+
+
+def _modes(results: Results, lines: list[str]) -> str:
+    """Which mode of each peer the table shows."""
+    said = []
+    for peer in results.peers:
+        modes = {line: best[0] for line in lines if (best := results.best(peer, line)) and best[0]}
+        if modes:
+            said.append(f"- {peer}: " + "; ".join(f"{LINES[line].what}: {mode}" for line, mode in modes.items()) + ".")
+    return "\n".join(["Best modes:", "", *said]) if said else ""
+
+
+def _troubles(results: Results) -> str:
+    if not results.troubles:
+        return ""
+    return "\n".join(["Not measured:", "", *(f"- {name}: {why}" for name, why in results.troubles.items())])
+
+
+def _growth(results: Results) -> str:
+    rows = [_condition(results, name, what) for name, what in CONDITIONS.items() if f"drain@{name}" in results.ours]
+    curves = [
+        [what, *(number(value) for value in results.ours[f"curve@{name}"])]
+        for name, what in CONDITIONS.items()
+        if f"curve@{name}" in results.ours
+    ]
+    if not rows:
+        return ""
+    slices = [f"{tenth}0 %" for tenth in range(1, len(curves[0]))]
+    head = ["tables", "chain, steps/s", "of empty", "drain, jobs/s", "of empty"]
+    return "\n\n".join(
+        [_table(head, rows), "Jobs per second in each tenth of the drain:", _table(["tables", *slices], curves)]
+    )
+
+
+def _condition(results: Results, name: str, what: str) -> list[str]:
+    return [what, *_against_empty(results, "chain", name), *_against_empty(results, "drain", name)]
+
+
+def _against_empty(results: Results, work: str, name: str) -> list[str]:
+    figure = median(results.ours[f"{work}@{name}"])
+    empty = results.ours.get(f"{work}@empty")
+    if empty is None or name == "empty":
+        return [number(figure), ""]
+    share = figure / median(empty)
+    short = name in ("finished", "scheduled") and share < LEAST_OF_EMPTY
+    return [number(figure), f"{share:.0%}{', not reached' if short else ''}"]
+
+
+def _profile(results: Results) -> str:
+    if not results.profile:
+        return ""
+    figures = results.profile["figures"]
+    head = ["microseconds per job", *figures]
+    names = dict.fromkeys(name for one in figures.values() for name in one)
+    rows = [[name, *(number(one[name]) if name in one else "" for one in figures.values())] for name in names]
+    return "\n\n".join([_table(head, rows), *_statements(results.profile.get("statements", {}))])
+
+
+def _statements(statements: dict[str, Any]) -> list[str]:
+    parts = []
+    for work, found in statements.items():
+        if isinstance(found, str):
+            parts.append(f"Statements of {work}: {found}.")
+            continue
+        rows = [[f"`{one['statement']}`", number(one["microseconds"]), number(one["calls"])] for one in found]
+        parts.append(_table([f"statements of {work}", "microseconds per job", "calls"], rows))
+    return parts
+
+
+def _table(head: list[str], rows: Rows) -> str:
+    if not rows:
+        return ""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

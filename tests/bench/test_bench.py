@@ -1,0 +1,72 @@
+"""Every measure of ours runs, with tiny counts, and the page has a place for what it finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from bench.lines import LINES, MEASURES
+from bench.report import Results, sections, write
+from bench.server import Server
+from bench.stage import Rig
+from bench.workloads import drain
+
+from retoma.store.database import Database
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+
+
+@pytest.fixture(scope="module")
+async def rig(database: Database) -> AsyncIterator[Rig]:
+    server = Server(database.url)
+    yield Rig(server, scale=0.0005, patience=60)
+    await server.close()
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+async def test_a_measure_finds_figures(rig: Rig, measure: str) -> None:
+    found = await MEASURES[measure].take(rig)
+    assert found
+    assert all(line in LINES or "@" in line for line in found)
+    assert all(value >= 0 for values in found.values() for value in values)
+
+
+async def test_work_that_did_not_succeed_at_once_is_no_figure(rig: Rig) -> None:
+    async with rig.stage() as stage:
+        first = await stage.start(drain, 1)
+        await stage.client.cancel(first)
+        with pytest.raises(RuntimeError, match="should have succeeded"):
+            await stage.work(first, jobs=1)
+
+
+def test_the_best_mode_of_a_peer_stands_beside_ours() -> None:
+    results = Results(ours={"chain": [900.0, 1_000.0, 1_100.0], "latency_p50": [2.0]})
+    for mode, value in (("slow", 10.0), ("quick", 50.0)):
+        results.add_peer("them", {"line": "chain", "mode": mode, "per_second": value})
+        results.add_peer("them", {"line": "latency_p50", "mode": mode, "milliseconds": value})
+    results.troubles["others"] = "not in the registry"
+    text = sections(results)["peers"]
+    assert "50.0 (20.0 x)" in text
+    assert "10.0 (5.00 x)" in text
+    assert "others: not in the registry" in text
+
+
+def test_a_target_that_is_missed_is_said() -> None:
+    text = sections(Results(ours={"chain": [29_000.0], "idle_cpu": [0.5]}))["figures"]
+    assert "30,000, not reached" in text
+    assert "1.00, reached" in text
+
+
+def test_the_page_takes_new_tables_and_keeps_the_rest(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(PAGE.read_text())
+    write(page, dict.fromkeys(("machine", "figures", "peers", "growth", "profile"), "new"))
+    assert page.read_text().count("\nnew\n") == 5
+    assert page.read_text().splitlines()[0] == PAGE.read_text().splitlines()[0]
+
+
+def test_what_was_kept_can_be_read_again() -> None:
+    results = Results(ours={"chain": [1.0]}, machine={"cores": "2"})
+    assert Results(**json.loads(json.dumps(results.as_json()))) == results

@@ -1,0 +1,248 @@
+"""The hot statements go by their indexes and read only what they are about, however large the history is.
+
+What is looked at is not a plan but what its execution read: rows of a whole table, and entries of each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, names, one, rows
+
+from retoma import Items, Pipeline
+from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.store.database import Connection
+from retoma.store.statements import statements
+from retoma.testing import Sandbox
+
+HISTORY = 8_000
+FEW = 100
+
+Table = Literal["empty when planned", "never analysed", "analysed"]
+TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+        await sandbox.client.start_many("labels", [None] * 5)
+        async with reading(connection) as read:
+            claims = await call(connection, reins, room=10)
+    assert len(claims) == 10
+    assert read.whole_tables == {}
+    assert 10 <= read.entries["jobs_ready"] <= FEW
+    assert sum(read.entries.values()) <= FEW
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_finishing_reads_only_the_primary_key(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+        await sandbox.client.start("labels")
+        claims = await call(connection, reins, room=10)
+        async with reading(connection) as read:
+            await call(connection, reins, [ended(one(claims, "taxonomy")), ended(one(claims, "documents"))])
+        items = await call(connection, reins, room=10)
+        assert names(items) == ["label:a", "label:b"]
+        async with reading(connection) as read_by_items:
+            await call(connection, reins, [ended(items[0]), SetBack(items[1], "failed", code="ERROR")])
+        (join,) = await call(connection, reins, room=10)
+        async with reading(connection) as read_by_join:
+            await call(connection, reins, [ended(join)])
+    for one_read in (read, read_by_items, read_by_join):
+        assert one_read.whole_tables == {}
+        assert {name for name in one_read.entries if name.startswith("jobs")} == {"jobs_pkey"}
+        assert sum(one_read.entries.values()) <= FEW
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (sandbox, _, connection):
+        (run,) = await rows(sandbox, "select * from retoma.runs limit 1")
+        async with reading(connection) as read:
+            await connection.fetch(
+                "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
+                "array['{}'::json], array['key'], array['digest'::bytea], array[null::timestamptz], array[0::bigint])",
+                run["tenant"],
+                run["version"],
+            )
+    assert read.whole_tables.keys() <= {"versions", "steps"}
+    assert sum(read.entries.values()) <= FEW
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_stopping_a_run_reads_only_that_run(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+        run = (await sandbox.client.start("labels")).id
+        await call(connection, reins, room=1)
+        async with reading(connection) as read:
+            await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
+    assert read.whole_tables == {}
+    assert {name for name in read.entries if name.startswith("jobs")} == {"jobs_pkey"}
+    assert sum(read.entries.values()) <= FEW
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_upkeep_reads_nothing_while_nothing_is_due(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (_, _, connection), reading(connection) as read:
+        await connection.fetch("select * from retoma.promote(100)")
+        await connection.fetch("select * from retoma.sweep('1 hour')")
+    assert read.whole_tables == {}
+    assert read.entries.keys() <= {"jobs_due", "workers_alive"}
+    assert sum(read.entries.values()) <= FEW
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_dead_workers_jobs_are_found_among_open_runs_only(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+        await sandbox.client.start("labels")
+        await call(connection, reins, room=2)
+        async with reading(connection) as read:
+            held = await connection.fetch("select * from retoma.held_by($1)", reins.worker)
+            await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
+    assert len(held) == 2
+    assert read.whole_tables == {}
+    assert read.entries["jobs_pkey"] <= FEW, "a run that has not begun has nothing that runs"
+
+
+@dataclass
+class Read:
+    """What was read: rows of whole tables, and entries of indexes."""
+
+    whole_tables: dict[str, int] = field(default_factory=dict)
+    entries: dict[str, int] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def prepared(open_sandbox: OpenSandbox, table: Table) -> AsyncIterator[tuple[Sandbox, Reins, Connection]]:
+    """A history in the state that is asked for, and one connection in one transaction that is rolled back."""
+    async with open_sandbox(labels()) as sandbox:
+        await clear(sandbox)
+        connection = await sandbox.database.connect()
+        transaction = connection.transaction()
+        await transaction.start()
+        if table == "empty when planned":
+            await plan_everything(sandbox, connection)
+        await sandbox.client.cancel((await sandbox.client.start("labels")).id)
+        await make_history(sandbox)
+        if table == "analysed":
+            async with sandbox.database.connection() as other:
+                await other.execute("analyze retoma.jobs, retoma.runs, retoma.edges")
+        reins = await a_lane(sandbox)
+        try:
+            yield sandbox, reins, connection
+        finally:
+            await transaction.rollback()
+            await connection.close()
+            await reins.lane.close()
+            await clear(sandbox)
+
+
+async def clear(sandbox: Sandbox) -> None:
+    """Leave no trace of deleted rows, which an index would still lead to."""
+    await rows(sandbox, "truncate retoma.jobs, retoma.runs, retoma.events")
+
+
+async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
+    """Let the server plan all its statements while there is nothing, and keep those plans."""
+    reins = await a_lane(sandbox)
+    run = (await sandbox.client.start("labels")).id
+    claims = await call(connection, reins, room=10)
+    await call(connection, reins, [ended(one(claims, "taxonomy")), ended(one(claims, "documents"))])
+    items = await call(connection, reins, room=10)
+    await call(connection, reins, [ended(items[0]), SetBack(items[1], "failed", code="ERROR")])
+    (join,) = await call(connection, reins, room=10)
+    await connection.fetch("select * from retoma.held_by($1)", reins.worker)
+    await call(connection, reins, [ended(join)])
+    await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
+    await connection.fetch("select * from retoma.promote(100)")
+    await connection.fetch("select * from retoma.sweep('1 hour')")
+    await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
+    await reins.lane.close()
+
+
+async def make_history(sandbox: Sandbox) -> None:
+    """Ended runs with their jobs, and runs of much later."""
+    await rows(
+        sandbox,
+        """
+        with one as (select * from retoma.runs limit 1), made as (
+          insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, ended_at)
+          select gen_random_uuid(), tenant, version,
+                 case when number % 4 = 0 then 'pending' else 'completed' end::retoma.run_state, 0, input, created_at,
+                 run_at, case when number % 4 > 0 then run_at end
+            from one, generate_series(1, $1::int / 4) as number
+          returning id, tenant, version, ended_at)
+        insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, worker, ready_at, created_at)
+        select id, step, 1, version, tenant, 'default', number,
+               case when ended_at is null then 'ready' else 'succeeded' end::retoma.job_state,
+               case when ended_at is not null then 0 end,
+               case when ended_at is null then retoma.now() + interval '1 year' end, retoma.now()
+          from made, unnest(array['documents', 'taxonomy', 'label', 'report']) with ordinality as s (step, number)
+        """,
+        HISTORY,
+    )
+
+
+@asynccontextmanager
+async def reading(connection: Connection) -> AsyncIterator[Read]:
+    before = await counters(connection)
+    read = Read()
+    yield read
+    for (kind, name), count in (await counters(connection)).items():
+        difference = count - before.get((kind, name), 0)
+        if difference and kind == "r" and name in ("jobs", "runs", "workers", "versions", "steps", "edges"):
+            read.whole_tables[name] = difference
+        elif difference and kind == "i":
+            read.entries[name] = difference
+
+
+async def counters(connection: Connection) -> dict[tuple[str, str], int]:
+    """Of this connection's transaction. The count of a table is of the rows read by going through all of it."""
+    found = await connection.fetch(
+        """
+        select relkind::text, relname::text, pg_stat_get_xact_tuples_returned(oid)
+          from pg_class
+         where relnamespace = 'retoma'::regnamespace and relkind in ('r', 'i')
+        """
+    )
+    return {(kind, name): count for kind, name, count in found}
+
+
+async def call(
+    connection: Connection, reins: Reins, outcomes: Sequence[Result | SetBack] = (), room: int = 0
+) -> list[Claim]:
+    answer = await connection.fetch(statements("calls")["exchange"].sql, *reins.next_call(outcomes, room=room))
+    return [Claim(*row[1:]) for row in answer if row["what"] in ("claimed", "kept")]
+
+
+def ended(claim: Claim) -> Result:
+    results: dict[str, tuple[Any, dict[str, str] | None]] = {"documents": ('["a", "b"]', {"a": '"a"', "b": '"b"'})}
+    output, items = results.get(claim.step, ('"result"', None))
+    return Result(claim, output, items)
+
+
+def labels() -> Pipeline:
+    pipeline = Pipeline("labels")
+
+    @pipeline.step
+    async def documents() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.step
+    async def taxonomy() -> str:
+        return "tax"
+
+    @pipeline.each(documents)
+    async def label(document: str, taxonomy: str) -> str:
+        return f"{document} {taxonomy}"
+
+    @pipeline.step
+    async def report(label: Items[str]) -> str:
+        return "report"
+
+    return pipeline

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import empty
+from tests.faults.stage import Stage, on_stage
+
+from retoma.store.database import Database
+from retoma.testing import fresh_database
+
+
+@pytest.fixture(scope="session")
+async def real_time() -> AsyncIterator[Database]:
+    """A database whose clock nobody sets."""
+    async with fresh_database() as made:
+        yield made
+
+
+@pytest.fixture
+async def stage(real_time: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    # Steps that run in this process write into the ledger of the test, too.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    await empty(real_time)
+    async with on_stage(real_time, tmp_path) as made:
+        yield made

@@ -1,0 +1,209 @@
+"""What the fault tests play on: a database, a proxy before it, worker processes, and a ledger outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+from bench.chaos.client import Acknowledged, Told
+from bench.chaos.ledger import NAME, Line, read
+from bench.chaos.proxy import Proxy
+from bench.chaos.referee import Findings, Store, judge
+from tests.faults.application import app, go
+
+from retoma import logs
+from retoma.cli import worker as cli
+from retoma.client import Client
+from retoma.settings import Settings
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma.worker.worker import Worker
+
+SOON = 20.0  # seconds within which whatever is waited for must have happened
+SILENCE = 0.6
+# Forked from a process that has imported everything, so that a worker is there in a moment.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.faults.stage"])
+
+
+async def until(holds: Callable[[], Any], what: str) -> Any:
+    """What `holds` gives, once it gives something true."""
+    deadline = time.monotonic() + SOON
+    while True:
+        found = holds()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {SOON:g} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+def worker_process(url: str, folder: str, log: str, settings: dict[str, Any], concurrency: int) -> None:
+    """The main function of a worker process."""
+    os.environ["TMPDIR"], tempfile.tempdir = folder, None
+    os.environ["RETOMA_LOG"] = "json"
+    with Path(log).open("ab", buffering=0) as lines:
+        os.dup2(lines.fileno(), 1)
+        os.dup2(lines.fileno(), 2)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    logs.set_up()
+    work = cli._work(app, Settings(database_url=url, **settings), [], concurrency, None, watches_stdin=False)
+    cli.in_quick_loop(work)
+
+
+class WorkerProcess:
+    """A worker in a process of its own."""
+
+    def __init__(self, process: ForkServerProcess, log: Path) -> None:
+        self._process = process
+        self.log = log
+        process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exitcode
+
+    @property
+    def lives(self) -> bool:
+        return self._process.exitcode is None
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.lives:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """What it wrote into its log under this heading."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [each for each in events if each["event"].startswith(event)]
+
+    @property
+    def is_ready(self) -> bool:
+        assert self.lives, self.log.read_text()
+        return bool(self.said("worker ready"))
+
+    async def end(self) -> None:
+        self.signal(signal.SIGKILL)
+        await asyncio.to_thread(self._process.join)
+
+
+class Stage:
+    def __init__(self, database: Database, proxy: Proxy, through: Database, folder: Path) -> None:
+        self.database = database
+        self.proxy = proxy
+        self.through = through  # the same database, by way of the proxy
+        self.folder = folder
+        self.client = Client(app, database)
+        self.told = Told()
+        self._workers: list[WorkerProcess] = []
+
+    def worker(
+        self, *, by_proxy: bool = True, concurrency: int = 4, silence: float = SILENCE, drain: float = 5.0
+    ) -> WorkerProcess:
+        url = (self.through if by_proxy else self.database).url
+        log = self.folder / f"worker-{len(self._workers)}.log"
+        settings = {"silence_seconds": silence, "drain_seconds": drain}
+        arguments = (url, str(self.folder), str(log), settings, concurrency)
+        worker = WorkerProcess(PROCESSES.Process(target=worker_process, args=arguments), log)
+        self._workers.append(worker)
+        return worker
+
+    @asynccontextmanager
+    async def other_worker(self) -> AsyncIterator[Worker]:
+        """A worker in this process, past the proxy."""
+        worker = Worker(app, self.database, Settings(silence_seconds=SILENCE), concurrency=4)
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await asyncio.wait_for(task, SOON)
+
+    async def start(self, pipeline: str, nonce: str, *, size: int = 0, client: Client | None = None) -> UUID:
+        started = await (client or self.client).start(pipeline, {"nonce": nonce, "size": size}, key=nonce)
+        self.told.acknowledged[nonce] = Acknowledged(started.id, pipeline, nonce, size)
+        return started.id
+
+    def let_go(self, nonce: str) -> None:
+        go(nonce).touch()
+
+    async def is_over(self, run: UUID) -> bool:
+        return (await self.client.show(run)).ended_at is not None
+
+    async def ended(self, *runs: UUID) -> list[str]:
+        """Their states, once they are over."""
+        return [str((await self.client.wait(run, timedelta(seconds=SOON))).state) for run in runs]
+
+    async def bury(self) -> None:
+        """Declare dead all workers that there are."""
+        await workers.sweep(self.database, timedelta(0))
+
+    @property
+    def lines(self) -> list[Line]:
+        return read(self.folder / NAME)
+
+    def began(self, run: UUID) -> list[Line]:
+        return [line for line in self.lines if line.key[0] == run and line.what == "began"]
+
+    async def referee(self) -> Findings:
+        async with self.database.connection() as connection:
+            store = await Store.read(connection)
+        return judge(store, self.told, self.lines, [])
+
+    async def check(self) -> None:
+        """All that must always be true, of all runs so far."""
+        findings = await self.referee()
+        assert findings.is_good, {heading: said for heading, said in findings.wrong.items() if said}
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            await worker.end()
+        await self.client.close()
+
+
+def behind(database: Database) -> int | Path:
+    """Where the server of this database listens, for a proxy to pass on to."""
+    address = urlsplit(database.url)
+    if folder := parse_qs(address.query).get("host"):
+        return Path(folder[0]) / ".s.PGSQL.5432"
+    return address.port or 5432
+
+
+def url_by(database: Database, port: int) -> str:
+    address = urlsplit(database.url)
+    user, _, _ = address.netloc.rpartition("@")
+    return address._replace(netloc=f"{user}@127.0.0.1:{port}", query="sslmode=disable").geturl()
+
+
+@asynccontextmanager
+async def on_stage(database: Database, folder: Path) -> AsyncIterator[Stage]:
+    async with (
+        Proxy(behind(database)) as proxy,
+        await Database.open(Settings(database_url=url_by(database, proxy.port))) as through,
+    ):
+        stage = Stage(database, proxy, through, folder)
+        try:
+            yield stage
+        finally:
+            await stage.close()

@@ -1,0 +1,96 @@
+"""A worker is killed at every commit point of every shape of pipeline, and another one goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from bench.chaos import ledger
+from bench.chaos.proxy import Call
+from tests.faults.stage import Stage, WorkerProcess, until
+
+# Small, but with at least two items where there are any.
+SIZES = {
+    "chain": 0,
+    "album": 2,
+    "diamond": 0,
+    "film": 1,
+    "gallery": 2,
+    "menu": 2,
+    "trial": 1,
+    "parcel": 0,
+    "laboratory": 1,
+}
+MOST_POINTS = 40
+RESULTS, SETBACKS = 3, 13  # which parameters of an exchange hold the runs of its outcomes
+
+
+class Killer:
+    """Kills the worker at the n-th moment that matters: its first call, and each that gives something back."""
+
+    def __init__(self, worker: Callable[[], WorkerProcess], number: int) -> None:
+        self._worker = worker
+        self._left = number
+        self._called = False
+
+    def on_call(self, call: Call) -> bool:
+        matters = is_exchange(call) and (gives_back(call) or not self._called)
+        self._called = True
+        return self._strike() if matters else False
+
+    def on_answer(self, call: Call) -> bool:
+        return self._strike() if is_exchange(call) and (gives_back(call) or call.rows) else False
+
+    def _strike(self) -> bool:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(self._worker().pid, signal.SIGKILL)
+        return self._left <= 0
+
+
+def is_exchange(call: Call) -> bool:
+    return "retoma.exchange" in call.sql
+
+
+def gives_back(call: Call) -> bool:
+    """Whether it carries results or other outcomes: an array without elements has no dimensions."""
+    parameters = call.parameters
+    return any((parameters[place] or b"")[:4] == b"\0\0\0\1" for place in (RESULTS, SETBACKS))
+
+
+@pytest.mark.parametrize("moment", ["before a commit", "after a commit", "within a body"])
+@pytest.mark.parametrize("shape", SIZES)
+async def test_a_worker_killed_at_any_point_costs_nothing(stage: Stage, shape: str, moment: str) -> None:
+    points = 0
+    for number in count(1):
+        if not await crashes(stage, shape, moment, number):
+            break
+        points = number
+        assert points < MOST_POINTS
+    assert points >= 2
+    await stage.check()
+
+
+async def crashes(stage: Stage, shape: str, moment: str, number: int) -> bool:
+    """Whether the run of a worker that is to die at this point had such a point. It ends in any case."""
+    run = await stage.start(shape, f"{shape}-{number}", size=SIZES[shape])
+    killer = Killer(lambda: worker, number)
+    if moment == "before a commit":
+        stage.proxy.loses_call = killer.on_call
+    elif moment == "after a commit":
+        stage.proxy.loses_answer = killer.on_answer
+    else:
+        ledger.die_at(stage.folder, run, number)
+    worker = stage.worker(silence=6.0)
+    await until(lambda: not worker.lives or stage.is_over(run), f"{worker.pid} dies, or ends the run")
+    died = not worker.lives
+    await worker.end()
+    stage.proxy.loses_call = stage.proxy.loses_answer = lambda call: False
+    await stage.bury()
+    if died:
+        async with stage.other_worker():
+            await stage.ended(run)
+    return died
