@@ -79,7 +79,7 @@ MEASURES = {
     "latency": Measure(starts.latency),
     "two": Measure(throughput.two),
     "idle": Measure(resting.idle),
-    **{name: Measure(getattr(growth, name), once=name in ("finished", "scheduled")) for name in CONDITIONS},
+    **{name: Measure(getattr(growth, name)) for name in CONDITIONS},
 }
 
 # What peers are asked for.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import asyncpg
 from bench import workloads
 from bench.stage import Rig, Stage
 from bench.starts import CALLERS
-from bench.throughput import IN_FLIGHT, KILOBYTE, STEPS
+from bench.throughput import IN_FLIGHT, KILOBYTE, STEPS, THREADS
 from bench.workers import workers
 from retoma import Pipeline
 
@@ -27,11 +27,29 @@ select regexp_replace(query, '\\s+', ' ', 'g') as query, calls, total_exec_time 
   from pg_stat_statements where dbid = (select oid from pg_database where datname = current_database())
    and not toplevel and query not like 'select pg_stat%' order by total_exec_time desc limit 8
 """
-WORKS: dict[str, tuple[Pipeline, int, int, dict[str, Any]]] = {
-    "chain": (workloads.chain, 4_000, STEPS, {}),
-    "chain with 1 KB": (workloads.payload_chain, 2_000, STEPS, KILOBYTE),
-    "drain": (workloads.drain, 40_000, 1, {}),
-    "drain in threads": (workloads.drain_threads, 20_000, 1, {}),
+
+
+@dataclass(frozen=True)
+class Load:
+    pipeline: Pipeline
+    runs: int
+    steps: int = 1
+    given: dict[str, str] | None = None
+    concurrency: int = IN_FLIGHT
+
+    def scaled(self, rig: Rig) -> Load:
+        return replace(self, runs=rig.count(self.runs))
+
+    @property
+    def jobs(self) -> int:
+        return self.runs * self.steps
+
+
+LOADS = {
+    "chain": Load(workloads.chain, 4_000, STEPS),
+    "chain with 1 KB": Load(workloads.payload_chain, 2_000, STEPS, KILOBYTE),
+    "drain": Load(workloads.drain, 40_000),
+    "drain in threads": Load(workloads.drain_threads, 20_000, concurrency=THREADS),
 }
 
 
@@ -39,33 +57,53 @@ async def profile(rig: Rig) -> dict[str, Any]:
     """Twice each: once for the times, and once more for the statements, since watching them costs time."""
     figures: dict[str, dict[str, float]] = {}
     statements: dict[str, Any] = {}
-    for name, (pipeline, full, steps, given) in WORKS.items():
-        runs = rig.count(full)
+    for name, load in LOADS.items():
         async with rig.stage() as stage:
-            figures[name] = await _worked(stage, pipeline, runs, steps, given)
+            figures[name] = await _times(stage, load.scaled(rig))
         async with rig.stage() as stage:
-            statements[name] = await _watched(stage, runs * steps, _work(pipeline, runs, steps, given))
+            statements[name] = await _statements(stage, load.scaled(rig))
     async with rig.stage() as stage:
         figures["start, 100 callers"] = await _started(stage, rig.count(200))
     return {"figures": figures, "statements": statements}
 
 
-async def _worked(stage: Stage, pipeline: Pipeline, runs: int, steps: int, given: dict[str, Any]) -> dict[str, float]:
-    jobs = runs * steps
-    async with workers(stage.url, IN_FLIGHT) as (worker,):
-        first = await stage.load(pipeline, runs, given)
+async def _times(stage: Stage, load: Load) -> dict[str, float]:
+    async with workers(stage.url, load.concurrency) as (worker,):
+        first = await stage.load(load.pipeline, load.runs, load.given)
         before, wal = await _ticks(stage), await stage.connection.fetchval(_WAL)
         worker.go()
-        work = await stage.work(first, jobs)
+        work = await stage.work(first, load.jobs)
         used, after = await worker.usage(), await _ticks(stage)
         written = await stage.connection.fetchval(_WAL) - wal
     return {
-        "from first claim to last commit": MICRO * work.seconds / jobs,
-        "Python of the worker": MICRO * (used.cpu_seconds - worker.at_first.cpu_seconds) / jobs,
-        "its PostgreSQL processes": MICRO * _spent(before, after) / jobs,
-        "WAL, bytes": float(written) / jobs,
+        "from first claim to last commit": MICRO * work.seconds / load.jobs,
+        "Python of the worker": MICRO * (used.cpu_seconds - worker.at_first.cpu_seconds) / load.jobs,
+        "its PostgreSQL processes": MICRO * _spent(before, after) / load.jobs,
+        "WAL, bytes": float(written) / load.jobs,
         "updates of jobs that stay in their page, %": float(await stage.connection.fetchval(_HOT) or 0),
     }
+
+
+async def _statements(stage: Stage, load: Load) -> Any:
+    """What each statement inside the server's functions took, or why that cannot be known."""
+    name = await stage.connection.fetchval("select current_database()")
+    try:
+        await stage.connection.execute("create extension if not exists pg_stat_statements")
+        await stage.connection.execute(f"alter database \"{name}\" set pg_stat_statements.track = 'all'")
+        await stage.connection.fetch("select from pg_stat_statements limit 1")
+    except asyncpg.PostgresError as error:
+        return f"pg_stat_statements is not available ({error})"
+    async with workers(stage.url, load.concurrency) as (worker,):
+        first = await stage.load(load.pipeline, load.runs, load.given)
+        await stage.connection.execute("select pg_stat_statements_reset()")
+        worker.go()
+        await stage.work(first, load.jobs)
+    return [_statement(row, load.jobs) for row in await stage.connection.fetch(_STATEMENTS)]
+
+
+def _statement(row: asyncpg.Record, jobs: int) -> dict[str, Any]:
+    text = row["query"][:90].replace("|", " ").strip()
+    return {"statement": text, "microseconds": 1_000 * row["milliseconds"] / jobs, "calls": row["calls"]}
 
 
 async def _started(stage: Stage, each: int) -> dict[str, float]:
@@ -84,38 +122,6 @@ async def _started(stage: Stage, each: int) -> dict[str, float]:
         "Python of the worker": MICRO * python / starts,
         "its PostgreSQL processes": MICRO * _spent(before, await _ticks(stage)) / starts,
     }
-
-
-def _work(pipeline: Pipeline, runs: int, steps: int, given: dict[str, Any]) -> Callable[[Stage], Awaitable[None]]:
-    async def work(stage: Stage) -> None:
-        async with workers(stage.url, IN_FLIGHT) as (worker,):
-            first = await stage.load(pipeline, runs, given)
-            await stage.connection.execute("select pg_stat_statements_reset()")
-            worker.go()
-            await stage.work(first, runs * steps)
-
-    return work
-
-
-async def _watched(stage: Stage, jobs: int, work: Callable[[Stage], Awaitable[None]]) -> Any:
-    """What each statement inside the server's functions took, or why that cannot be known."""
-    name = await stage.connection.fetchval("select current_database()")
-    try:
-        await stage.connection.execute("create extension if not exists pg_stat_statements")
-        await stage.connection.execute(f"alter database \"{name}\" set pg_stat_statements.track = 'all'")
-        await stage.connection.execute("select pg_stat_statements_reset()")
-    except asyncpg.PostgresError as error:
-        return f"pg_stat_statements is not available ({error})"
-    await work(stage)
-    rows = await stage.connection.fetch(_STATEMENTS)
-    return [
-        {
-            "statement": row["query"][:90].replace("|", " "),
-            "microseconds": 1_000 * row["milliseconds"] / jobs,
-            "calls": row["calls"],
-        }
-        for row in rows
-    ]
 
 
 async def _ticks(stage: Stage) -> dict[int, int]:

@@ -199,7 +199,7 @@ def _statements(statements: dict[str, Any]) -> list[str]:
         if isinstance(found, str):
             parts.append(f"Statements of {work}: {found}.")
             continue
-        rows = [[f"`{one['statement']}`", number(one["microseconds"]), number(one["calls"])] for one in found]
+        rows = [[f"`{one['statement']}`", number(one["microseconds"]), f"{one['calls']:,}"] for one in found]
         parts.append(_table([f"statements of {work}", "microseconds per job", "calls"], rows))
     return parts
 

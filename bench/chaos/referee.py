@@ -21,7 +21,7 @@ from retoma.store.database import Connection
 
 _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
-LATEST_RECOVERY = 30.0
+LATEST_RECOVERY = 60.0
 ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
 from collections import Counter
+from datetime import UTC, datetime
 
+import pytest
+from rich.console import Console
 from tests.cli.terminal import Terminal, until
+
+from retoma import demo
+from retoma.cli.proof import Proof
+from retoma.cli.stage import LiveStage, Scene
+from retoma.records import Job
+from retoma.states import JobState
 
 
 def worker_of(said: str) -> int:
@@ -77,3 +87,63 @@ def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(termin
     assert Counter(times.values())[2] in (2, 3, 4)
     assert max(times.values()) == 2
     assert len({line["process"] for line in lines}) == 2
+
+
+@pytest.mark.parametrize(
+    ("bodies", "objection"),
+    [
+        ({"script": 1, "scenes": 2, "film": 1}, None),
+        ({"script": 2, "scenes": 2, "film": 1}, "script was run 2 times"),
+        ({"script": 1, "scenes": 1, "film": 1}, "scenes was interrupted and yet was run once"),
+        ({"script": 1, "scenes": 2, "film": 2}, "film was run 2 times"),
+        ({"scenes": 2, "film": 1}, "script was finished and yet left no trace"),
+    ],
+)
+def test_the_demo_objects_to_what_it_does_not_prove(bodies: dict[str, int], objection: str | None) -> None:
+    proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
+    counted = Counter({(step, ""): times for step, times in bodies.items()})
+    assert next(proof.objections(counted), None) == objection
+
+
+def test_the_board_shows_each_job_as_it_is() -> None:
+    jobs = [
+        a_job("script", state=JobState.SUCCEEDED),
+        a_job("scenes", state=JobState.SUCCEEDED, attempt=2),
+        a_job("narration", "1", state=JobState.RUNNING),
+        a_job("narration", "2", state=JobState.READY),
+        a_job("illustration", "1", state=JobState.RUNNING),
+    ]
+    screen = io.StringIO()
+    board = LiveStage(Console(file=screen, force_terminal=True, width=100, no_color=True))
+    board.show(Scene(demo.demo.graph, jobs, frozenset({("illustration", "1")}), "worker 1 is silent"))
+    board.clear()
+    shown = [line.split() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).splitlines()]
+    for line in (
+        ["script", "●", "1/1"],
+        ["scenes", "◉", "1/1"],
+        ["narration", "▶", "○", "0/2"],
+        ["illustration", "✗", "0/1"],
+        ["film", "·", "-"],
+        ["worker", "1", "is", "silent"],
+    ):
+        assert line in shown
+
+
+def a_job(step: str, item: str = "", *, state: JobState, attempt: int = 1) -> Job:
+    return Job(
+        step=step,
+        item=item,
+        revision=1,
+        state=state,
+        attempt=attempt,
+        deaths=0,
+        queue="default",
+        code=None,
+        position=int(item or 0),
+        waiting_on=0,
+        created_at=datetime.now(UTC),
+        ready_at=None,
+        started_at=None,
+        ended_at=None,
+        output=None,
+    )

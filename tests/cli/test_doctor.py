@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Terminal, until
 
 from retoma.store import health
 from retoma.store.database import Database
@@ -81,7 +81,8 @@ def embedded(tmp_path: Path) -> Iterator[Terminal]:
     home = Path(tempfile.mkdtemp(prefix="retoma-cli-"))
     home.chmod(0o755)
     yield Terminal(tmp_path, {"RETOMA_HOME": str(home)})
-    shutil.rmtree(home, ignore_errors=True)
+    until(lambda: not (home / "postgres" / "data" / "postmaster.pid").exists())
+    shutil.rmtree(home)
 
 
 def test_the_embedded_database_is_made_when_it_is_first_used(embedded: Terminal) -> None:
@@ -128,3 +129,13 @@ def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Term
         "RETOMA_SILENCE_SECONDS": (7.0, ".env"),
         "RETOMA_DRAIN_SECONDS": (2.0, "environment"),
     }
+
+
+def test_a_wrong_setting_is_one_sentence(terminal: Terminal) -> None:
+    terminal.variables["RETOMA_SILENCE_SECONDS"] = "soon"
+    ended = terminal.run("runs", "list")
+    assert ended.returncode == 2
+    assert "silence_seconds: Input should be a valid number" in ended.stderr
+    del terminal.variables["RETOMA_SILENCE_SECONDS"]
+    (terminal.folder / "retoma.toml").write_text("app =")
+    assert "retoma.toml cannot be read" in terminal.run("config", "show").stderr

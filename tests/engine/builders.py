@@ -112,12 +112,16 @@ def split(outcomes: Iterable[Result | SetBack]) -> tuple[list[Result], list[SetB
     return [one for one in given if isinstance(one, Result)], [one for one in given if isinstance(one, SetBack)]
 
 
+open_lanes: list[Lane] = []
+
+
 async def a_lane(sandbox: Sandbox) -> Reins:
-    """A new worker's lane; close its `lane` after use."""
+    """A new worker's lane, which is closed when the test has ended."""
     catalog = Catalog(sandbox.app)
     await catalog.open(sandbox.database)
     worker = await workers.register(sandbox.database, "reins", sandbox.app.queues, 1, 1)
-    return Reins(sandbox, worker, Lane(sandbox.database, worker, 1), catalog.served)
+    open_lanes.append(Lane(sandbox.database, worker, 1))
+    return Reins(sandbox, worker, open_lanes[-1], catalog.served)
 
 
 async def fall_silent(sandbox: Sandbox) -> list[tuple[int, int]]:

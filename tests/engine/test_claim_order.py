@@ -189,7 +189,6 @@ async def test_a_successor_of_another_queue_does_not_stay_with_a_worker_that_doe
         assert await hands.give_back(outcomes) == []
         assert await reins.call(queues=["default"], room=5) == []
         assert names(await reins.call(queues=["audio"], room=5)) == ["voice"]
-        await reins.lane.close()
 
 
 async def test_a_worker_of_two_queues_starves_neither(open_sandbox: OpenSandbox) -> None:
@@ -264,7 +263,6 @@ async def test_work_that_a_worker_cannot_serve_does_not_hide_what_it_can(open_sa
         (version,) = {(await sandbox.client.show(run)).version}
         reins.served = [version]
         assert [claim.run for claim in await reins.call(room=1)] == [run]
-        await reins.lane.close()
 
 
 async def claimed_in_turn(hands: Hands, count: int) -> list[UUID]:

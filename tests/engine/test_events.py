@@ -81,7 +81,6 @@ async def test_a_call_that_fails_tells_nothing(open_sandbox: OpenSandbox) -> Non
         assert await kinds(sandbox, run) == ["start"]
         await reins.call([Result(claim, "[]")])
         assert await kinds(sandbox, run) == ["start", "result numbers"]
-        await reins.lane.close()
 
 
 async def test_a_claim_is_no_event(open_sandbox: OpenSandbox) -> None:

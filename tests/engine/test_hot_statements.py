@@ -138,13 +138,25 @@ async def prepared(open_sandbox: OpenSandbox, table: Table) -> AsyncIterator[tup
         finally:
             await transaction.rollback()
             await connection.close()
-            await reins.lane.close()
             await clear(sandbox)
 
 
 async def clear(sandbox: Sandbox) -> None:
     """Leave no trace of deleted rows, which an index would still lead to."""
-    await rows(sandbox, "truncate retoma.jobs, retoma.runs, retoma.events")
+    tables = (
+        "jobs",
+        "runs",
+        "events",
+        "start_keys",
+        "lanes",
+        "workers",
+        "reads",
+        "edges",
+        "steps",
+        "versions",
+        "tenants",
+    )
+    await rows(sandbox, f"truncate {', '.join(f'retoma.{table}' for table in tables)}")
 
 
 async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
@@ -162,7 +174,6 @@ async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     await connection.fetch("select * from retoma.promote(100)")
     await connection.fetch("select * from retoma.sweep('1 hour')")
     await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
-    await reins.lane.close()
 
 
 async def make_history(sandbox: Sandbox) -> None:

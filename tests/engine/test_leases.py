@@ -131,7 +131,6 @@ async def test_a_worker_that_stopped_can_claim_nothing(open_sandbox: OpenSandbox
         await workers.end(sandbox.database, reins.worker)
         with pytest.raises(WorkerGone):
             await reins.call(room=1)
-        await reins.lane.close()
 
 
 async def test_what_has_not_begun_goes_back_without_a_mark(open_sandbox: OpenSandbox) -> None:
@@ -185,7 +184,6 @@ async def test_suspects_are_claimed_one_at_a_time(open_sandbox: OpenSandbox) -> 
         third = await reins.call(room=10)
         assert {claim.run for claim in [*first, *second, *third]} >= {claim.run for claim in suspects}
         assert (len(second), len(third)) == (1, 1)
-        await reins.lane.close()
 
 
 async def test_a_job_that_kills_its_worker_three_times_is_quarantined(open_sandbox: OpenSandbox) -> None:

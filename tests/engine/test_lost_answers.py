@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, kinds, name, names, split, state, states, value
+from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes, split, state, states, value
 
 from retoma import Pipeline
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
@@ -31,7 +31,6 @@ async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_
         assert names(held) == ["first"] * 3
         assert {claim.attempt for claim in held} == {1}
         assert await value(sandbox, "select count(*) from retoma.jobs where state = 'ready'") == 2
-        await reins.lane.close()
 
 
 async def test_what_is_held_comes_with_all_that_it_reads(open_sandbox: OpenSandbox) -> None:
@@ -45,7 +44,6 @@ async def test_what_is_held_comes_with_all_that_it_reads(open_sandbox: OpenSandb
         assert answer.replayed
         (kept,) = await reins.lane.held()
         assert (kept.step, kept.results, kept.fence, kept.attempt) == ("second", ["41"], 1, 1)
-        await reins.lane.close()
 
 
 async def test_a_finish_whose_answer_is_lost_is_recorded_once(open_sandbox: OpenSandbox) -> None:
@@ -59,7 +57,6 @@ async def test_a_finish_whose_answer_is_lost_is_recorded_once(open_sandbox: Open
         assert (answer.replayed, answer.refused) == (True, 0)
         assert await kinds(sandbox, run) == ["start", "result first"]
         assert await states(sandbox, run) == {"first": "succeeded", "second": "ready"}
-        await reins.lane.close()
 
 
 async def test_a_setback_whose_answer_is_lost_counts_once(open_sandbox: OpenSandbox) -> None:
@@ -71,7 +68,6 @@ async def test_a_setback_whose_answer_is_lost_counts_once(open_sandbox: OpenSand
         lose_answers(reins.lane, sandbox.database)
         await exchange(reins, SetBack(claim, "retry", code="ERROR"))
         assert await value(sandbox, "select failures from retoma.jobs where run = $1", run) == 1
-        await reins.lane.close()
 
 
 async def test_a_call_that_never_arrived_is_made_when_it_is_sent_again(open_sandbox: OpenSandbox) -> None:
@@ -82,7 +78,6 @@ async def test_a_call_that_never_arrived_is_made_when_it_is_sent_again(open_sand
         lose_answers(reins.lane, sandbox.database, times=2, commit=False)
         answer = await exchange(reins, room=1)
         assert (answer.replayed, names(answer.claimed)) == (False, ["first"])
-        await reins.lane.close()
 
 
 async def test_the_calls_after_a_lost_answer_go_on_as_usual(open_sandbox: OpenSandbox) -> None:
@@ -97,7 +92,6 @@ async def test_the_calls_after_a_lost_answer_go_on_as_usual(open_sandbox: OpenSa
         await reins.call([Result(kept, "2")])
         assert await state(sandbox, run) == "completed"
         assert await reins.lane.held() == []
-        await reins.lane.close()
 
 
 async def test_a_question_for_what_is_held_is_asked_again_when_it_is_cut(open_sandbox: OpenSandbox) -> None:
@@ -108,7 +102,6 @@ async def test_a_question_for_what_is_held_is_asked_again_when_it_is_cut(open_sa
         await reins.call(room=1)
         lose_answers(reins.lane, sandbox.database, times=2)
         assert names(await reins.lane.held()) == ["first"]
-        await reins.lane.close()
 
 
 async def test_one_call_sent_over_two_connections_at_once_is_made_once(open_sandbox: OpenSandbox) -> None:
@@ -116,14 +109,13 @@ async def test_one_call_sent_over_two_connections_at_once_is_made_once(open_sand
     async with open_sandbox(pipeline) as sandbox:
         reins = await a_lane(sandbox)
         twin = Reins(sandbox, reins.worker, Lane(sandbox.database, reins.worker, 1), reins.served)
+        open_lanes.append(twin.lane)
         for _ in range(20):
             await sandbox.client.start_many(pipeline, [None] * 2)
             answers = await asyncio.gather(exchange(reins, room=1), exchange(twin, room=1))
             assert sorted(answer.replayed for answer in answers) == [False, True]
             assert sorted(len(answer.claimed) for answer in answers) == [0, 1]
         assert len(await reins.lane.held()) == 20
-        await reins.lane.close()
-        await twin.lane.close()
 
 
 async def test_a_socket_cut_between_commit_and_answer_loses_nothing(open_sandbox: OpenSandbox) -> None:
@@ -141,10 +133,10 @@ async def test_a_socket_cut_between_commit_and_answer_loses_nothing(open_sandbox
                 connection_of(reins.lane).terminate()
                 await until(lambda: waiting_calls(sandbox, 2))
             answer = await call
-        assert answer.replayed
+        # Behind a pooler the commit is a message of its own, which the cut kept from being sent.
+        assert answer.replayed or sandbox.database.pooled
         assert [name(held) for held in await reins.lane.held()] == ["second"]
         assert await kinds(sandbox, run) == ["start", "result first"]
-        await reins.lane.close()
 
 
 async def test_hands_that_lose_an_answer_get_their_jobs_all_the_same(open_sandbox: OpenSandbox) -> None:

@@ -315,10 +315,7 @@ async def many_hands(sandbox: Sandbox, count: int) -> AsyncIterator[list[Hands]]
 
 @asynccontextmanager
 async def two_lanes(sandbox: Sandbox) -> AsyncIterator[tuple[Reins, Reins]]:
-    lanes = (await a_lane(sandbox), await a_lane(sandbox))
-    yield lanes
-    for reins in lanes:
-        await reins.lane.close()
+    yield await a_lane(sandbox), await a_lane(sandbox)
 
 
 @asynccontextmanager
@@ -330,9 +327,11 @@ async def not_yet_committed(
     connection = await sandbox.database.connect()
     transaction = connection.transaction()
     await transaction.start()
-    await connection.fetch(statements("calls")["exchange"].sql, *arguments)
-    yield transaction.commit
-    await connection.close()
+    try:
+        await connection.fetch(statements("calls")["exchange"].sql, *arguments)
+        yield transaction.commit
+    finally:
+        await connection.close()
 
 
 async def is_blocked(sandbox: Sandbox, function: str) -> bool:

@@ -23,7 +23,6 @@ async def test_tenants_take_turns_one_job_each(open_sandbox: OpenSandbox) -> Non
             (claim,) = await reins.call(room=1, after=after)
             after = claim.tenant
             served.append(names[claim.tenant])
-        await reins.lane.close()
     assert served == ["large", "middle", "small"] * 2 + ["large", "middle"] * 4
 
 
@@ -33,7 +32,6 @@ async def test_a_tenant_with_a_hundred_jobs_does_not_starve_another(open_sandbox
         names = await start_for(sandbox, pipeline, large=100, small=3)
         reins = await a_lane(sandbox)
         claims = await reins.call(room=8)
-        await reins.lane.close()
     assert Counter(names[claim.tenant] for claim in claims) == {"large": 5, "small": 3}
 
 
@@ -43,7 +41,6 @@ async def test_room_that_a_tenant_cannot_fill_is_shared_by_the_others(open_sandb
         names = await start_for(sandbox, pipeline, one=1, two=2, many=50)
         reins = await a_lane(sandbox)
         claims = await reins.call(room=20)
-        await reins.lane.close()
     assert Counter(names[claim.tenant] for claim in claims) == {"one": 1, "two": 2, "many": 17}
 
 
@@ -58,7 +55,6 @@ async def test_more_tenants_than_room_are_all_served_in_the_end(open_sandbox: Op
             claims = await reins.call(room=3, after=after)
             after = claims[-1].tenant
             served.update(names[claim.tenant] for claim in claims)
-        await reins.lane.close()
     assert len(served) == 10
 
 
@@ -71,7 +67,6 @@ async def test_a_high_priority_does_not_let_a_tenant_go_before_its_turn(open_san
         (one,) = await reins.call(room=1)
         (two,) = await reins.call(room=1, after=one.tenant)
         assert one.tenant < two.tenant
-        await reins.lane.close()
 
 
 async def test_a_step_knows_its_tenant(open_sandbox: OpenSandbox) -> None:

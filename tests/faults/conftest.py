@@ -23,6 +23,8 @@ async def real_time() -> AsyncIterator[Database]:
 async def stage(real_time: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     # Steps that run in this process write into the ledger of the test, too.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("CHAOS_HURRY", "1")
     await empty(real_time)
     async with on_stage(real_time, tmp_path) as made:
         yield made

@@ -184,8 +184,8 @@ def lose_every_other_answer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             self._link = link
             self._calls = 0
 
-        async def fetch(self, statement: Any, arguments: list[Any]) -> Any:
-            rows = await self._link.fetch(statement, arguments)
+        async def fetch(self, statement: Any, *rest: Any) -> Any:
+            rows = await self._link.fetch(statement, *rest)
             self._calls += 1
             if statement.name == "exchange" and self._calls % 2:
                 lost.append(statement.name)

@@ -11,7 +11,7 @@ from rich.text import Text
 from retoma.app import App
 from retoma.cli import application, output
 from retoma.cli.options import AppPlace, Shape, ShortFormat
-from retoma.cli.session import in_loop, opened_database
+from retoma.cli.session import in_loop, opened_database, read_settings
 from retoma.define.graph import Edge, Graph
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Step
@@ -38,7 +38,7 @@ def check(
     retoma check film.py
     retoma check shop.pipelines:app --shared -o json
     """
-    settings = Settings()
+    settings = read_settings()
     loaded = application.load(app, settings)
     found = [] if offline else in_loop(_breaks(loaded, settings, shared))
     if how is ShortFormat.JSON:

@@ -13,6 +13,7 @@ from retoma.cli import output
 from retoma.cli.addresses import masked
 from retoma.cli.options import Format, Listing
 from retoma.cli.output import Column
+from retoma.cli.session import read_settings
 from retoma.settings import Settings
 
 config = typer.Typer(no_args_is_help=True, help="The settings.")
@@ -36,7 +37,7 @@ def show(how: Listing = Format.TABLE) -> None:
 
     A flag counts before the environment, that before .env, that before retoma.toml.
     """
-    settings = Settings()
+    settings = read_settings()
     origins = _origins()
     rows = [
         {

@@ -9,8 +9,7 @@ import typer
 from retoma.cli import output
 from retoma.cli.addresses import masked
 from retoma.cli.options import Shape, ShortFormat
-from retoma.cli.session import in_loop
-from retoma.settings import Settings
+from retoma.cli.session import in_loop, read_settings
 from retoma.store import migrate
 from retoma.store.database import Database
 
@@ -46,7 +45,7 @@ def url(
 
 
 async def _upgrade(how: ShortFormat) -> None:
-    async with await Database.open(Settings()) as database:
+    async with await Database.open(read_settings()) as database:
         applied = await database.upgrade()
         address = database.address
     if how is ShortFormat.JSON:
@@ -56,7 +55,7 @@ async def _upgrade(how: ShortFormat) -> None:
 
 
 async def _status(how: ShortFormat) -> None:
-    async with await Database.open(Settings()) as database:
+    async with await Database.open(read_settings()) as database:
         async with database.connection() as connection:
             found = await migrate.status(connection)
         address = database.address
@@ -69,7 +68,7 @@ async def _status(how: ShortFormat) -> None:
 
 
 async def _url(with_password: bool) -> None:
-    async with await Database.open(Settings()) as database:
+    async with await Database.open(read_settings()) as database:
         print(database.url if with_password else masked(database.url))
 
 

@@ -19,7 +19,7 @@ from retoma.cli.config import FLAGS
 from retoma.cli.options import AppPlace
 from retoma.cli.performance import Performance
 from retoma.cli.process import KeptWorker
-from retoma.cli.session import in_loop
+from retoma.cli.session import in_loop, read_settings
 from retoma.cli.stage import Stage, stage
 from retoma.client import Client, connect
 from retoma.settings import Settings
@@ -52,7 +52,7 @@ def dev(
         raise typer.BadParameter("--demo brings its own application; leave APP out")
     if once and not demo:
         raise typer.BadParameter("--once goes with --demo")
-    settings = Settings()
+    settings = read_settings()
     if not demo and not (app or settings.app):
         raise typer.BadParameter(
             "say where the application is (retoma dev film.py), or see the demo: retoma dev --demo"

@@ -18,7 +18,7 @@ from retoma.cli import output
 from retoma.cli.db import say
 from retoma.cli.options import Format, Listing
 from retoma.cli.output import Column
-from retoma.cli.session import in_loop
+from retoma.cli.session import in_loop, read_settings
 from retoma.errors import RetomaError
 from retoma.records import WorkerRecord
 from retoma.settings import Settings
@@ -52,7 +52,7 @@ def doctor(how: Listing = Format.TABLE) -> None:
     retoma doctor
     retoma doctor -o json
     """
-    settings = Settings()
+    settings = read_settings()
     found = [*_machine(settings), *in_loop(_of_database(settings))]
     output.emit([vars(finding) for finding in found], _COLUMNS, how, "")
     if any(finding.level == PROBLEM for finding in found):

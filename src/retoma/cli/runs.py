@@ -12,12 +12,11 @@ import typer
 from retoma.cli import output
 from retoma.cli.options import Format, Listing, Shape, ShortFormat
 from retoma.cli.output import Column, Row
-from retoma.cli.session import in_loop, opened_client
+from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.cli.show import facts, print_facts
 from retoma.client import Client
 from retoma.errors import Conflict, NotFound
 from retoma.records import Event, Run
-from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.terminal import clean
 
@@ -114,7 +113,7 @@ async def _list(
     before: str | None,
     how: Format,
 ) -> None:
-    async with opened_client(Settings()) as client:
+    async with opened_client(read_settings()) as client:
         found = await client.runs(
             states=states or None,
             pipeline=pipeline,
@@ -130,7 +129,7 @@ async def _list(
 
 
 async def _show(text: str, how: ShortFormat) -> None:
-    settings = Settings()
+    settings = read_settings()
     async with opened_client(settings) as client:
         run = await client.show(await found_run(client, text))
         known = await facts(client, run, timedelta(seconds=settings.silence_seconds))
@@ -141,7 +140,7 @@ async def _show(text: str, how: ShortFormat) -> None:
 
 
 async def _events(text: str, after: int, limit: int, follow: bool, how: Format) -> None:
-    async with opened_client(Settings()) as client:
+    async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
         if not follow:
             found = await client.events(run, after=after, limit=limit)
@@ -158,7 +157,7 @@ async def _events(text: str, after: int, limit: int, follow: bool, how: Format) 
 
 
 async def _cancel(text: str, how: ShortFormat) -> None:
-    async with opened_client(Settings()) as client:
+    async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
         state = await client.cancel(run, by="command line")
     if state.is_over and state is not RunState.CANCELLED:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from tomllib import TOMLDecodeError
 from typing import Any, TypeVar
+
+import typer
+from pydantic import ValidationError
 
 from retoma.app import App
 from retoma.client import Client
@@ -13,6 +17,18 @@ from retoma.settings import Settings
 from retoma.store.database import Database
 
 T = TypeVar("T")
+
+
+def read_settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise typer.BadParameter(
+            f"a setting is wrong: {said}; `retoma config show --help` says where they come from"
+        ) from None
+    except TOMLDecodeError as error:
+        raise typer.BadParameter(f"retoma.toml cannot be read: {error}") from None
 
 
 def in_loop(work: Coroutine[Any, Any, T]) -> T:

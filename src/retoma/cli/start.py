@@ -13,10 +13,10 @@ from retoma.cli import application, output
 from retoma.cli.inputs import read_input, read_moment
 from retoma.cli.options import Shape, ShortFormat
 from retoma.cli.progress import until_over
-from retoma.cli.session import in_loop, opened_client
+from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.engine.tenants import DEFAULT
-from retoma.records import Run
+from retoma.records import Run, WaitReason
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import clock
@@ -51,7 +51,7 @@ def start(
     retoma start film --input @brief.json --key order-812
     retoma start film --run-at +10m --tenant my-channel
     """
-    settings = Settings()
+    settings = read_settings()
     loaded = application.load(app, settings)
     given = read_input(loaded.pipeline(pipeline).inputs, whole, fields or [])
     options = {"key": key, "tenant": tenant, "priority": priority}
@@ -86,6 +86,9 @@ async def _moment(client: Client, run_at: str | None) -> datetime | None:
 
 
 async def _finish(client: Client, run: UUID, pipeline: str, how: ShortFormat) -> None:
+    for wait in await client.waits(run):
+        if wait.reason is WaitReason.NO_WORKER:
+            output.err().print(f"no live worker serves queue {wait.queue!r}: start one with `retoma worker APP`")
     ended = await until_over(client, run, pipeline)
     if how is ShortFormat.JSON:
         print(output.as_json(await _outcome(client, ended), indent=2))

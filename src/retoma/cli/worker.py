@@ -15,7 +15,7 @@ import typer
 from retoma.app import App
 from retoma.cli import application
 from retoma.cli.options import AppPlace
-from retoma.cli.session import opened_database
+from retoma.cli.session import opened_database, read_settings
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.worker.worker import Worker
@@ -46,7 +46,7 @@ def worker(
     retoma worker film.py
     retoma worker shop.pipelines:app -q image -q audio -c 4
     """
-    settings = Settings()
+    settings = read_settings()
     loaded = application.load(app, settings)
     queues = _queues(queue or [])
     _warn_of_unknown(queues, loaded.queues)

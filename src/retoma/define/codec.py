@@ -60,7 +60,7 @@ def _scalar_encoder(expected: Any) -> Callable[[Any], str]:
     def encode(value: Any) -> str:
         if not isinstance(value, accepted):
             raise TypeError(f"returned {type(value).__name__} where {expected.__name__} is promised")
-        if expected is float and not isfinite(value):
+        if isinstance(value, float) and not isfinite(value):
             raise ValueError(f"returned {value}, for which JSON has no number")
         return _encoder.encode(value).decode()
 

@@ -31,7 +31,7 @@ class Caller(Protocol):
     async def call(self, function: Callable[[], Any]) -> Any: ...
 
 
-async def attempt(plan: Plan, claim: Claim, context: Context, threads: Caller) -> Result | SetBack:
+async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Caller) -> Result | SetBack:
     """Run one attempt to its end, however long it takes. Raises only CancelledError."""
     began = time.monotonic()
     try:

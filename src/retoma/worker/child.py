@@ -68,7 +68,8 @@ class _Plans:
 
 
 def _attempted(plans: _Plans, request: Message) -> Message:
-    claim, context = claim_from(request["claim"]), context_from(request["context"])
+    claim = claim_from(request["claim"])
+    context = context_from(request["context"]) if request["context"] else None
     outcome = asyncio.run(attempt(plans.of(request), claim, context, _HereAndNow()))
     return outcome_to_json(outcome)
 

@@ -33,7 +33,7 @@ class Children:
     def __init__(self) -> None:
         self._idle: dict[int, list[_Child]] = {}
 
-    async def attempt(self, plan: Plan, claim: Claim, context: Context) -> Result | SetBack:
+    async def attempt(self, plan: Plan, claim: Claim, context: Context | None) -> Result | SetBack:
         """Run one attempt in a child. If this is cancelled, the child is killed at once."""
         isolation = plan.step.policy.isolation
         assert isolation is not None
@@ -130,14 +130,14 @@ class _Child:
         self._process.stdin.writelines(framed(message))
 
 
-def _request(plan: Plan, claim: Claim, context: Context, isolation: Isolation, child: _Child) -> dict[str, Any]:
+def _request(plan: Plan, claim: Claim, context: Context | None, isolation: Isolation, child: _Child) -> dict[str, Any]:
     function = plan.step.function
     request = {
         "module": function.__module__,
         "file": inspect.getfile(function),
         "pipeline": plan.step.pipeline,
         "claim": claim_to_json(claim),
-        "context": context_to_json(context),
+        "context": None if context is None else context_to_json(context),
         "cpu": None if isolation.cpu is None else isolation.cpu.total_seconds(),
     }
     key = claim.version, claim.step

@@ -44,7 +44,7 @@ class Plan:
         reads = _reads(graph, step.name)
         self._readers = [(binding, _reader(pipeline, binding, reads)) for binding in step.bindings]
         self._resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
-        self._takes_context = any(resource.name == "ctx" for resource in step.resources)
+        self.takes_context = any(resource.name == "ctx" for resource in step.resources)
         self._joins = [binding.parameter for binding in step.bindings if binding.kind == "items"]
 
     def data(self, claim: Claim) -> Arguments:
@@ -57,9 +57,9 @@ class Plan:
             values[binding.parameter] = binding.default if value is _MISSING else value
         return values
 
-    def machinery(self, context: Context) -> Arguments:
+    def machinery(self, context: Context | None) -> Arguments:
         """The parameters right of `*`."""
-        return self._resources | {"ctx": context} if self._takes_context else self._resources
+        return self._resources | {"ctx": context} if self.takes_context else self._resources
 
     def too_many_failed(self, data: Arguments) -> str | None:
         """A sentence if `proceed_when` does not hold for the items that this join sees."""

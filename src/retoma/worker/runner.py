@@ -14,6 +14,7 @@ from retoma.logs import ATTEMPT
 from retoma.worker.attempt import attempt, crashed, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
+from retoma.worker.plan import Plan
 from retoma.worker.threads import Threads
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
@@ -32,13 +33,19 @@ class Runner:
         plan = self._catalog.plan_of(claim.version, claim.step)
         if plan is None:
             return _undefined(claim)
+        ATTEMPT.set(claim)  # for the task of this attempt, which ends with it
         try:
-            tenant = await self._tenants.name_of(claim.tenant)
+            context = await self._context(claim, plan) if plan.takes_context else None
         except DatabaseUnavailable:
             return SetBack(claim, "back", delay=UNAVAILABLE_DELAY)
-        context = Context(
+        if plan.step.policy.isolation is not None:
+            return await self._children.attempt(plan, claim, context)
+        return await attempt(plan, claim, context, self._threads)
+
+    async def _context(self, claim: Claim, plan: Plan) -> Context:
+        return Context(
             run=claim.run,
-            tenant=tenant,
+            tenant=await self._tenants.name_of(claim.tenant),
             pipeline=plan.step.pipeline,
             step=claim.step,
             item=claim.item,
@@ -46,10 +53,6 @@ class Runner:
             attempt=claim.attempt,
             maybe_done=claim.fence > 1,
         )
-        ATTEMPT.set(claim)  # for the task of this attempt, which ends with it
-        if plan.step.policy.isolation is not None:
-            return await self._children.attempt(plan, claim, context)
-        return await attempt(plan, claim, context, self._threads)
 
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""

@@ -1,0 +1,92 @@
+"""Connections that are cut, also between a commit and its answer, or die in silence; notifications that get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+from bench.chaos.proxy import Call
+from tests.faults.application import app
+from tests.faults.stage import SOON, Stage, until
+
+from retoma.client import Client
+from retoma.engine import exchange
+from retoma.settings import Settings
+from retoma.worker.worker import Worker
+
+
+async def test_a_start_whose_answer_was_lost_is_one_run(stage: Stage) -> None:
+    answers = count()
+    stage.proxy.loses_answer = lambda call: "retoma.start_runs" in call.sql and next(answers) < 3
+    client = Client(app, stage.through)
+    try:
+        first, second = await asyncio.gather(
+            *(client.start("chain", {"nonce": "one"}, key="one") for _ in range(2)),
+        )
+        unkeyed = await client.start("chain", {"nonce": "two"})
+    finally:
+        await client.close()
+    assert stage.proxy.lost_answers == 3
+    assert first.id == second.id
+    assert {run.id for run in await stage.client.runs()} == {first.id, unkeyed.id}
+
+
+async def test_answers_of_exchanges_that_are_lost_cost_no_attempt(stage: Stage) -> None:
+    calls = count()
+    stage.proxy.loses_answer = lambda call: "retoma.exchange" in call.sql and next(calls) % 3 == 0
+    worker = stage.worker()
+    shapes = ("chain", "album", "diamond", "film", "gallery", "parcel")
+    runs = [await stage.start(shape, shape, size=3) for shape in shapes]
+    await stage.ended(*runs)
+    assert stage.proxy.lost_answers >= 5
+    assert {line.attempt for line in stage.lines} == {1}
+    assert worker.said("refused") == []
+    await stage.check()
+
+
+async def test_cut_connections_cost_no_attempt(stage: Stage) -> None:
+    worker = stage.worker()
+    runs = [await stage.start("album", f"cut-{number}", size=5) for number in range(10)]
+    for reset in (True, False, True):
+        await until(lambda: stage.proxy.connections, "it connects again")
+        stage.proxy.cut(reset=reset)
+    await stage.ended(*runs)
+    assert worker.lives
+    assert {line.attempt for line in stage.lines} == {1}
+    await stage.check()
+
+
+async def test_everything_ends_without_notifications(stage: Stage) -> None:
+    stage.proxy.drops_notifications = True
+    stage.worker()
+    runs = [await stage.start(shape, shape, size=2) for shape in ("chain", "album", "film", "weather")]
+    await stage.ended(*runs)
+    assert stage.proxy.dropped_notifications > 0
+    await stage.check()
+
+
+async def test_a_connection_that_died_in_silence_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "PATIENCE", 0.3)
+    silenced: list[str] = []
+
+    def silences(call: Call) -> bool:
+        """The first answer that brings a job never comes, and nobody is told."""
+        if "retoma.exchange" in call.sql and call.rows and not silenced:
+            silenced.append(call.sql)
+            for connection in stage.proxy.connections:
+                connection.open.clear()
+        return False
+
+    stage.proxy.loses_answer = silences
+    worker = Worker(app, stage.through, Settings(silence_seconds=SOON), concurrency=4)
+    working = asyncio.create_task(worker.run())
+    try:
+        run = await stage.start("chain", "silence")
+        assert await stage.ended(run) == ["completed"]
+    finally:
+        worker.stop()
+        await asyncio.wait_for(working, SOON)
+    assert silenced
+    assert {line.attempt for line in stage.lines} == {1}
+    await stage.check()

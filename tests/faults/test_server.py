@@ -1,0 +1,82 @@
+"""PostgreSQL is killed with -9 while work is done and asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from bench.chaos.processes import Postgres
+from tests.faults.application import app
+from tests.faults.stage import SOON, Stage, on_stage, until
+
+from retoma.client import Client
+from retoma.errors import DatabaseUnavailable
+from retoma.settings import Settings
+from retoma.store.database import Database
+
+KILLS = 2
+USERS = 12
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Iterator[Postgres]:
+    tmp_path.chmod(0o755)  # the server may run as another user
+    made = Postgres(tmp_path / "home")
+    made.start()
+    yield made
+    made.stop()
+
+
+async def test_no_acknowledged_run_is_lost_and_no_worker_ends(postgres: Postgres, tmp_path: Path) -> None:
+    async with await Database.open(Settings(database_url=postgres.url_by(postgres.port))) as database:
+        await database.upgrade()
+        async with on_stage(database, tmp_path) as stage:
+            await kill_under_load(stage, postgres)
+
+
+async def kill_under_load(stage: Stage, postgres: Postgres) -> None:
+    fleet = [stage.worker(silence=SOON) for _ in range(2)]
+    client = Client(app, stage.through)
+    stop = asyncio.Event()
+    users = [asyncio.create_task(keep_starting(stage, client, user, stop)) for user in range(USERS)]
+    try:
+        for number in range(1, KILLS + 1):
+            await until(partial(has_started, stage, number * 25), "runs are started")
+            before = postgres.pid
+            postgres.kill()
+            await until(partial(is_another, postgres, before), "the server is started again")
+        stop.set()
+        runs = [run for user in users for run in await user]
+    finally:
+        stop.set()
+        await asyncio.gather(*users, return_exceptions=True)
+        await client.close()
+    await stage.ended(*runs)
+    assert all(worker.lives for worker in fleet)
+    assert {line.attempt for line in stage.lines} == {1}
+    await stage.check()
+
+
+async def keep_starting(stage: Stage, client: Client, user: int, stop: asyncio.Event) -> list[UUID]:
+    runs: list[UUID] = []
+    while not stop.is_set():
+        try:
+            runs.append(await stage.start("chain", f"{user}-{len(runs)}", client=client))
+        except DatabaseUnavailable:
+            continue  # with the same key
+    return runs
+
+
+def has_started(stage: Stage, runs: int) -> bool:
+    return len(stage.told.acknowledged) >= runs
+
+
+def is_another(postgres: Postgres, before: int) -> bool:
+    try:
+        return postgres.pid != before
+    except (OSError, IndexError, ValueError):
+        return False

@@ -1,0 +1,170 @@
+"""Workers that stand still, have a wrong clock, are restarted or blocked: all is done, and nothing needlessly twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from bench.chaos import skew
+from bench.chaos.processes import WorkerProcess as InstalledWorker
+from bench.chaos.proxy import Call
+from tests.faults.stage import SILENCE, SOON, Stage, until
+from tests.parts import require
+
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma.worker.upkeep import Upkeep
+
+HOUR = 3600
+
+
+async def test_a_worker_that_stood_still_beyond_its_lease_changes_nothing(stage: Stage) -> None:
+    zombie = stage.worker()
+    run = await stage.start("held", "late")
+    await until(lambda: stage.began(run), "the step begins")
+    # Its late result must come before the news of its death.
+    stage.proxy.loses_call = lambda call: "beat_at" in call.sql
+    zombie.signal(signal.SIGSTOP)
+    heir = stage.worker(by_proxy=False)
+    await until(lambda: [line for line in stage.began(run) if line.pid == heir.pid], "another worker takes over")
+    stage.let_go("late")
+    assert await stage.ended(run) == ["completed"]
+    before = await everything(stage)
+    zombie.signal(signal.SIGCONT)
+    (refused,) = await until(lambda: zombie.said("refused"), "the late result is refused")
+    assert refused["jobs"] == 1
+    assert await everything(stage) == before
+    job = {job.step: job for job in await stage.client.jobs(run)}["waiting"]
+    assert (job.attempt, job.output["attempt"]) == (2, 2)
+    await stage.check()
+
+
+async def everything(stage: Stage) -> list[object]:
+    """All that is kept about runs."""
+    async with stage.database.connection() as connection:
+        return [
+            await connection.fetch(f"select * from retoma.{table} order by 1, 2, 3")
+            for table in ("runs", "jobs", "events")
+        ]
+
+
+async def test_of_many_sweepers_one_buries_a_dead_worker(stage: Stage) -> None:
+    worker = stage.worker()
+    run = await stage.start("held", "swept")
+    await until(lambda: stage.began(run), "the step begins")
+    await worker.end()
+
+    async def swept() -> list[tuple[int, int]]:
+        silence = timedelta(seconds=SILENCE)
+        found = await asyncio.gather(*(workers.sweep(stage.database, silence) for _ in range(8)))
+        return [dead for one in found for dead in one]
+
+    ((_, jobs),) = await until(swept, "the worker is found dead")
+    assert jobs == 1
+    kinds = [event.kind for event in await stage.client.events(run)]
+    assert kinds == ["start", "retry"]
+    stage.let_go("swept")
+    async with stage.other_worker():
+        assert await stage.ended(run) == ["completed"]
+    await stage.check()
+
+
+async def test_a_wrong_clock_changes_nothing(stage: Stage) -> None:
+    library = skew.library(stage.folder)
+    require(library is not None, "a C compiler: apt-get install gcc")
+    skewed = [
+        InstalledWorker(number, stage.folder, stage.through.url, library, [off], silence=SOON)
+        for number, off in enumerate((HOUR, -HOUR))
+    ]
+    keeping = [asyncio.create_task(worker.keep()) for worker in skewed]
+    try:
+        due = datetime.now(UTC) + timedelta(seconds=0.5)
+        delayed = await stage.client.start("chain", {"nonce": "delayed"}, run_at=due)
+        runs = [await stage.start("weather", f"skewed-{number}", size=3) for number in range(4)]
+        states = await stage.ended(delayed.id, *runs)
+        jobs = [job for run in (delayed.id, *runs) for job in await stage.client.jobs(run)]
+    finally:
+        await asyncio.gather(*(one.close(task) for one, task in zip(skewed, keeping, strict=True)))
+    assert set(states) == {"completed"}
+    assert {job.deaths for job in jobs} == {0}
+    assert all(job.started_at >= due for job in await stage.client.jobs(delayed.id) if job.started_at)
+    assert {len(worker.ended) for worker in skewed} == {1}
+    await stage.check()
+
+
+async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(stage: Stage) -> None:
+    fleet = [stage.worker(silence=SOON, drain=SOON) for _ in range(2)]
+    stop = asyncio.Event()
+    users = [asyncio.create_task(keep_using(stage, shape, stop)) for shape in ("chain", "album", "diamond", "gallery")]
+    for old in range(2):
+        await until(lambda: fleet[-1].is_ready, "the newest worker is ready")
+        fleet.append(stage.worker(silence=SOON, drain=SOON))
+        fleet[old].signal(signal.SIGTERM)
+    await until(lambda: not any(worker.lives for worker in fleet[:2]), "the old ones end")
+    stop.set()
+    assert sum(await asyncio.gather(*users)) >= 10
+    assert [worker.exit_code for worker in fleet[:2]] == [0, 0]
+    assert {line.attempt for line in stage.lines} == {1}
+    await stage.check()
+
+
+async def keep_using(stage: Stage, shape: str, stop: asyncio.Event) -> int:
+    """One run after the other; gives how many."""
+    for number in count():
+        if stop.is_set():
+            return number
+        await stage.ended(await stage.start(shape, f"{shape}-{number}", size=3))
+    raise AssertionError("unreachable")
+
+
+async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(stage: Stage) -> None:
+    blocked, watching = stage.worker(), stage.worker()
+    await until(lambda: blocked.is_ready and watching.is_ready, "both are ready")
+    runs = [await stage.start("blocking", f"blocking-{number}") for number in range(2)]
+    assert await stage.ended(*runs) == ["completed"] * 2
+    jobs = [job for run in runs for job in await stage.client.jobs(run)]
+    assert {(job.attempt, job.deaths) for job in jobs} == {(1, 0)}
+    await stage.check()
+
+
+async def test_nobody_is_declared_dead_because_the_database_was_away(stage: Stage) -> None:
+    """For all were silent then, and need time to beat again."""
+    silence = timedelta(seconds=SILENCE)
+    silent = await workers.register(stage.database, "silent", ["default"], 1, 1)
+    ticks = asyncio.create_task(upkeep(stage.through, silence).run())
+    try:
+        await asyncio.wait_for(answer_of(stage, "retoma.sweep").wait(), SOON)
+        await stage.proxy.blackhole(SILENCE * 4)
+        await asyncio.wait_for(answer_of(stage, "retoma.promote").wait(), SOON)
+        await asyncio.wait_for(answer_of(stage, "retoma.promote").wait(), SOON)
+        assert await workers.beat(stage.database, silent)
+    finally:
+        ticks.cancel()
+
+
+def answer_of(stage: Stage, name: str) -> asyncio.Event:
+    """Set when the next call of this name is answered."""
+    answered = asyncio.Event()
+
+    def notes(call: Call) -> bool:
+        if name in call.sql:
+            answered.set()
+        return False
+
+    stage.proxy.loses_answer = notes
+    return answered
+
+
+def upkeep(database: Database, silence: timedelta) -> Upkeep:
+    async def nothing() -> None: ...
+
+    return Upkeep(
+        database,
+        silence=silence,
+        refresh=nothing,
+        runs_at_work=list,
+        on_stopping=lambda runs: None,
+        on_work=lambda: None,
+    )

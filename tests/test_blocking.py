@@ -1,0 +1,112 @@
+"""The client for programs without async."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import App, Client, Pipeline, Retry, Settings, blocking
+from retoma.errors import NotFound, RunFailed
+from retoma.store.database import Database
+from retoma.testing import fresh_database
+from retoma.worker.worker import Worker
+
+
+class Brief(BaseModel):
+    topic: str = "tea"
+
+
+article = Pipeline("article", inputs=Brief, retry=Retry(0))
+
+
+@article.step
+def outline(topic: str) -> list[str]:
+    if topic == "nothing":
+        raise ValueError("there is nothing to say")
+    return [topic, "history"]
+
+
+app = App("test", pipelines=[article])
+
+
+@pytest.fixture(scope="module")
+async def settings() -> AsyncIterator[Settings]:
+    async with fresh_database() as database:
+        yield Settings(database_url=database.url)
+
+
+@pytest.fixture
+async def worker(settings: Settings) -> AsyncIterator[None]:
+    async with await Database.open(settings) as database:
+        worker = Worker(app, database, settings)
+        working = asyncio.create_task(worker.run())
+        yield
+        worker.stop()
+        await working
+
+
+async def test_runs_are_started_awaited_and_looked_at(settings: Settings, worker: None) -> None:
+    def script() -> None:
+        with blocking.connect(app, settings) as client:
+            run = client.start("article", {"topic": "coffee"}, tenant="blog")
+            assert client.wait(run.id, timedelta(seconds=20)).state == "completed"
+            assert client.results(run.id) == {"outline": ["coffee", "history"]}
+            assert client.run(article) == {"outline": ["tea", "history"]}
+            assert [found.id for found in client.runs(tenant="blog")] == [run.id]
+            assert client.find(str(run.id)) == [run.id]
+            assert [job.state for job in client.jobs(run.id)] == ["succeeded"]
+            assert [step.total for step in client.progress(run.id)] == [1]
+            assert client.events(run.id)[-1].kind == "end"
+            assert client.cancel(run.id) == "completed"
+            assert len(client.workers()) == 1
+
+    await asyncio.to_thread(script)
+
+
+async def test_what_goes_wrong_is_raised_to_the_caller(settings: Settings, worker: None) -> None:
+    def script() -> None:
+        with blocking.connect(app, settings) as client:
+            with pytest.raises(RunFailed, match="there is nothing to say"):
+                client.run(article, {"topic": "nothing"})
+            with pytest.raises(NotFound):
+                client.show(uuid4())
+
+    await asyncio.to_thread(script)
+
+
+def test_a_wait_that_is_over_leaves_the_client_usable(settings: Settings) -> None:
+    with blocking.connect(app, settings) as client:
+        run = client.start(article)
+        with pytest.raises(TimeoutError):
+            client.wait(run.id, timedelta(seconds=0.01))
+        assert client.cancel(run.id) == "cancelled"
+
+
+def test_several_threads_may_share_a_client(settings: Settings) -> None:
+    with blocking.connect(app, settings) as client, ThreadPoolExecutor(8) as threads:
+        started = list(threads.map(lambda _: client.start(article), range(40)))
+        many = client.start_many(article, [None] * 10)
+        assert len({run.id for run in [*started, *many]}) == 50
+
+
+def test_a_closed_client_says_so(settings: Settings) -> None:
+    with blocking.connect(app, settings) as client:
+        pass
+    with pytest.raises(RuntimeError, match="this client is closed"):
+        client.workers()
+
+
+def test_it_has_every_call_of_the_client_with_the_same_signature() -> None:
+    async_only = {"close", "graph"}
+    calls = {name for name, member in vars(Client).items() if inspect.iscoroutinefunction(member) and name[0] != "_"}
+    for name in calls - async_only:
+        ours, theirs = getattr(blocking.BlockingClient, name), getattr(Client, name)
+        assert inspect.signature(ours) == inspect.signature(theirs)
+        assert ours.__doc__ == theirs.__doc__
