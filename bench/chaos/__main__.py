@@ -77,7 +77,7 @@ class Run:
             async with AsyncExitStack() as stack:
                 return await self._with_server(stack)
         finally:
-            self._postgres.stop()
+            await asyncio.to_thread(self._postgres.stop)
 
     async def _with_server(self, stack: AsyncExitStack) -> Findings:
         direct = await stack.enter_async_context(await Database.open(Settings(database_url=self._postgres.url)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -18,12 +19,14 @@ from pathlib import Path
 from bench.chaos import skew
 from retoma.store import embedded
 from retoma.store.embedded import Embedded
+from retoma.store.supervisor import lock
 
 APPLICATION = Path(__file__).with_name("application.py")
 ROOT = APPLICATION.parents[2]
 SILENCE = 3.0
 DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
+LONGEST_STOP = 30.0
 
 
 def free_port() -> int:
@@ -45,8 +48,16 @@ class Postgres:
         self._server = embedded.attach(self.home, self.port)
 
     def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        """End the server and its supervisor, and wait for that."""
+        self.server.close()
+        held = self.server.folder / "supervisor.lock"
+        with suppress(OSError, ValueError):
+            os.kill(int(held.read_text()), signal.SIGTERM)
+        deadline = time.monotonic() + LONGEST_STOP
+        while (free := lock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if free is not None:
+            os.close(free)
 
     @property
     def server(self) -> Embedded:

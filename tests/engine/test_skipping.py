@@ -94,6 +94,7 @@ async def test_a_need_without_result_skips_even_where_another_need_ran_without_i
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert (await states(sandbox, run.id))["video"] == "skipped"
+        assert (await codes(sandbox, run.id))["video"] == "NOT_WANTED"
     assert run.results["mix"] == "silence"
     assert run.state == "completed"
 
@@ -137,6 +138,7 @@ async def test_a_shared_need_without_result_skips_items_even_where_their_source_
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert (await states(sandbox, run.id))["clip:a"] == "skipped"
+        assert (await codes(sandbox, run.id))["clip:a"] == "NOT_WANTED"
     assert run.results["video"] == 2
 
 

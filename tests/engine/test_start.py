@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next, kinds, state, states, value
+from tests.engine.builders import do_next, kinds, rows, state, states, value
 
 from retoma import Client, Pipeline
 from retoma.engine.start import Start, Starter
@@ -36,6 +36,14 @@ async def test_a_start_that_returned_is_committed(open_sandbox: OpenSandbox) -> 
         assert (run.state, run.tenant, run.pipeline, run.revision) == ("running", "blog", "article", 1)
         assert run.input == {"topic": "coffee", "words": 100}
         assert await states(sandbox, run.id) == {"outline": "ready"}
+
+
+async def test_the_ids_of_runs_are_in_the_order_of_their_making(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        ids = [(await sandbox.client.start(pipeline)).id for _ in range(5)]
+    assert {one.version for one in ids} == {7}
+    assert ids == sorted(ids)
 
 
 async def test_a_run_of_later_is_pending_until_its_time_has_come(open_sandbox: OpenSandbox) -> None:
@@ -99,6 +107,17 @@ async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSa
             await sandbox.client.start(other, {"topic": "cocoa"}, key="monday", tenant="ours"),
         ]
     assert [run.created for run in runs] == [True] * 3
+
+
+async def test_a_key_outlives_its_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = an_article()
+    async with open_sandbox(pipeline) as sandbox:
+        first = await sandbox.client.start(pipeline, key="monday")
+        for table, column in (("jobs", "run"), ("runs", "id")):
+            await rows(sandbox, f"delete from retoma.{table} where {column} = $1", first.id)
+        again = await sandbox.client.start(pipeline, key="monday")
+        assert (again.id, again.created) == (first.id, False)
+        assert await sandbox.client.runs() == []
 
 
 async def test_a_key_that_comes_twice_in_one_batch_starts_one_run(open_sandbox: OpenSandbox) -> None:

@@ -171,6 +171,36 @@ async def test_a_result_that_older_runs_do_not_have_is_taken_only_with_a_default
         assert (await sandbox.client.results(run))["draft"] == "any old outline"
 
 
+async def test_a_step_that_has_lost_its_default_is_skipped_where_older_runs_lack_the_result(
+    open_sandbox: OpenSandbox,
+) -> None:
+    def with_mix(mix: Callable[..., Any]) -> Pipeline:
+        pipeline = Pipeline("film")
+
+        @pipeline.step(when=lambda: False)
+        async def song() -> str:
+            return "la la"
+
+        mix.__name__ = "mix"
+        pipeline.step(mix)
+        return pipeline
+
+    async def with_default(song: str = "silence") -> str:
+        return song
+
+    async def without_default(song: str) -> str:
+        raise AssertionError("run without its song")
+
+    async with open_sandbox(with_mix(with_default)) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start("film")).id
+        await do_next(hands, "song")
+        assert await states(sandbox, run) == {"song": "skipped", "mix": "ready"}
+    async with open_sandbox(with_mix(without_default)) as sandbox:
+        await sandbox.work()
+        assert await states(sandbox, run) == {"song": "skipped", "mix": "skipped"}
+        assert await state(sandbox, run) == "completed"
+
+
 async def test_a_result_that_is_no_longer_taken_is_left_aside(open_sandbox: OpenSandbox) -> None:
     today = Pipeline("article")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.chaos import application as chaos
 from bench.chaos import ledger
 from bench.chaos.application import Given, Made, done
+from bench.chaos.model import PIPELINES, Story
 
 from retoma import App, Context, Pipeline, Retry
 
@@ -47,4 +48,13 @@ async def blocked(nonce: str, *, ctx: Context) -> Made:
     return done(ctx, token, nonce)
 
 
+def held_model(story: Story) -> None:
+    story.step("afterwards", story.step("waiting", story.nonce))
+
+
+def blocking_model(story: Story) -> None:
+    story.step("blocked", story.nonce)
+
+
+PIPELINES |= {"held": held_model, "blocking": blocking_model}
 app = App("faults", pipelines=[*chaos.app.pipelines.values(), held, blocking])

@@ -13,6 +13,7 @@ from tests.faults.stage import SOON, Stage, until
 from retoma.client import Client
 from retoma.engine import exchange
 from retoma.settings import Settings
+from retoma.store import database
 from retoma.worker.worker import Worker
 
 
@@ -47,6 +48,7 @@ async def test_answers_of_exchanges_that_are_lost_cost_no_attempt(stage: Stage) 
 
 async def test_cut_connections_cost_no_attempt(stage: Stage) -> None:
     worker = stage.worker()
+    await until(lambda: worker.is_ready, "the worker is ready")
     runs = [await stage.start("album", f"cut-{number}", size=5) for number in range(10)]
     for reset in (True, False, True):
         await until(lambda: stage.proxy.connections, "it connects again")
@@ -67,7 +69,8 @@ async def test_everything_ends_without_notifications(stage: Stage) -> None:
 
 
 async def test_a_connection_that_died_in_silence_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "PATIENCE", 0.3)
+    for module in (exchange, database):
+        monkeypatch.setattr(module, "PATIENCE", 0.3)
     silenced: list[str] = []
 
     def silences(call: Call) -> bool:

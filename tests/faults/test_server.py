@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,12 +24,13 @@ USERS = 12
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[Postgres]:
-    tmp_path.chmod(0o755)  # the server may run as another user
-    made = Postgres(tmp_path / "home")
-    made.start()
-    yield made
-    made.stop()
+def postgres() -> Iterator[Postgres]:
+    with tempfile.TemporaryDirectory(prefix="retoma-faults-") as home:
+        Path(home).chmod(0o755)  # the server may run as another user
+        made = Postgres(Path(home))
+        made.start()
+        yield made
+        made.stop()
 
 
 async def test_no_acknowledged_run_is_lost_and_no_worker_ends(postgres: Postgres, tmp_path: Path) -> None:
@@ -40,6 +42,7 @@ async def test_no_acknowledged_run_is_lost_and_no_worker_ends(postgres: Postgres
 
 async def kill_under_load(stage: Stage, postgres: Postgres) -> None:
     fleet = [stage.worker(silence=SOON) for _ in range(2)]
+    await until(lambda: all(worker.is_ready for worker in fleet), "the workers are ready")
     client = Client(app, stage.through)
     stop = asyncio.Event()
     users = [asyncio.create_task(keep_starting(stage, client, user, stop)) for user in range(USERS)]

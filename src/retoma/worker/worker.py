@@ -63,19 +63,24 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped."""
-        await self._catalog.open(self._database)
         self._wakeup.start()
         try:
             while not self._stopping:
-                self._life = self._new_life()
                 try:
-                    await self._life.live(self.name, self.concurrency)
+                    await self._catalog.open(self._database)
+                    await self._live()
                 except DatabaseUnavailable as error:
                     log.warning("waiting for the database", error=str(error))
         finally:
             self._threads.close()
             await self._children.close()
             await self._wakeup.close()
+
+    async def _live(self) -> None:
+        if self._stopping:
+            return
+        self._life = self._new_life()
+        await self._life.live(self.name, self.concurrency)
 
     def _new_life(self) -> Life:
         return Life(

@@ -1,0 +1,33 @@
+"""Tests of the tests: each planted bug makes the test fail that is there to notice it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.planted.bugs import BUGS, Bug
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
+    shutil.copytree(PROJECT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "src" / "retoma" / bug.file
+    sources = file.read_text()
+    assert bug.right in sources, f"{bug.file} has changed: plant this bug anew"
+    file.write_text(sources.replace(bug.right, bug.wrong))
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", bug.killed_by, "-x", "-p", "no:cacheprovider"],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    # 1 is a failed test; anything else is an error that proves nothing.
+    assert ended.returncode == 1, ended.stdout[-2000:]
