@@ -3,13 +3,18 @@
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
+SECONDS ?= 600
+EXAMPLES ?= 5000
 
-.PHONY: help run test check format lock clean
+.PHONY: help run test check chaos soak bench format lock clean
 
 help:
 	@echo 'make run     a demo that kills its own worker and picks up again (no key, no Docker, no system package)'
 	@echo 'make test    every test, after make check'
 	@echo 'make check   lint, types, layers and the requirements ledger'
+	@echo 'make chaos   random kills, stalls and cuts for SECONDS=600, with a referee outside the database'
+	@echo 'make soak    the engine against its model, EXAMPLES=5000 random histories'
+	@echo 'make bench   speed, beside other engines in the same run'
 	@echo 'make format  lay out the code'
 	@echo 'make lock    resolve requirements/*.txt anew'
 
@@ -25,6 +30,15 @@ check: .venv/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/requirements_ledger.py
+
+chaos: .venv/dev.stamp
+	$(BIN)/python -m bench.chaos --seconds $(SECONDS)
+
+soak: .venv/dev.stamp
+	MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/model
+
+bench: .venv/dev.stamp
+	$(BIN)/python -m bench
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
 from bench.lines import LINES, MEASURES
 from bench.report import Results, sections, write
 from bench.server import Server
 from bench.stage import Rig
 from bench.workloads import drain
-
 from retoma.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.cli.terminal import FILM, Terminal
-from tests.conftest import empty
 
 from retoma.store.database import Database
 from retoma.testing import fresh_database
+from tests.cli.terminal import FILM, Terminal
+from tests.conftest import empty
 
 
 @pytest.fixture(scope="session")

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
-from tests.cli.terminal import Terminal, until
 
 from retoma import demo
 from retoma.cli.proof import Proof
 from retoma.cli.stage import LiveStage, Scene
 from retoma.records import Job
 from retoma.states import JobState
+from tests.cli.terminal import Terminal, until
 
 
 def worker_of(said: str) -> int:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.terminal import Terminal, until
 
 from retoma.store import health
 from retoma.store.database import Database
 from retoma.testing import fresh_database
+from tests.cli.terminal import Terminal, until
 
 
 def findings(terminal: Terminal, about: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+
 from tests.cli.terminal import FILM, Terminal
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, fall_silent, kinds, state, states
 
 from retoma import Items, Pipeline, Retry
 from retoma.errors import NotFound
 from retoma.store import workers
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, fall_silent, kinds, state, states
 
 
 async def test_a_cancelled_run_is_cancelling_until_its_last_job_has_ended(open_sandbox: OpenSandbox) -> None:

@@ -6,13 +6,13 @@ from datetime import timedelta
 from uuid import UUID
 
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import a_lane, do, do_next, names
 
 from retoma import Items, Pipeline, Retry
 from retoma.engine.exchange import Claim
 from retoma.store import workers
 from retoma.testing import Hands
+from tests.conftest import OpenSandbox
+from tests.engine.builders import a_lane, do, do_next, names
 
 
 class Order(BaseModel):

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import OpenSandbox
-from tests.engine.builders import rows
 
 from retoma import GiveUp, Items, Pipeline, Retry
 from retoma.define.graph import Edge, Graph
 from retoma.engine.exchange import Result, SetBack
 from retoma.testing import Hands, Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import rows
 
 FINAL = ("succeeded", "failed", "skipped", "quarantined", "cancelled")
 KEYS = ["a", "b", "c"]

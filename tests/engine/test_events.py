@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncpg
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import a_lane, do_next, kinds, rows, value
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry
 from retoma.engine.exchange import Result
+from tests.conftest import OpenSandbox
+from tests.engine.builders import a_lane, do_next, kinds, rows, value
 
 
 async def test_the_events_of_a_run_tell_its_story(open_sandbox: OpenSandbox) -> None:

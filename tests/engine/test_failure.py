@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, names, state, states
 
 from retoma import GiveUp, Items, Pipeline, Retry, finished
 from retoma.define.items import Failed
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, names, state, states
 
 
 async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, names, state, states
 
 from retoma import GiveUp, Items, Pipeline, Retry
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, names, state, states
 
 
 class Batch(BaseModel):

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, names, one, rows
 
 from retoma import Items, Pipeline
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.store.database import Connection
 from retoma.store.statements import statements
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, names, one, rows
 
 HISTORY = 8_000
 FEW = 100

@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import SILENCE, a_lane, do, do_next, fall_silent, kinds, names, state, states, value
 
 from retoma import Context, Items, Pipeline, Retry
 from retoma.engine.exchange import Claim, Result, SetBack
@@ -18,6 +16,8 @@ from retoma.errors import WorkerGone
 from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Hands, Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import SILENCE, a_lane, do, do_next, fall_silent, kinds, names, state, states, value
 
 
 async def test_a_stale_fence_cannot_finish_and_is_counted(open_sandbox: OpenSandbox) -> None:

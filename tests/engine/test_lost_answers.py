@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
-from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes, split, state, states, value
 
 from retoma import Pipeline
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
 from retoma.store.database import Database, Link, Row
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes, split, state, states, value
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(

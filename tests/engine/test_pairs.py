@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, states
 
 from retoma import Items, Pipeline
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, names, states
 
 
 class Story(BaseModel):

@@ -9,13 +9,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, do, do_next, kinds, name, names, one, rows, state, states, value
 
 from retoma import Items, Pipeline, Retry
 from retoma.engine.exchange import Result, SetBack
 from retoma.store.statements import statements
 from retoma.testing import Hands, Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, do, do_next, kinds, name, names, one, rows, state, states, value
 
 WORKERS = 6
 

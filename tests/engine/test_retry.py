@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, fall_silent, kinds, state
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry, RetryLater, exponential, fixed, seconds
 from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, fall_silent, kinds, state
 
 
 class Batch(BaseModel):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, one, rows, states
-
 from retoma import Items, Pipeline
 from retoma.engine.exchange import Result
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, names, one, rows, states
 
 
 async def test_a_result_of_one_revision_does_not_end_the_job_of_another(open_sandbox: OpenSandbox) -> None:

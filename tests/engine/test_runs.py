@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, state, states
 
 from retoma import Context, Items, Pipeline, Retry
 from retoma.errors import InvalidInput, NotFound
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, names, state, states
 
 
 class Brief(BaseModel):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, kinds, states
 
 from retoma import GiveUp, Items, Pipeline, Retry, finished
 from retoma.define.items import ItemCounts
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, kinds, states
 
 
 class Wishes(BaseModel):

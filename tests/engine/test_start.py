@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next, kinds, rows, state, states, value
 
 from retoma import Client, Pipeline
 from retoma.engine.start import Start, Starter
@@ -20,6 +18,8 @@ from retoma.identifiers import new_run_id
 from retoma.store.database import Link
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do_next, kinds, rows, state, states, value
 
 
 class Brief(BaseModel):

@@ -8,13 +8,13 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import rows, value
 
 from retoma import Pipeline
 from retoma.states import JOB_ENDS, JOB_MOVES, RUN_ENDS, RUN_MOVES, JobState, RunState
 from retoma.store.database import Connection
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import rows, value
 
 
 async def test_the_database_knows_the_same_moves_as_the_code(open_sandbox: OpenSandbox) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import a_lane
 
 from retoma import Context, Pipeline
 from retoma.errors import NotFound
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import a_lane
 
 
 async def test_tenants_take_turns_one_job_each(open_sandbox: OpenSandbox) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from retoma import Context, Pipeline, Retry, RetryLater, minutes, seconds
 from tests.conftest import OpenSandbox
 from tests.engine.builders import state
-
-from retoma import Context, Pipeline, Retry, RetryLater, minutes, seconds
 
 INSTANT = 0.01
 

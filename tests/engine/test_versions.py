@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, rows, state, states, value
 
 from retoma import Items, Pipeline
 from retoma.engine.versions import register
 from retoma.worker.catalog import Catalog
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, rows, state, states, value
 
 
 def yesterday() -> Pipeline:

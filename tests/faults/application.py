@@ -11,7 +11,6 @@ from bench.chaos import application as chaos
 from bench.chaos import ledger
 from bench.chaos.application import Given, Made, done
 from bench.chaos.model import PIPELINES, Story
-
 from retoma import App, Context, Pipeline, Retry
 
 LONG = 1.5  # seconds, several times the silence after which the tests' workers are dead

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import empty
-from tests.faults.stage import Stage, on_stage
 
 from retoma.store.database import Database
 from retoma.testing import fresh_database
+from tests.conftest import empty
+from tests.faults.stage import Stage, on_stage
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,6 @@ from bench.chaos.client import Acknowledged, Told
 from bench.chaos.ledger import NAME, Line, read
 from bench.chaos.proxy import Proxy
 from bench.chaos.referee import Findings, Store, judge
-from tests.faults.application import app, go
-
 from retoma import logs
 from retoma.cli import worker as cli
 from retoma.client import Client
@@ -32,6 +30,7 @@ from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.worker.worker import Worker
+from tests.faults.application import app, go
 
 SOON = 20.0  # seconds within which whatever is waited for must have happened
 SILENCE = 0.6

@@ -6,15 +6,15 @@ import asyncio
 from itertools import count
 
 import pytest
-from bench.chaos.proxy import Call
-from tests.faults.application import app
-from tests.faults.stage import SOON, Stage, until
 
+from bench.chaos.proxy import Call
 from retoma.client import Client
 from retoma.engine import exchange
 from retoma.settings import Settings
 from retoma.store import database
 from retoma.worker.worker import Worker
+from tests.faults.application import app
+from tests.faults.stage import SOON, Stage, until
 
 
 async def test_a_start_whose_answer_was_lost_is_one_run(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
+
 from bench.chaos import ledger
 from bench.chaos.proxy import Call
 from tests.faults.stage import Stage, WorkerProcess, until

@@ -10,14 +10,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from bench.chaos.processes import Postgres
-from tests.faults.application import app
-from tests.faults.stage import SOON, Stage, on_stage, until
 
+from bench.chaos.processes import Postgres
 from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
 from retoma.store.database import Database
+from tests.faults.application import app
+from tests.faults.stage import SOON, Stage, on_stage, until
 
 KILLS = 2
 USERS = 12

@@ -10,12 +10,11 @@ from itertools import count
 from bench.chaos import skew
 from bench.chaos.processes import WorkerProcess as InstalledWorker
 from bench.chaos.proxy import Call
-from tests.faults.stage import SILENCE, SOON, Stage, until
-from tests.parts import require
-
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.worker.upkeep import Upkeep
+from tests.faults.stage import SILENCE, SOON, Stage, until
+from tests.parts import require
 
 HOUR = 3600
 

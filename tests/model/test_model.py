@@ -22,9 +22,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.conftest import empty
-from tests.model.model import Job, Run
-from tests.model.shapes import SHAPES
 
 from retoma import App
 from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
@@ -33,6 +30,9 @@ from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import Sandbox, fresh_database, sandbox
 from retoma.worker.catalog import Catalog
+from tests.conftest import empty
+from tests.model.model import Job, Run
+from tests.model.shapes import SHAPES
 
 Answer = TypeVar("Answer")
 SILENCE = timedelta(seconds=6)

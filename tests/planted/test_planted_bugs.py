@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.planted.bugs import BUGS, Bug
 
 PROJECT = Path(__file__).parents[2]

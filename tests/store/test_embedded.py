@@ -22,12 +22,12 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.parts import require
 
 from retoma.errors import DatabaseUnavailable
 from retoma.store import embedded, supervisor
 from retoma.store.embedded import Embedded, attach
 from retoma.store.supervisor import is_server, lock, recorded_pid
+from tests.parts import require
 
 QUICK = {"fsync": "off", "shared_buffers": "16MB"}
 NOBODY = 65534

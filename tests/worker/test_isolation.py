@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 import pytest
-from tests.conftest import OpenSandbox
-from tests.worker.isolated_steps import hanging, misbehaving, poisoned
 
 from retoma import Pipeline
 from retoma.errors import DefinitionError
 from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.worker.isolated_steps import hanging, misbehaving, poisoned
 
 
 async def error_of(sandbox: Sandbox, pipeline: Pipeline, given: dict[str, str] | None = None) -> Any:

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import OpenSandbox
 
 from retoma import Context, Pipeline, Retry, RetryLater, Settings, seconds
 from retoma.engine.exchange import Lane
@@ -18,6 +17,7 @@ from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Sandbox
 from retoma.worker.worker import Worker
+from tests.conftest import OpenSandbox
 
 SOON = timedelta(seconds=20)
 
