@@ -12,7 +12,7 @@ import uvloop
 
 from bench import environments
 from bench.lines import COMPARED, MEASURES
-from bench.machine import described
+from bench.machine import described, load
 from bench.microseconds import profile
 from bench.report import Results, sections, write
 from bench.server import ROOT, Server, serving
@@ -62,6 +62,7 @@ async def _measured(asked: argparse.Namespace) -> Results:
                 await _rounds(asked, rig, results)
         finally:
             await server.close()
+        results.machine["load when it ended"] = load()
     return results
 
 

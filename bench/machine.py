@@ -17,12 +17,17 @@ async def described(server: Server) -> dict[str, str]:
     return {
         "measured": f"{datetime.now(UTC):%d %B %Y %H:%M} UTC",
         "processor": f"{_processor()}, {os.cpu_count()} cores for client, workers and database together",
-        "load when it began": ", ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "load when it began": load(),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "PostgreSQL": f"{found.pop('server_version')}, "
         + ", ".join(f"{name} {value}" for name, value in found.items()),
         "one commit alone": f"{await _commit(server):.2f} ms",
     }
+
+
+def load() -> str:
+    """Of the last 1, 5 and 15 minutes. Above zero at the beginning, somebody else was at work."""
+    return ", ".join(f"{one:.2f}" for one in os.getloadavg())
 
 
 def _processor() -> str:

@@ -138,13 +138,18 @@ def _cell(results: Results, peer: str, line: str) -> str:
 
 
 def _modes(results: Results, lines: list[str]) -> str:
-    """Which mode of each peer the table shows."""
-    said = []
-    for peer in results.peers:
-        modes = {line: best[0] for line in lines if (best := results.best(peer, line)) and best[0]}
-        if modes:
-            said.append(f"- {peer}: " + "; ".join(f"{LINES[line].what}: {mode}" for line, mode in modes.items()) + ".")
+    """Which mode of each peer the table shows, by the names that the lines have on the command line."""
+    said = [f"- {peer}: {'; '.join(modes)}." for peer in results.peers if (modes := _modes_of(results, peer, lines))]
     return "\n".join(["Best modes:", "", *said]) if said else ""
+
+
+def _modes_of(results: Results, peer: str, lines: list[str]) -> list[str]:
+    by_mode: dict[str, list[str]] = {}
+    for line in lines:
+        best = results.best(peer, line)
+        if best is not None and best[0]:
+            by_mode.setdefault(best[0], []).append(f"`{line}`")
+    return [f"{mode} ({', '.join(names)})" for mode, names in by_mode.items()]
 
 
 def _troubles(results: Results) -> str:

@@ -104,7 +104,7 @@ def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
     runs = order.count(400)
     for connections in CONNECTIONS:
         elapsed = drained(order, "chain", runs, {"value": value}, f"{connections} 50")
-        tell(line, f"{connections} connections", per_second=runs * STEPS / elapsed)
+        tell(line, said(connections), per_second=runs * STEPS / elapsed)
 
 
 def payload(order: Order) -> None:
@@ -115,14 +115,14 @@ def fan(order: Order) -> None:
     items = order.count(1_000)
     for connections in CONNECTIONS:
         elapsed = drained(order, "fan", 1, {"items": items}, f"{connections} 50 items")
-        tell("fan", f"child tasks, {connections} connections", per_second=items / elapsed)
+        tell("fan", f"child tasks, {said(connections)}", per_second=items / elapsed)
 
 
 def drain(order: Order) -> None:
     jobs = order.count(4_000)
     for connections in CONNECTIONS:
         elapsed = drained(order, "noop", jobs, {}, f"{connections} 50")
-        tell("drain", f"{connections} connections", per_second=jobs / elapsed)
+        tell("drain", said(connections), per_second=jobs / elapsed)
 
 
 def drain_threads(order: Order) -> None:
@@ -168,6 +168,10 @@ async def latency(order: Order) -> None:
         await asyncio.sleep(1)
     tell_latency(polling.noted, "polled every 5 ms")
     await app.close()
+
+
+def said(connections: int) -> str:
+    return "one connection" if connections == 1 else f"{connections} connections"
 
 
 def drained(order: Order, task: str, count: int, params: Any, mode: str, concurrency: int = IN_FLIGHT) -> float:

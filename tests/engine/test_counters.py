@@ -81,7 +81,7 @@ def plans(draw: st.DrawFn, stopping: bool) -> list[Plan]:
 
 
 SETTINGS = settings(
-    max_examples=int(os.environ.get("MODEL_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("MODEL_EXAMPLES", "30")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )

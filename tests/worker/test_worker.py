@@ -23,10 +23,17 @@ SOON = timedelta(seconds=20)
 
 
 @asynccontextmanager
-async def working(sandbox: Sandbox, *, concurrency: int = 4, drain_seconds: float = 10.0) -> AsyncIterator[Worker]:
+async def working(
+    sandbox: Sandbox,
+    *,
+    concurrency: int = 4,
+    drain_seconds: float = 10.0,
+    silence: float = 6.0,
+    on_blocked: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Worker]:
     """A worker on the sandbox's database, drained at the end."""
-    settings = Settings(drain_seconds=drain_seconds)
-    worker = Worker(sandbox.app, sandbox.database, settings, concurrency=concurrency)
+    settings = Settings(drain_seconds=drain_seconds, silence_seconds=silence)
+    worker = Worker(sandbox.app, sandbox.database, settings, concurrency=concurrency, on_blocked=on_blocked)
     task = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -324,3 +331,26 @@ async def test_a_step_that_is_no_longer_defined_waits_with_its_cause(open_sandbo
         job = await only_job(after)
         assert job.state == "ready"
         assert job.ready_at == await after.clock.now() + timedelta(seconds=30)
+
+
+async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_do(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("retoma.worker.workload.LONGEST_BLOCK", 0.2)
+    pipeline = Pipeline("blocking")
+    given_up = threading.Event()
+    attempts: list[int] = []
+
+    @pipeline.step(timeout=seconds(0.1), retry=Retry(0))
+    async def blocking(*, ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        if len(attempts) == 1:
+            given_up.wait(SOON.total_seconds())  # on the loop, where nothing can interrupt it
+        return ctx.attempt
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox, silence=0.3, on_blocked=given_up.set):
+        started = await sandbox.client.start(pipeline)
+        run = await sandbox.client.wait(started.id, SOON)
+        job = await only_job(sandbox)
+    assert (run.state, attempts, job.deaths) == ("completed", [1, 2], 1)
+    assert "the event loop is blocked: make this step a plain `def`" in caplog.text

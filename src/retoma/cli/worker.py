@@ -21,6 +21,7 @@ from retoma.settings import Settings
 from retoma.worker.worker import Worker
 
 log = get_logger("retoma.worker")
+BLOCKED = 70  # the exit code of a worker whose event loop was blocked by a step
 
 
 def worker(
@@ -63,7 +64,16 @@ async def _work(
     app: App, settings: Settings, queues: list[str], concurrency: int, name: str | None, *, watches_stdin: bool
 ) -> None:
     async with opened_database(settings) as database:
-        worker = Worker(app, database, settings, queues=queues, concurrency=concurrency, name=name)
+        worker = Worker(
+            app,
+            database,
+            settings,
+            queues=queues,
+            concurrency=concurrency,
+            name=name,
+            # Nothing else can end a loop that a step blocks; whoever started this process starts it again.
+            on_blocked=lambda: os._exit(BLOCKED),
+        )
         _stop_on_signals(worker)
         if watches_stdin:
             _stop_when_stdin_closes(worker)

@@ -42,6 +42,7 @@ class Life:
         *,
         queues: list[str],
         concurrency: int,
+        on_blocked: Callable[[], None],
     ) -> None:
         self.id = 0
         self.refused = 0
@@ -52,6 +53,7 @@ class Life:
         self._wakeup = wakeup
         self._runner = Runner(catalog, Tenants(database), threads, children)
         self._queues = queues
+        self._on_blocked = on_blocked
         self._workload = Workload(self._runner, concurrency, wakeup.outcome)
         self._lanes: list[Lane] = []
         self._reserved = 0  # room that a call under way may fill
@@ -64,7 +66,14 @@ class Life:
         self.id = await workers.register(self._database, name, self._queues, concurrency, LANES)
         log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
         loop = asyncio.get_running_loop()
-        heart = Heart(self._database, self.id, self._silence, on_death=lambda: _from_thread(loop, self._die))
+        heart = Heart(
+            self._database,
+            self.id,
+            self._silence,
+            on_death=lambda: _from_thread(loop, self._die),
+            overdue=lambda: self._workload.overdue,
+            on_blocked=self._on_blocked,
+        )
         heart.start()
         self._lanes = [Lane(self._database, self.id, number) for number in range(1, LANES + 1)]
         try:

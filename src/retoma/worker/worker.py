@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from retoma.app import App
 from retoma.errors import DatabaseUnavailable
@@ -23,6 +23,8 @@ log = get_logger("retoma.worker")
 class Worker:
     """Works until `stop`: then it takes nothing new, lets its jobs end within the drain time, and gives back the rest.
 
+    `on_blocked` is called, from another thread, when a step blocks the event loop long beyond its timeout.
+
     A worker that was declared dead, for example because its machine slept, forgets what it held and goes on under
     a new id.
     """
@@ -36,10 +38,12 @@ class Worker:
         queues: Sequence[str] = (),
         concurrency: int = 20,
         name: str | None = None,
+        on_blocked: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.queues = list(queues) or app.queues
         self.concurrency = concurrency
+        self._on_blocked = on_blocked
         self._database = database
         self._settings = settings
         self._catalog = Catalog(app)
@@ -92,4 +96,5 @@ class Worker:
             self._children,
             queues=self.queues,
             concurrency=self.concurrency,
+            on_blocked=self._on_blocked,
         )

@@ -17,6 +17,7 @@ SECONDS_AHEAD = 0.05
 FIRST_GUESS = 1.0  # seconds that a job takes, before any has ended
 LONGEST_WATCH = 0.1  # seconds between two looks at who has outlived its timeout
 SHORTEST_WATCH = 0.01
+LONGEST_BLOCK = 5.0  # seconds past a timeout after which a blocked loop is given up
 GRACE = 3.0  # seconds that a job has to obey its cancellation
 IGNORED = "; it ignored its cancellation: let CancelledError pass, or give the step isolation"
 BLOCKED = "; it blocked the event loop: make the step a plain `def`, so that it has a thread of its own"
@@ -41,6 +42,7 @@ class Workload:
         self._setbacks: list[SetBack] = []
         self._mean_seconds = FIRST_GUESS
         self._watch: asyncio.TimerHandle | None = None
+        self._looked_at = time.monotonic()
         self._closing = False
 
     @property
@@ -68,6 +70,14 @@ class Workload:
     def runs(self) -> list[UUID]:
         """The runs that held jobs belong to."""
         return list({claim.run for claim in self._held.values()})
+
+    @property
+    def overdue(self) -> list[str]:
+        """Steps past their time that nobody could stop, because one of them blocks the loop. For other threads."""
+        now = time.monotonic()
+        if now - self._looked_at < LONGEST_BLOCK:
+            return []
+        return [one.claim.step for one in tuple(self._running.values()) if now > one.deadline + LONGEST_BLOCK]
 
     def holds(self, claim: Claim) -> bool:
         return claim.handle in self._held
@@ -126,6 +136,7 @@ class Workload:
         deadline = time.monotonic() + self._runner.timeout_of(claim)
         self._running[claim.handle] = _Running(claim, task, deadline)
         if self._watch is None:
+            self._looked_at = time.monotonic()
             self._watch_again(deadline)
 
     async def _work(self, claim: Claim) -> None:
@@ -168,7 +179,7 @@ class Workload:
     def _look(self) -> None:
         """Cancel what has outlived its timeout, and leave behind what ignores that."""
         self._watch = None
-        now = time.monotonic()
+        now = self._looked_at = time.monotonic()
         for running in list(self._running.values()):
             if now >= running.deadline and not running.told:
                 running.told = True

@@ -23,6 +23,10 @@ returning id;
 -- The worker stops; what it still holds goes back.
 select retoma.bury(:worker, 'interrupted', 'INTERRUPTED') as jobs;
 
+-- name: bury_blocked_worker
+-- A step blocks the worker's event loop beyond its time: what it holds runs elsewhere.
+select retoma.bury(:worker, 'died', 'BLOCKED_LOOP') as jobs;
+
 -- name: list_workers
 select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as silent_for
   from retoma.workers
