@@ -53,7 +53,7 @@ def _asked() -> argparse.Namespace:
 async def _measured(asked: argparse.Namespace) -> Results:
     results = Results()
     async with serving() as server:
-        results.machine = await described(server)
+        results.machine = await described(server) | {"rounds": str(asked.repeats)}
         rig = Rig(server, asked.scale)
         try:
             if asked.profile:
@@ -95,8 +95,8 @@ def _prepared(peers: list[str], results: Results) -> list[str]:
 async def _measure(rig: Rig, name: str, number: int, results: Results) -> None:
     try:
         samples = await MEASURES[name].take(rig)
-    except (OSError, RuntimeError, TimeoutError) as error:
-        why = str(error) or f"not done after {rig.patience:g} s"
+    except Exception as error:  # noqa: BLE001  (it is told, and the others go on)
+        why = f"not done after {rig.patience:g} s" if isinstance(error, TimeoutError) else f"{error!r}"
         results.troubles[f"{name}, round {number}"] = why
         _say(f"round {number}: {name}: {why}")
         return

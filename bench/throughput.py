@@ -6,6 +6,7 @@ import time
 from statistics import median
 
 from bench import workloads
+from bench.payload import PAYLOAD
 from bench.stage import Rig, Stage, Work
 from bench.workers import LANES, workers
 from retoma import Pipeline
@@ -15,7 +16,7 @@ Samples = dict[str, list[float]]
 STEPS = 10
 IN_FLIGHT = 1_000
 THREADS = 64
-KILOBYTE = {"payload": "x" * 1_000}
+KILOBYTE = {"payload": PAYLOAD}
 
 
 async def chain(rig: Rig) -> Samples:

@@ -27,11 +27,8 @@ def page(topic: str, section: Items[str]) -> str:
     return " ".join([f"On {topic}.", *section])
 
 
-app = App("quickstart", pipelines=[article])
-
-
 async def main() -> None:
-    async with testing.sandbox(app) as sandbox:
+    async with testing.sandbox(App("quickstart", pipelines=[article])) as sandbox:
         print((await sandbox.run(article, {"topic": "tea"})).results["page"])
 
 

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
+from bench.payload import PAYLOAD as PAYLOAD
+
 STEPS = 10
 IN_FLIGHT = 1_000
 CALLERS = 100
 STARTS_A_SECOND = 20
-PAYLOAD = "x" * 1_000
 SECONDS_TO_START = 30
 SECONDS_TO_END = 10
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ValidationError
 from retoma.app import App
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
-from retoma.engine import versions, waits
+from retoma.engine import versions, wait_reasons
 from retoma.engine.start import Start, Started, Starter
 from retoma.engine.tenants import DEFAULT, Tenants
-from retoma.engine.wait import Waiter
+from retoma.engine.waiter import Waiter
 from retoma.errors import InvalidInput, NotFound, RunFailed
 from retoma.identifiers import new_run_id
 from retoma.records import Event, Job, Run, StepProgress, Wait, WorkerRecord
@@ -130,7 +130,7 @@ class Client:
 
     async def waits(self, run: UUID, *, silence: timedelta = timedelta(seconds=6)) -> list[Wait]:
         """Why what could run does not. A worker that was silent for longer than `silence` does not count."""
-        return await waits.of_run(self.database, run, silence)
+        return await wait_reasons.of_run(self.database, run, silence)
 
     async def jobs(self, run: UUID) -> list[Job]:
         return await runs.jobs(self.database, run)

@@ -71,10 +71,21 @@ _TEXTS = {
         "Contado em {file}, onde cada passo escreve uma linha, fora do banco.",
     ),
     "result": ("{title}: {scenes} scenes, {seconds} s", "{title}: {scenes} cenas, {seconds} s"),
-    "not proven": (
-        "This is not what should happen: {why}. Please report it, with {file}.",
-        "Não é o que devia acontecer: {why}. Por favor, relate, com {file}.",
+    "not proven": ("This is not what should happen:", "Não é o que devia acontecer:"),
+    "not killed": (
+        "the worker was not killed in the middle of the run",
+        "o worker não foi morto no meio da execução",
     ),
+    "only once": (
+        "{job} was interrupted and yet was run once",
+        "{job} foi interrompido e mesmo assim rodou uma vez só",
+    ),
+    "too often": ("{job} was run {times} times", "{job} rodou {times} vezes"),
+    "no trace": (
+        "{job} was finished and yet left no trace",
+        "{job} estava pronto e mesmo assim não deixou rastro",
+    ),
+    "report": ("Please report it, with {file}.", "Por favor, relate, com {file}."),
     "too slow": ("the run is not over after {seconds} s", "a execução não terminou em {seconds} s"),
     "legend": (
         "{ready} ready   {running} running   {done} done   {lost} lost with its worker   {again} done, second try",

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.acceptance.servers import pgbouncer, postgresql_15
 
 PROJECT = Path(__file__).parents[2]
+TESTS = ["tests/engine", "tests/worker", "tests/store/test_migrate.py"]
 
 
 def test_the_engine_works_on_postgresql_15() -> None:
@@ -24,11 +25,11 @@ def test_the_engine_works_behind_a_transaction_pooler() -> None:
 
 def run_engine_tests(url: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/engine", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS],
         cwd=PROJECT,
         env=os.environ | {"RETOMA_TEST_DATABASE_URL": url},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
     )
     assert ended.returncode == 0, ended.stdout[-4000:]

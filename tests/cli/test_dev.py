@@ -9,15 +9,20 @@ import re
 import signal
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from rich.console import Console
 
 from retoma import demo
-from retoma.cli.proof import Proof
-from retoma.cli.stage import LiveStage, Scene
+from retoma.cli.demo.board import LiveBoard, PlainBoard, Snapshot
+from retoma.cli.demo.proof import Proof
+from retoma.cli.dev import after_demo
+from retoma.client import Client
 from retoma.records import Job
 from retoma.states import JobState
+from retoma.store.database import Database
 from tests.cli.terminal import Terminal, until
 
 
@@ -99,10 +104,39 @@ def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(termin
         ({"scenes": 2, "film": 1}, "script was finished and yet left no trace"),
     ],
 )
-def test_the_demo_objects_to_what_it_does_not_prove(bodies: dict[str, int], objection: str | None) -> None:
+def test_the_demo_objects_to_what_it_does_not_prove(
+    bodies: dict[str, int], objection: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
     proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
     counted = Counter({(step, ""): times for step, times in bodies.items()})
     assert next(proof.objections(counted), None) == objection
+
+
+async def test_every_objection_is_shown_in_the_language_of_the_locale(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LC_ALL", "pt_BR.UTF-8")
+    effects = tmp_path / "effects.jsonl"
+    effects.write_text("".join(json.dumps({"step": step, "item": ""}) + "\n" for step in ("scenes", "film", "film")))
+    monkeypatch.setattr(demo, "effects_of", lambda run: effects)
+    proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
+    screen = io.StringIO()
+    board = PlainBoard(Console(file=screen, width=500))
+    assert not await proof.show(Client(None, Database("never asked", None)), uuid4(), board)
+    assert [line.strip() for line in screen.getvalue().splitlines()] == [
+        "",
+        "Não é o que devia acontecer:",
+        "scenes foi interrompido e mesmo assim rodou uma vez só",
+        "film rodou 2 vezes",
+        "script estava pronto e mesmo assim não deixou rastro",
+        f"Por favor, relate, com {effects}.",
+    ]
+
+
+def test_what_to_type_after_the_demo_names_its_run() -> None:
+    run = uuid4()
+    assert f"runs show {run}" in after_demo(run)
 
 
 def test_the_board_shows_each_job_as_it_is() -> None:
@@ -114,8 +148,8 @@ def test_the_board_shows_each_job_as_it_is() -> None:
         a_job("illustration", "1", state=JobState.RUNNING),
     ]
     screen = io.StringIO()
-    board = LiveStage(Console(file=screen, force_terminal=True, width=100, no_color=True))
-    board.show(Scene(demo.demo.graph, jobs, frozenset({("illustration", "1")}), "worker 1 is silent"))
+    board = LiveBoard(Console(file=screen, force_terminal=True, width=100, no_color=True))
+    board.show(Snapshot(demo.demo.graph, jobs, frozenset({("illustration", "1")}), "worker 1 is silent"))
     board.clear()
     shown = [line.split() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).splitlines()]
     for line in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -20,7 +21,7 @@ import retoma
 from retoma.cli.commands import tree
 from retoma.client import Client
 from retoma.define.options import EachOptions, StepOptions
-from retoma.errors import RetomaError
+from retoma.errors import RetomaError, WorkerGone
 from retoma.settings import Settings
 from retoma.states import JOB_MOVES, RUN_MOVES
 
@@ -80,6 +81,22 @@ def test_the_program_of_the_readme_is_the_quickstart_example() -> None:
     assert [block.text for block in _blocks(ROOT / "README.md", "python")] == [program]
 
 
+def test_the_program_of_the_readme_has_at_most_twenty_lines() -> None:
+    (program,) = _blocks(ROOT / "README.md", "python")
+    assert len([line for line in program.text.splitlines() if line.strip()]) <= 20
+
+
+def test_contributing_lists_what_make_offers() -> None:
+    offered = set(re.findall(r"@echo 'make (\w+)", (ROOT / "Makefile").read_text()))
+    listed = {name for block in _blocks(ROOT / "CONTRIBUTING.md", "sh") for name in re.findall(r"^make (\w+)", block.text, re.M)}
+    assert listed == offered
+
+
+def test_the_table_of_errors_is_that_of_the_code() -> None:
+    named = [WORD.findall(row[0])[0] for row in _rows(DOCS / "running.md", "Errors")]
+    assert sorted(named) == sorted(error.__name__ for error in RetomaError.__subclasses__() if error is not WorkerGone)
+
+
 def test_the_readme_in_portuguese_has_the_same_code_links_and_headings() -> None:
     english, portuguese = ROOT / "README.md", ROOT / "README.pt-BR.md"
     assert [_code(block) for block in _blocks(english)] == [_code(block) for block in _blocks(portuguese)]
@@ -122,11 +139,12 @@ def test_every_code_of_a_failure_on_the_page_is_one_of_the_code() -> None:
     assert unknown == []
 
 
-def test_the_table_of_layers_has_every_part_of_the_package() -> None:
-    rows = {word.strip("/") for row in _rows(DOCS / "architecture.md", "Layers") for word in WORD.findall(row[0])}
-    package = Path(retoma.__file__).parent
-    folders = {path.parent.name for path in package.glob("*/*.py")}
-    assert rows == folders | {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+def test_the_table_of_layers_is_what_the_linter_proves_in_the_same_order() -> None:
+    """The linter's list is exhaustive: it is refused if a part of the package is missing."""
+    rows = [sorted(WORD.findall(row[0])) for row in _rows(DOCS / "architecture.md", "Layers")]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    assert rows == [sorted(_part(name) for name in layer.split(" | ")) for layer in layers]
 
 
 def test_the_table_of_the_client_has_all_that_it_can_do() -> None:
@@ -158,6 +176,10 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
 def test_every_public_name_is_on_a_page() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     assert [name for name in retoma.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def _part(name: str) -> str:
+    return f"{name}/" if (Path(retoma.__file__).parent / name).is_dir() else f"{name}.py"
 
 
 async def _run(code: Any, names: dict[str, Any]) -> None:

@@ -254,6 +254,35 @@ async def test_a_join_that_may_not_go_on_follows_its_own_policy(open_sandbox: Op
     )
 
 
+async def test_a_failure_is_a_failure_even_if_its_code_says_it_was_not_wanted(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("code", retry=Retry(0))
+
+    @pipeline.step
+    async def numbers() -> list[int]:
+        return [1]
+
+    @pipeline.each(numbers)
+    async def square(number: int) -> int:
+        raise GiveUp("no", code="NOT_WANTED")
+
+    @pipeline.each(numbers)
+    async def cube(square: int) -> int:
+        return square
+
+    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    async def squares(square: Items[int]) -> int:
+        return len(square)
+
+    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    async def cubes(cube: Items[int]) -> int:
+        return len(cube)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        found = await codes(sandbox, run.id)
+    assert (found["cube:1"], found["squares"], found["cubes"]) == ("NEED_FAILED", "TOO_MANY_FAILED", "TOO_MANY_FAILED")
+
+
 async def test_giving_up_is_not_retried_and_says_its_code(open_sandbox: OpenSandbox) -> None:
     async def answer() -> int:
         raise GiveUp("the account is closed", code="ACCOUNT_CLOSED")

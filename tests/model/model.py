@@ -61,6 +61,9 @@ class Run:
     def is_all_final(self) -> bool:
         return all(self._is_step_final(step) for step in self.graph.steps)
 
+    def is_source(self, step: str) -> bool:
+        return any(shape.source == step for shape in self.graph.steps)
+
     def grow(self) -> None:
         """Make every job whose needs have all ended, until there are no more."""
         while self.ends_as is None and sum(self._make(step) for step in self.graph.steps):

@@ -83,4 +83,32 @@ def joined(chained: Items[int], beside: Items[int]) -> int:
     return 0
 
 
-SHAPES = [chain, diamond, fan]
+pairs = Pipeline("pairs")
+
+
+@pairs.step
+def scenes() -> list[str]:
+    return []
+
+
+@pairs.step(on_failure="continue")
+def languages() -> list[str]:
+    return []
+
+
+@pairs.each(scenes, languages, on_failure="stop")
+def translation(scene: str, language: str) -> int:
+    return 0
+
+
+@pairs.each(scenes)
+def picture(scene: str) -> int:
+    return 0
+
+
+@pairs.step
+def film(picture: Items[int], translation: Items[int]) -> int:
+    return 0
+
+
+SHAPES = [chain, diamond, fan, pairs]

@@ -116,12 +116,45 @@ class Engine(RuleBasedStateMachine):
         else:
             self.exchange(hand, [], [], room)
 
+    @rule(which=st.integers(0, 999), room=st.integers(1, 4))
+    def an_answer_is_lost(self, which: int, room: int) -> None:
+        """The call is sent again under its number: it claims nothing more, and the worker learns what it holds."""
+        hand = chosen([hand for hand in self.hands if not hand.is_dead], which)
+        self.exchange(hand, [], [], room)
+        hand.lane._call -= 1
+        wish = Wish(APP.queues, self.catalog.served, after=0, room=room, suspect=True)
+        again = self.wait(hand.lane.exchange([], [], wish))
+        assert (again.replayed, again.claimed, again.kept) == (True, [], [])
+        told = {(claim.run, claim.step, claim.item) for claim in self.wait(hand.lane.held())}
+        assert told == {(number, *name) for number, _, name in self.held_by(hand)}
+
+    def held_by(self, hand: Hand) -> list[tuple[UUID, Run, tuple[str, str]]]:
+        return [
+            (number, run, name)
+            for number, run in self.runs.items()
+            for name, job in sorted(run.jobs.items())
+            if job.holder == hand.lane.worker
+        ]
+
     @precondition(lambda self: any(hand.claims for hand in self.hands))
     @rule(
         which=st.integers(0, 999),
         handle=st.integers(0, 999),
-        how=st.sampled_from(["succeeded", "succeeded", "succeeded", "failed", "skipped", "retry", "crashed", "back"]),
-        items=st.integers(0, 3),
+        how=st.sampled_from(
+            [
+                "succeeded",
+                "succeeded",
+                "succeeded",
+                "failed",
+                "skipped",
+                "retry",
+                "crashed",
+                "back",
+                "wait",
+                "interrupted",
+            ]
+        ),
+        items=st.integers(0, 2),
         delayed=st.booleans(),
         room=st.integers(0, 3),
     )
@@ -129,7 +162,7 @@ class Engine(RuleBasedStateMachine):
         """Give back any handle that was ever held: it counts only if it still is."""
         hand = chosen([hand for hand in self.hands if hand.claims], which)
         claim = chosen(hand.claims, handle)
-        results, setbacks = outcome_of(claim, how, items, delayed)
+        results, setbacks = outcome_of(claim, self.runs[claim.run], how, items, delayed)
         if hand.is_dead:
             with pytest.raises(WorkerGone):
                 self.exchange(hand, results, setbacks, room)
@@ -142,12 +175,11 @@ class Engine(RuleBasedStateMachine):
 
     def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
         run, name = self.runs[claim.run], (claim.step, claim.item)
-        is_source = any(step.source == claim.step for step in run.graph.steps)
         job.failures += how in ("retry", "crashed")
         job.crashes += how == "crashed"
-        job.attempt -= how == "back"
+        job.attempt -= how in ("back", "wait")
         if how in ("succeeded", "failed", "skipped"):
-            run.end(name, how, items if is_source else None)
+            run.end(name, how, items if run.is_source(claim.step) else None)
         elif run.ends_as is not None:
             run.end(name, "cancelled")
         elif job.crashes >= 3 and how == "crashed":
@@ -164,17 +196,26 @@ class Engine(RuleBasedStateMachine):
         for other in self.hands:
             if other is not hand and not other.is_dead:
                 assert self.wait(workers.beat(self.database, other.lane.worker))
-        held = [
-            (run, name)
-            for run in self.runs.values()
-            for name, job in run.jobs.items()
-            if job.holder == hand.lane.worker
-        ]
+        held = self.held_by(hand)
         swept = self.wait(two_sweepers(self.database))
         assert [row for row in swept if row[0] == hand.lane.worker] == [(hand.lane.worker, len(held))]
         hand.is_dead = True
-        for run, name in held:
+        for _, run, name in held:
             self.lose(run, name)
+        self.new_hand()
+
+    @rule(which=st.integers(0, 999))
+    def worker_stops(self, which: int) -> None:
+        """As one does that was asked to: what it still holds goes back unharmed."""
+        hand = chosen([hand for hand in self.hands if not hand.is_dead], which)
+        held = self.held_by(hand)
+        assert self.wait(workers.end(self.database, hand.lane.worker)) == len(held)
+        hand.is_dead = True
+        for _, run, name in held:
+            if run.ends_as is not None:
+                run.end(name, "cancelled")
+            else:
+                run.jobs[name].state, run.jobs[name].holder = "ready", None
         self.new_hand()
 
     def lose(self, run: Run, name: tuple[str, str]) -> None:
@@ -221,7 +262,8 @@ async def database_picture(database: Database) -> dict[UUID, Any]:
     async with database.connection() as connection:
         runs = await connection.fetch("select id, state::text from retoma.runs")
         jobs = await connection.fetch(
-            "select run, step, item, state::text, attempt, failures, crashes, deaths, ready_at is not null "
+            "select run, step, item, state::text, attempt, failures, crashes, deaths, ready_at is not null, "
+            "case when state = 'skipped' then code end "
             "from retoma.jobs where state <> 'waiting' and not (state = 'cancelled' and waiting_on > 0)"
         )
     return {
@@ -232,7 +274,15 @@ async def database_picture(database: Database) -> dict[UUID, Any]:
 
 def picture(run: Run) -> tuple[str, dict[tuple[str, str], tuple[Any, ...]]]:
     return run.state, {
-        name: (job.state, job.attempt, job.failures, job.crashes, job.deaths, job.delayed and job.state == "ready")
+        name: (
+            job.state,
+            job.attempt,
+            job.failures,
+            job.crashes,
+            job.deaths,
+            job.delayed and job.state == "ready",
+            None if job.state != "skipped" else "NEED_FAILED" if job.failed_need else "NOT_WANTED",
+        )
         for name, job in run.jobs.items()
     }
 
@@ -242,9 +292,9 @@ def chosen(some: list[Answer], number: int) -> Answer:
     return some[number % len(some)]
 
 
-def outcome_of(claim: Claim, how: str, items: int, delayed: bool) -> tuple[list[Result], list[SetBack]]:
+def outcome_of(claim: Claim, run: Run, how: str, items: int, delayed: bool) -> tuple[list[Result], list[SetBack]]:
     if how == "succeeded":
-        fan_out = {str(number): "1" for number in range(items)} if claim.step == "source" else None
+        fan_out = {str(number): "1" for number in range(items)} if run.is_source(claim.step) else None
         return [Result(claim, "[]", fan_out)], []
     code = {"skipped": "NOT_WANTED"}.get(how, "ERROR")
     return [], [SetBack(claim, how, delay=timedelta(minutes=1 if delayed else 0), code=code)]  # type: ignore[arg-type]

@@ -352,5 +352,7 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
         job = await only_job(sandbox)
+        (error,) = (await sandbox.client.errors(run.id)).values()
     assert (run.state, attempts, job.deaths) == ("completed", [1, 2], 1)
+    assert error["message"] == "a step blocked the event loop of its worker: make that step a plain def"
     assert "the event loop is blocked: make this step a plain `def`" in caplog.text

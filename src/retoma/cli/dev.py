@@ -10,17 +10,18 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
 from retoma.app import App
 from retoma.cli import application
 from retoma.cli.config import FLAGS
+from retoma.cli.demo.board import Board, open_board
+from retoma.cli.demo.demo import Demo
 from retoma.cli.options import AppPlace
-from retoma.cli.performance import Performance
 from retoma.cli.process import KeptWorker
 from retoma.cli.session import in_loop, read_settings
-from retoma.cli.stage import Stage, stage
 from retoma.client import Client, connect
 from retoma.settings import Settings
 from retoma.terminal import clean
@@ -65,7 +66,7 @@ def dev(
 
 
 async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, demo: bool, once: bool) -> int:
-    with stage() as board:
+    with open_board() as board:
         board.say(text("title", version=version("retoma"), app=app.name), style="bold")
         board.say(text("preparing"), style="dim")
         async with connect(app, settings) as client:
@@ -76,7 +77,7 @@ async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, d
             return await _keep(app, place, board, worker)
 
 
-async def _keep(app: App, place: str, board: Stage, arguments: list[str]) -> int:
+async def _keep(app: App, place: str, board: Board, arguments: list[str]) -> int:
     async def told(pid: int, code: int) -> None:
         board.say(text("worker ended", pid=pid, code=code), style="yellow")
 
@@ -89,39 +90,44 @@ async def _keep(app: App, place: str, board: Stage, arguments: list[str]) -> int
     return await _until_stopped(kept, keeping, board)
 
 
-async def _demo(client: Client, settings: Settings, board: Stage, arguments: list[str], *, once: bool) -> int:
+async def _demo(client: Client, settings: Settings, board: Board, arguments: list[str], *, once: bool) -> int:
     board.say("")
     board.say(text("demo"))
     board.say("")
-    performance = Performance(client, board, settings.silence_seconds)
+    showing = Demo(client, board, settings.silence_seconds)
     quiet = {"RETOMA_LOG_LEVEL": os.environ.get("RETOMA_LOG_LEVEL", "error")}
-    kept = KeptWorker(arguments, quiet, lambda *_: performance.worker_died())
+    kept = KeptWorker(arguments, quiet, lambda *_: showing.worker_died())
     keeping = asyncio.create_task(kept.keep())
-    showing = asyncio.create_task(performance.play(kept))
-    stopped = _on_signals(kept, board, showing)
+    shown = asyncio.create_task(showing.run(kept))
+    stopped = _on_signals(kept, board, shown)
     try:
-        proven = await showing
+        proven = await shown
     except asyncio.CancelledError:
         proven = True
     board.clear()
     if once or not proven:
         kept.stop()
     elif not stopped.is_set():
-        _say_next(board, ["runs list", "runs show RUN", f"start demo {DEMO} -i pace=0.2 --wait", "doctor"])
+        _say_next(board, after_demo(showing.run_id))
     await keeping
     if stopped.is_set():
         board.say(text("stopped"))
     return 0 if proven else 1
 
 
-async def _until_stopped(kept: KeptWorker, keeping: asyncio.Task[None], board: Stage) -> int:
+def after_demo(run: UUID | None) -> list[str]:
+    """Commands that can be pasted."""
+    return ["runs list", f"runs show {run}", f"start demo {DEMO} -i pace=0.2 --wait", "doctor"]
+
+
+async def _until_stopped(kept: KeptWorker, keeping: asyncio.Task[None], board: Board) -> int:
     _on_signals(kept, board)
     await keeping
     board.say(text("stopped"))
     return 0
 
 
-def _on_signals(kept: KeptWorker, board: Stage, showing: asyncio.Task[bool] | None = None) -> asyncio.Event:
+def _on_signals(kept: KeptWorker, board: Board, shown: asyncio.Task[bool] | None = None) -> asyncio.Event:
     """The first Ctrl-C lets the worker drain, the second makes it give back its jobs, the third kills it."""
     loop = asyncio.get_running_loop()
     asked = 0
@@ -132,8 +138,8 @@ def _on_signals(kept: KeptWorker, board: Stage, showing: asyncio.Task[bool] | No
         asked += 1
         if asked == 1:
             stopped.set()
-            if showing is not None:
-                showing.cancel()
+            if shown is not None:
+                shown.cancel()
                 board.clear()
             board.say(text("stopping"), style="yellow")
         if asked <= 2:
@@ -146,7 +152,7 @@ def _on_signals(kept: KeptWorker, board: Stage, showing: asyncio.Task[bool] | No
     return stopped
 
 
-def _say_next(board: Stage, commands: list[str]) -> None:
+def _say_next(board: Board, commands: list[str]) -> None:
     board.say("")
     board.say(text("next"))
     for command in commands:

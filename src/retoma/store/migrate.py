@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from retoma.store.database import Connection
 
 _STORE = files("retoma.store")
+RELEASE = version("retoma")
 _LOCK = 7_361_726_001  # the advisory lock that only migrations take
 
 
@@ -30,13 +33,21 @@ class Migration:
 
 @dataclass(frozen=True)
 class SchemaStatus:
+    """What the database has: the last migration, and which release's functions. `newest` is what this release has."""
+
     applied: int
     newest: int
-    functions_current: bool
+    functions_of: str | None
+    functions_are_ours: bool
+
+    @property
+    def is_newer(self) -> bool:
+        return self.applied > self.newest or _parts(self.functions_of) > _parts(RELEASE)
 
     @property
     def is_current(self) -> bool:
-        return self.applied == self.newest and self.functions_current
+        """A newer release's functions serve this one too: they stay callable by the release before."""
+        return self.applied == self.newest and (self.functions_are_ours or self.is_newer)
 
 
 def migrations() -> list[Migration]:
@@ -45,40 +56,62 @@ def migrations() -> list[Migration]:
 
 
 async def upgrade(connection: Connection) -> list[str]:
-    """Apply what is missing, in one transaction; gives the names of what was applied."""
+    """Apply what is missing, in one transaction; gives the names of what was applied.
+
+    What a newer release has applied stays: its functions serve this one too, its tables may not.
+    """
     async with connection.transaction():
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
         await connection.execute(_BOOKS)
-        return await _apply_migrations(connection) + await _apply_functions(connection)
+        found = await status(connection)
+        _refuse_newer_tables(found)
+        applied = await _apply_migrations(connection)
+        return applied if found.is_newer else applied + await _apply_functions(connection)
 
 
 async def status(connection: Connection) -> SchemaStatus:
     newest = migrations()[-1].number
-    if not await connection.fetchval("select to_regclass('retoma.migrations') is not null"):
-        return SchemaStatus(applied=0, newest=newest, functions_current=False)
+    if not await connection.fetchval("select to_regclass('retoma.functions') is not null"):
+        return SchemaStatus(applied=0, newest=newest, functions_of=None, functions_are_ours=False)
     applied = await connection.fetchval("select coalesce(max(number), 0) from retoma.migrations")
-    digest = await connection.fetchval("select digest from retoma.functions")
-    return SchemaStatus(applied=applied, newest=newest, functions_current=digest == _functions_digest())
+    functions = await connection.fetchrow("select digest, release from retoma.functions")
+    return SchemaStatus(
+        applied=applied,
+        newest=newest,
+        functions_of=functions["release"] if functions else None,
+        functions_are_ours=functions is not None and functions["digest"] == _functions_digest(),
+    )
 
 
 async def require_current(connection: Connection) -> None:
-    """Raise SchemaMismatch unless the schema is of this release."""
+    """Raise SchemaMismatch unless this release can work on the schema."""
     found = await status(connection)
-    if found.applied > found.newest:
-        raise SchemaMismatch(
-            f"the database is at schema {found.applied}, newer than this release's {found.newest}: upgrade Retoma here"
-        )
+    _refuse_newer_tables(found)
     if not found.is_current:
         raise SchemaMismatch(
-            f"the database is at schema {found.applied} and this release needs {found.newest}: run `retoma db upgrade`"
+            f"the database is at schema {found.applied} with functions of release {found.functions_of or 'none'}, "
+            f"and this is release {RELEASE} with schema {found.newest}: run `retoma db upgrade`"
         )
+
+
+def _refuse_newer_tables(found: SchemaStatus) -> None:
+    if found.applied > found.newest:
+        raise SchemaMismatch(
+            f"the database is at schema {found.applied}, newer than the {found.newest} of release {RELEASE}: "
+            "upgrade Retoma on this machine"
+        )
+
+
+def _parts(release: str | None) -> tuple[int, ...]:
+    """A release as numbers that can be compared; `0.2.0rc1` counts as 0.2.0."""
+    return tuple(int(part) for part in re.findall(r"\d+", release or "")[:3])
 
 
 _BOOKS = """
 create schema if not exists retoma;
 create table if not exists retoma.migrations (
   number int primary key, name text not null, checksum text not null, applied_at timestamptz not null default now());
-create table if not exists retoma.functions (digest text not null);
+create table if not exists retoma.functions (digest text not null, release text not null);
 """
 
 
@@ -111,7 +144,7 @@ async def _apply_functions(connection: Connection) -> list[str]:
     for file in _function_files():
         await connection.execute(file.read_text())
     await connection.execute("delete from retoma.functions")
-    await connection.execute("insert into retoma.functions (digest) values ($1)", digest)
+    await connection.execute("insert into retoma.functions (digest, release) values ($1, $2)", digest, RELEASE)
     return ["functions"]
 
 

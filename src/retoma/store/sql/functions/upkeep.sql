@@ -44,7 +44,7 @@ begin
          lateral retoma.set_back(
            p_worker, v_now, h.run, h.step, h.item, h.revision, h.fence, array_fill(p_outcome, array[h.jobs]),
            array_fill(interval '0', array[h.jobs]), h.spent_ms, array_fill(p_code, array[h.jobs]),
-           array_fill(json_build_object('code', p_code), array[h.jobs])) back
+           array_fill(json_build_object('code', p_code, 'message', retoma.why_buried(p_code)), array[h.jobs])) back
    where h.jobs > 0;
   if v_back.o_motions is not null or v_back.o_failed is not null then
     perform retoma.settle(v_now, v_back.o_motions, v_back.o_failed);
@@ -54,6 +54,15 @@ begin
   end if;
   return coalesce(v_back.o_accepted, 0);
 end $$;
+
+-- What the events of its jobs say.
+create or replace function retoma.why_buried(p_code text) returns text immutable language sql as $$
+  select case p_code
+           when 'WORKER_DIED' then 'its worker died, or could not reach the database for too long'
+           when 'BLOCKED_LOOP' then 'a step blocked the event loop of its worker: make that step a plain def'
+           when 'INTERRUPTED' then 'its worker was stopped'
+         end;
+$$;
 
 -- Make delayed jobs claimable whose time has come, and the runs running that waited for it. Gives how many,
 -- and when the next is due.

@@ -1,4 +1,4 @@
-"""Where the demo is seen: a board that moves on a terminal, plain lines elsewhere."""
+"""Where `retoma dev` is seen: a board that moves on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from retoma.texts import decimal, text
 
 
 @dataclass(frozen=True)
-class Scene:
+class Snapshot:
     """What the board shows: the jobs of a run, and those that were lost with their worker and are not taken up yet."""
 
     graph: Graph
@@ -30,28 +30,28 @@ class Scene:
     note: str = ""
 
 
-class Stage(Protocol):
+class Board(Protocol):
     def say(self, line: str, style: str = "") -> None: ...
     def tell(self, line: str, style: str = "") -> None: ...
-    def show(self, scene: Scene) -> None: ...
+    def show(self, snapshot: Snapshot) -> None: ...
     def put(self, what: RenderableType) -> None: ...
     def clear(self) -> None: ...
 
 
 @contextmanager
-def stage() -> Iterator[Stage]:
+def open_board() -> Iterator[Board]:
     console = output.out()
     if not console.is_terminal:
-        yield PlainStage(console)
+        yield PlainBoard(console)
         return
-    made = LiveStage(console)
+    made = LiveBoard(console)
     try:
         yield made
     finally:
         made.clear()
 
 
-class _Stage:
+class _Board:
     """`say` prints a line, `tell` one with the time since the beginning."""
 
     def __init__(self, console: Console) -> None:
@@ -69,11 +69,11 @@ class _Stage:
         self._console.file.flush()
 
 
-class PlainStage(_Stage):
+class PlainBoard(_Board):
     _last = ""
 
-    def show(self, scene: Scene) -> None:
-        line = "  ".join(f"{step} {_count(jobs)}" for step, jobs in _by_step(scene))
+    def show(self, snapshot: Snapshot) -> None:
+        line = "  ".join(f"{step} {_count(jobs)}" for step, jobs in _by_step(snapshot))
         if line != self._last:
             self._last = line
             self.tell(line)
@@ -82,7 +82,7 @@ class PlainStage(_Stage):
         """Lines stay."""
 
 
-class LiveStage(_Stage):
+class LiveBoard(_Board):
     """Lines scroll by above the board, which stays at the bottom and moves."""
 
     def __init__(self, console: Console) -> None:
@@ -90,11 +90,11 @@ class LiveStage(_Stage):
         self._live: Live | None = None
         self._glyphs = _GLYPHS if console.encoding.startswith("utf") else _ASCII
 
-    def show(self, scene: Scene) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
-        self._live.update(self._board(scene), refresh=True)
+        self._live.update(self._board(snapshot), refresh=True)
 
     def clear(self) -> None:
         """Let the board stand as it is; what comes next is below it."""
@@ -102,16 +102,16 @@ class LiveStage(_Stage):
             self._live.stop()
             self._live = None
 
-    def _board(self, scene: Scene) -> RenderableType:
+    def _board(self, snapshot: Snapshot) -> RenderableType:
         board = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-        for step, jobs in _by_step(scene):
+        for step, jobs in _by_step(snapshot):
             cells = Text()
             for job in jobs:
-                cells.append(*self._cell(job, scene.lost))
+                cells.append(*self._cell(job, snapshot.lost))
                 cells.append(" ")
             board.add_row(Text(step, style="bold"), cells or Text(self._glyphs["waiting"], style="dim"), _count(jobs))
         legend = Text(f"  {text('legend', **self._glyphs)}", style="dim")
-        return Group(Text(), board, Text(), legend, Text(f"  {scene.note}" if scene.note else "", style="yellow"))
+        return Group(Text(), board, Text(), legend, Text(f"  {snapshot.note}" if snapshot.note else "", style="yellow"))
 
     def _cell(self, job: Job, lost: frozenset[tuple[str, str]]) -> tuple[str, str]:
         if (job.step, job.item) in lost:
@@ -132,10 +132,10 @@ _LOOKS = {
 }
 
 
-def _by_step(scene: Scene) -> Iterator[tuple[str, list[Job]]]:
-    for shape in scene.graph.steps:
+def _by_step(snapshot: Snapshot) -> Iterator[tuple[str, list[Job]]]:
+    for shape in snapshot.graph.steps:
         if not shape.hidden:
-            jobs = [job for job in scene.jobs if job.step == shape.name]
+            jobs = [job for job in snapshot.jobs if job.step == shape.name]
             yield shape.name, sorted(jobs, key=lambda job: job.position)
 
 

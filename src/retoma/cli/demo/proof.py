@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from retoma import demo
-from retoma.cli.stage import Stage
+from retoma.cli.demo.board import Board
 from retoma.client import Client
 from retoma.records import Job
 from retoma.states import JobState
@@ -38,30 +38,29 @@ class Proof:
         self.finished = frozenset(name for state, name in by_state if state is JobState.SUCCEEDED)
         self.interrupted = frozenset(name for state, name in by_state if state is JobState.RUNNING)
 
-    async def show(self, client: Client, run: UUID, stage: Stage) -> bool:
+    async def show(self, client: Client, run: UUID, board: Board) -> bool:
         """Compare with what the steps wrote outside the database. False if it is not as promised."""
         file = demo.effects_of(run)
         bodies = counted(file)
-        stage.say("")
-        for objection in self.objections(bodies):
-            stage.say(text("not proven", why=objection, file=file), style="bold red")
+        board.say("")
+        if objections := list(self.objections(bodies)):
+            _show_objections(objections, file, board)
             return False
-        stage.put(self._table(bodies))
-        stage.say(text("counted", file=file), style="dim")
-        await _show_film(client, run, stage)
+        board.put(self._table(bodies))
+        board.say(text("counted", file=file), style="dim")
+        await _show_film(client, run, board)
         return True
 
     def objections(self, bodies: Counter[Name]) -> Iterator[str]:
         if not self.interrupted or not self.finished:
-            yield "the worker was not killed in the middle of the run"
+            yield text("not killed")
         for name, times in bodies.items():
-            said = " ".join(name).strip()
             if name in self.interrupted and times < 2:
-                yield f"{said} was interrupted and yet was run once"
+                yield text("only once", job=_said(name))
             elif name not in self.interrupted and times != 1:
-                yield f"{said} was run {times} times"
-        for name in self.finished - set(bodies):
-            yield f"{' '.join(name).strip()} was finished and yet left no trace"
+                yield text("too often", job=_said(name), times=times)
+        for name in sorted(self.finished - set(bodies)):
+            yield text("no trace", job=_said(name))
 
     def _table(self, bodies: Counter[Name]) -> Table:
         rest = frozenset(bodies) - self.finished - self.interrupted
@@ -86,9 +85,20 @@ def counted(file: Path) -> Counter[Name]:
     return Counter((line["step"], line["item"]) for line in lines)
 
 
-async def _show_film(client: Client, run: UUID, stage: Stage) -> None:
+def _said(name: Name) -> str:
+    return " ".join(name).strip()
+
+
+def _show_objections(objections: Iterable[str], file: Path, board: Board) -> None:
+    board.say(text("not proven"), style="bold red")
+    for objection in objections:
+        board.say(f"  {objection}", style="red")
+    board.say(text("report", file=file))
+
+
+async def _show_film(client: Client, run: UUID, board: Board) -> None:
     film = demo.Film.model_validate((await client.results(run))["film"])
-    stage.say("")
-    stage.say(text("result", title=film.title, scenes=len(film.frames), seconds=decimal(film.seconds)), style="bold")
+    board.say("")
+    board.say(text("result", title=film.title, scenes=len(film.frames), seconds=decimal(film.seconds)), style="bold")
     for frame in film.frames:
-        stage.say(f"  {frame.picture}  {frame.text}")
+        board.say(f"  {frame.picture}  {frame.text}")
