@@ -166,7 +166,14 @@ async def test_a_death_is_told_and_counted_with_the_attempt(open_sandbox: OpenSa
         (job,) = await all_jobs(sandbox)
         assert (job.attempt, job.deaths, job.code) == (1, 1, "WORKER_DIED")
         (_, event) = await sandbox.client.events(run)
-        assert (event.kind, event.worker, event.data) == ("retry", dying.worker, {"code": "WORKER_DIED"})
+        assert (event.kind, event.worker, event.data) == (
+            "retry",
+            dying.worker,
+            {
+                "code": "WORKER_DIED",
+                "message": "its worker died, or could not reach the database for too long",
+            },
+        )
 
 
 async def test_suspects_are_claimed_one_at_a_time(open_sandbox: OpenSandbox) -> None:
