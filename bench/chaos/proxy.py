@@ -17,7 +17,9 @@ _LENGTH = struct.Struct("!i")
 _NO_LINGER = struct.pack("ii", 1, 0)
 _WITHOUT_TYPE = {80877103, 80877104}  # a client asks for TLS or GSS before it begins; it is told no
 STATEMENT, BINDING, QUERY, SYNC = b"P", b"B", b"Q", b"S"
-READY, ROW, NOTIFICATION = b"Z", b"D", b"A"
+READY, ROW, NOTIFICATION, ERROR = b"Z", b"D", b"A", b"E"
+_FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+_LAST_WORDS = ERROR + _LENGTH.pack(4 + len(_FATAL)) + _FATAL
 
 
 @dataclass(slots=True)
@@ -100,6 +102,12 @@ class Proxy:
         dice.choice(list(self.connections)).open.clear()
         return True
 
+    def last_words(self) -> int:
+        """Tell every client that its server ends, while it asks nothing, and leave the connection as it is."""
+        for passage in self.connections:
+            passage.tell(_LAST_WORDS)
+        return len(self.connections)
+
     async def blackhole(self, seconds: float) -> None:
         """For so long nothing passes, though connections look well; then all of it does."""
         self.open.clear()
@@ -165,6 +173,9 @@ class Passage:
     def cut(self, *, reset: bool) -> None:
         _end(self._client[1], reset=reset)
         _end(self._server[1], reset=reset)
+
+    def tell(self, message: bytes) -> None:
+        self._client[1].write(message)
 
     async def _begin(self) -> bool:
         """Pass on the first message, which has no type. False if there was none but a cancel request."""

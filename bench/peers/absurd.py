@@ -101,7 +101,7 @@ def work_in_threads(order: Order) -> None:
 
 
 def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
-    runs = order.count(400)
+    runs = order.count(1_000)
     for connections in CONNECTIONS:
         elapsed = drained(order, "chain", runs, {"value": value}, f"{connections} 50")
         tell(line, said(connections), per_second=runs * STEPS / elapsed)
@@ -109,6 +109,12 @@ def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
 
 def payload(order: Order) -> None:
     chain(order, "payload", {"text": PAYLOAD})
+
+
+def in_flight(order: Order) -> None:
+    runs = order.count(100)
+    elapsed = drained(order, "chain", runs, {"value": 1}, "1 50", concurrency=1)
+    tell("chain_1", per_second=runs * STEPS / elapsed)
 
 
 def fan(order: Order) -> None:
@@ -197,5 +203,5 @@ def install(order: Order) -> None:
 
 
 if __name__ == "__main__":
-    lines = (chain, payload, fan, drain, drain_threads, start_one, start_hundred, latency)
+    lines = (chain, payload, in_flight, fan, drain, drain_threads, start_one, start_hundred, latency)
     main("bench.peers.absurd", {line.__name__: line for line in lines}, work)

@@ -98,7 +98,7 @@ def launch(order: Order) -> None:
 
 
 def work(order: Order) -> None:
-    """`queue`: serve the queue. `async 200 1`, `threads 200 1`, `fan 1000`: start workflows here, and note how long."""
+    """`queue`: serve the queue. `async 200 1`, `threads 200 1`, `alone 200`, `fan 1000`: start them here, and note how long."""
     launch(order)
     kind, *numbers = order.mode.split()
     if kind == "queue":
@@ -108,6 +108,8 @@ def work(order: Order) -> None:
         asyncio.run(run_async(int(numbers[0]), _value(numbers[1])))
     elif kind == "threads":
         run_in_threads(int(numbers[0]), _value(numbers[1]))
+    elif kind == "alone":
+        run_alone(int(numbers[0]))
     elif kind == "fan":
         asyncio.run(run_fan(int(numbers[0])))
     time.sleep(600)
@@ -127,6 +129,13 @@ def run_in_threads(runs: int, value: Any) -> None:
     NOTES.append(time.perf_counter() - began)
 
 
+def run_alone(runs: int) -> None:
+    began = time.perf_counter()
+    for _ in range(runs):
+        chain_in_thread(1)
+    NOTES.append(time.perf_counter() - began)
+
+
 async def run_fan(items: int) -> None:
     began = time.perf_counter()
     await (await DBOS.start_workflow_async(fan_of_steps, items)).get_result()
@@ -138,17 +147,19 @@ def _value(kilobytes: str) -> Any:
 
 
 def chains(order: Order, line: str = "chain", kilobytes: int = 0) -> None:
-    runs = order.count(200)
-    for kind in ("async", "threads"):
+    runs = order.count(1_000)
+    for kind in ("threads",) if kilobytes else ("async", "threads"):
         seconds = in_process(order, f"{kind} {runs} {kilobytes}", runs)
         tell(line, f"{kind}, started in process", per_second=runs * STEPS / seconds)
-    if not kilobytes:
-        seconds = queued(order, "chain_in_thread", runs, [1])
-        tell(line, "threads, through a queue", per_second=runs * STEPS / seconds)
 
 
 def payload(order: Order) -> None:
     chains(order, "payload", 1)
+
+
+def in_flight(order: Order) -> None:
+    runs = order.count(100)
+    tell("chain_1", "started in process", per_second=runs * STEPS / in_process(order, f"alone {runs}", runs))
 
 
 def fan(order: Order) -> None:
@@ -239,5 +250,5 @@ def make_tables(order: Order) -> None:
 
 
 if __name__ == "__main__":
-    lines = (payload, fan, drain, drain_threads, start_one, start_hundred, latency)
+    lines = (payload, in_flight, fan, drain, drain_threads, start_one, start_hundred, latency)
     main("bench.peers.dbos", {"chain": chains, **{line.__name__: line for line in lines}}, work)

@@ -110,16 +110,27 @@ async def work(order: Order) -> None:
     await serving.run()
 
 
-async def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
+async def chain(order: Order) -> None:
     async with served(order) as client:
-        for mode, kind, full in (("activities", Chain, 100), ("local activities", LocalChain, 300)):
+        for mode, kind, full in (("activities", Chain, 100), ("local activities", LocalChain, 1_000)):
             runs = order.count(full)
-            seconds = await timed(runs, lambda kind=kind: execute(client, kind, value))
-            tell(line, mode, per_second=runs * STEPS / seconds)
+            seconds = await timed(runs, lambda kind=kind: execute(client, kind, 1))
+            tell("chain", mode, per_second=runs * STEPS / seconds)
 
 
 async def payload(order: Order) -> None:
-    await chain(order, "payload", {"text": PAYLOAD})
+    runs = order.count(500)
+    async with served(order) as client:
+        seconds = await timed(runs, lambda: execute(client, LocalChain, {"text": PAYLOAD}))
+        tell("payload", "local activities", per_second=runs * STEPS / seconds)
+
+
+async def in_flight(order: Order) -> None:
+    async with served(order) as client:
+        for mode, kind in (("activities", Chain), ("local activities", LocalChain)):
+            runs = order.count(20)
+            seconds = await timed(runs, lambda kind=kind: execute(client, kind, 1), asyncio.Semaphore(1))
+            tell("chain_1", mode, per_second=runs * STEPS / seconds)
 
 
 async def fan(order: Order) -> None:
@@ -208,5 +219,5 @@ async def server(order: Order) -> AsyncIterator[Client]:
 
 
 if __name__ == "__main__":
-    lines = (chain, payload, fan, drain, start_one, start_hundred, latency)
+    lines = (chain, payload, in_flight, fan, drain, start_one, start_hundred, latency)
     main("bench.peers.temporal", {line.__name__: line for line in lines}, work)

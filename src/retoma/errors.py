@@ -1,4 +1,4 @@
-"""Everything Retoma raises, and the two requests that a step may make.
+"""What callers of Retoma meet, and the two requests that a step may make.
 
 RetomaError
 ├── DefinitionError        a pipeline or an application is written wrong; raised at import
@@ -7,7 +7,7 @@ RetomaError
 ├── NotFound               no such run, pipeline or step
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
 ├── Conflict               the same idempotency key was used for another input
-├── RunFailed              `wait` or `run` met a run that ended without its result
+├── RunFailed              `run` met a run that did not complete
 ├── Unrecordable           a value that the database cannot hold
 └── WorkerGone             this worker was declared dead; its jobs are others' now
 RetryLater                 asked by a step: try again after a delay, without using up an attempt
@@ -20,7 +20,7 @@ from datetime import timedelta
 
 
 class RetomaError(Exception):
-    """The root of every error that Retoma raises on its own account."""
+    """The root of every error that callers of Retoma meet."""
 
 
 class DefinitionError(RetomaError):
@@ -48,7 +48,7 @@ class Conflict(RetomaError):
 
 
 class RunFailed(RetomaError):
-    """The run ended, and not with the result that was waited for."""
+    """The run that `run` started and waited for did not complete."""
 
 
 class Unrecordable(RetomaError):
@@ -60,11 +60,11 @@ class WorkerGone(RetomaError):
 
 
 class RetryLater(Exception):
-    """Ask to be run again after `delay`; the attempt is not counted."""
+    """Ask to be run again after `delay`, of which a plain number is seconds; the attempt is not counted."""
 
-    def __init__(self, delay: timedelta, reason: str = "") -> None:
-        super().__init__(reason or f"asked to run again in {delay.total_seconds():g} s")
-        self.delay = delay
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        super().__init__(reason or f"asked to run again in {self.delay.total_seconds():g} s")
 
 
 class GiveUp(Exception):

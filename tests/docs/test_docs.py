@@ -88,7 +88,11 @@ def test_the_program_of_the_readme_has_at_most_twenty_lines() -> None:
 
 def test_contributing_lists_what_make_offers() -> None:
     offered = set(re.findall(r"@echo 'make (\w+)", (ROOT / "Makefile").read_text()))
-    listed = {name for block in _blocks(ROOT / "CONTRIBUTING.md", "sh") for name in re.findall(r"^make (\w+)", block.text, re.M)}
+    listed = {
+        name
+        for block in _blocks(ROOT / "CONTRIBUTING.md", "sh")
+        for name in re.findall(r"^make (\w+)", block.text, re.MULTILINE)
+    }
     assert listed == offered
 
 

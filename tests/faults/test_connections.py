@@ -68,6 +68,18 @@ async def test_everything_ends_without_notifications(stage: Stage) -> None:
     await stage.check()
 
 
+async def test_a_connection_is_replaced_whose_server_said_that_it_ends(stage: Stage) -> None:
+    """The driver is confused by words that answer nothing, and must not be asked again."""
+    worker = stage.worker()
+    await until(lambda: worker.is_ready, "the worker is ready")
+    assert await stage.ended(await stage.start("diamond", "before")) == ["completed"]
+    assert stage.proxy.last_words() >= 3
+    assert await stage.ended(await stage.start("diamond", "after")) == ["completed"]
+    assert worker.lives
+    assert {line.attempt for line in stage.lines} == {1}
+    await stage.check()
+
+
 async def test_a_connection_that_died_in_silence_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (exchange, database):
         monkeypatch.setattr(module, "PATIENCE", 0.3)

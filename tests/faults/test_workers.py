@@ -7,9 +7,13 @@ import signal
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+import pytest
+
 from bench.chaos import skew
 from bench.chaos.processes import WorkerProcess as InstalledWorker
 from bench.chaos.proxy import Call
+from retoma.engine.tenants import Tenants
+from retoma.errors import DatabaseUnavailable
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.worker.upkeep import Upkeep
@@ -163,3 +167,20 @@ def upkeep(database: Database, silence: timedelta) -> Upkeep:
         on_stopping=lambda runs: None,
         on_work=lambda: None,
     )
+
+
+async def test_a_job_whose_attempt_could_not_be_made_goes_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held by a worker that lives, and forgotten by it, it would stay so for ever."""
+    name_of, failures = Tenants.name_of, iter([DatabaseUnavailable("away"), OSError("no more processes")])
+
+    async def fails_twice(tenants: Tenants, number: int) -> str:
+        if error := next(failures, None):
+            raise error
+        return await name_of(tenants, number)
+
+    monkeypatch.setattr(Tenants, "name_of", fails_twice)
+    async with stage.other_worker():
+        run = await stage.start("chain", "forgotten")
+        assert await stage.ended(run) == ["completed"]
+    first = {job.step: job for job in await stage.client.jobs(run)}["first"]
+    assert first.attempt == 2  # the first gave its attempt back, the second failed

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import time
-from datetime import timedelta
+from pathlib import Path
 
 from pydantic import BaseModel
 
-from retoma import Context, Isolation, Items, Pipeline, Retry, seconds
+from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, seconds
 
 
 class Way(BaseModel):
@@ -19,7 +20,7 @@ class Way(BaseModel):
 misbehaving = Pipeline("misbehaving", inputs=Way, retry=Retry(0))
 
 
-@misbehaving.step(isolation=Isolation(memory=200 << 20, cpu=timedelta(seconds=1)), timeout=seconds(20))
+@misbehaving.step(isolation=Isolation(memory=200 << 20, cpu=0.5), timeout=seconds(20))
 def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
     match way:
         case "segfault":
@@ -28,22 +29,70 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             os._exit(3)
         case "memory":
             return {"size": str(len(b"x" * (1 << 30)))}
+        case "crumbs":
+            hoard = []
+            while True:
+                hoard.append(bytes(400))
         case "processor":
             while True:
                 pass
         case "raise":
             raise ValueError("no such way")
+        case "oversized":
+            return {"text": "x" * 2_000_000}
+        case "mistyped":
+            return ["not", "a", "dict"]  # type: ignore[return-value]
+        case "later" if not ctx.maybe_done:
+            raise RetryLater(60)
         case "print":
             print("this must not be taken for an answer", flush=True)
     return {"pid": str(os.getpid()), "secret": os.environ.get("OPENROUTER_API_KEY", "none"), "step": ctx.step}
 
 
-hanging = Pipeline("hanging", retry=Retry(0))
+class Lifeline(BaseModel):
+    """The path of a FIFO that a step and all that it starts hold open while they live."""
+
+    lifeline: str
 
 
-@hanging.step(isolation="process", timeout=seconds(1.5))
-def hung() -> None:
-    time.sleep(600)  # in C, where no thread could be stopped
+hanging = Pipeline("hanging", inputs=Lifeline, retry=Retry(0))
+
+
+@hanging.step(isolation="process", timeout=seconds(3))
+def hung(lifeline: str) -> None:
+    with Path(lifeline).open("w") as held:
+        subprocess.run(["sh", "-c", "echo began; exec sleep 600"], stdout=held, check=True)
+
+
+endless = Pipeline("endless", inputs=Lifeline)
+
+
+@endless.step(isolation="process")
+def unended(lifeline: str) -> None:
+    with Path(lifeline).open("w") as held:
+        print("began", file=held, flush=True)
+        time.sleep(600)  # in C, where no thread could be stopped
+
+
+sequence = Pipeline("sequence")
+
+
+@sequence.step(isolation="process")
+def first() -> int:
+    return os.getpid()
+
+
+@sequence.step(isolation="process")
+async def second(first: int) -> list[int]:
+    return [first, os.getpid()]
+
+
+fragile = Pipeline("fragile")
+
+
+@fragile.step(isolation="process")
+def broken() -> None:
+    os._exit(3)
 
 
 poisoned = Pipeline("poisoned", retry=Retry(10, delays=[0]))

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retoma import Pipeline
+from retoma import Isolation, Pipeline, Settings, seconds
+from retoma.engine.exchange import SetBack, Setback
 from retoma.errors import DefinitionError
 from retoma.testing import Sandbox
+from retoma.worker import children
+from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
-from tests.worker.isolated_steps import hanging, misbehaving, poisoned
+from tests.worker.isolated_steps import endless, fragile, hanging, misbehaving, poisoned, sequence
 
 
 async def error_of(sandbox: Sandbox, pipeline: Pipeline, given: dict[str, str] | None = None) -> Any:
@@ -38,9 +48,12 @@ async def test_an_isolated_step_runs_elsewhere_and_without_secrets(
     [
         ("segfault", "CRASHED", "died by SIGSEGV"),
         ("exit", "CRASHED", "died with exit code 3"),
-        ("memory", "OUT_OF_MEMORY", ""),
+        ("memory", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
+        ("crumbs", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("processor", "CPU_LIMIT", "used up its processor time"),
         ("raise", "ERROR", "no such way"),
+        ("oversized", "ERROR", "bytes of JSON, over the limit of 1,000,000: keep large data in a file"),
+        ("mistyped", "ERROR", "returned a value that is not the promised dict[str, str]"),
     ],
 )
 async def test_what_an_isolated_step_does_wrong_has_its_code(
@@ -52,10 +65,99 @@ async def test_what_an_isolated_step_does_wrong_has_its_code(
     assert message in error["message"]
 
 
-async def test_a_child_that_hangs_in_c_is_killed_at_the_timeout(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(hanging) as sandbox:
-        error = await error_of(sandbox, hanging)
+async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_started(
+    open_sandbox: OpenSandbox, tmp_path: Path
+) -> None:
+    async with open_sandbox(hanging) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
+        error = await error_of(sandbox, hanging, {"lifeline": path})
+        assert await lifeline.read() == b"began\n"  # and then its end, as nobody holds it
     assert error["code"] == "TIMEOUT"
+
+
+async def test_the_child_of_a_cancelled_run_is_killed(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
+    async with open_sandbox(endless) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
+        worker = Worker(sandbox.app, sandbox.database, Settings(), concurrency=1)
+        working = asyncio.create_task(worker.run())
+        run = (await sandbox.client.start(endless, {"lifeline": path})).id
+        assert await lifeline.readline() == b"began\n"
+        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await lifeline.read() == b""
+        worker.stop()
+        await working
+
+
+async def test_a_child_that_is_well_is_used_again(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(sequence) as sandbox:
+        run = await sandbox.run(sequence)
+    assert len(set(run.results["second"])) == 1
+
+
+async def test_a_child_that_has_done_its_share_is_replaced(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "JOBS_PER_CHILD", 1)
+    async with open_sandbox(sequence) as sandbox:
+        run = await sandbox.run(sequence)
+    assert len(set(run.results["second"])) == 2
+
+
+async def test_an_answer_that_would_fill_the_worker_is_not_read(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "LARGEST_ANSWER", 20)
+    async with open_sandbox(misbehaving) as sandbox:
+        error = await error_of(sandbox, misbehaving)
+    assert "bytes, over the limit of 20: keep large data in a file" in error["message"]
+
+
+async def test_an_isolated_step_may_ask_to_wait_in_seconds(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(misbehaving) as sandbox:
+        before = await sandbox.clock.now()
+        run = await sandbox.run(misbehaving, {"way": "later"})
+        assert await sandbox.clock.now() - before == seconds(60)
+        asked = (await sandbox.client.events(run.id))[1]
+    assert run.state == "completed"
+    assert asked.data["message"] == "asked to run again in 60 s"
+
+
+@pytest.mark.parametrize(
+    ("top", "why"),
+    [
+        ("KEY = os.environ['KEY']", "KeyError: 'KEY'; isolated steps are imported without the worker's environment"),
+        ("if 'KEY' not in os.environ: pipeline = Pipeline('modest')", "there is no pipeline 'greedy' at the top of it"),
+    ],
+)
+async def test_a_module_that_a_child_cannot_import_fails_each_job_once(
+    open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, why: str
+) -> None:
+    monkeypatch.setenv("KEY", "sk-secret")
+    greedy = a_module(tmp_path, monkeypatch, top).pipeline
+    async with open_sandbox(greedy) as sandbox, sandbox.hands() as hands:
+        for _ in range(2):  # the second by the same child
+            run = (await sandbox.client.start(greedy)).id
+            await hands.give_back(await hands.attempt(await hands.claim()))
+            ((job,), (error,)) = await sandbox.client.jobs(run), (await sandbox.client.errors(run)).values()
+            assert (job.state, job.attempt, job.code) == ("failed", 1, "NOT_IMPORTABLE")
+            assert why in error["message"]
+
+
+async def test_the_third_crash_quarantines_also_if_no_retry_is_left(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(fragile) as sandbox:
+        run = await sandbox.run(fragile)
+        (job,) = await sandbox.client.jobs(run.id)
+        error = (await sandbox.client.errors(run.id))["broken", ""]
+    assert (run.state, job.state, job.attempt, job.code) == ("failed", "quarantined", 3, "QUARANTINED")
+    assert error["code"] == "CRASHED"
+
+
+async def test_a_second_crash_without_a_retry_left_fails_the_job(open_sandbox: OpenSandbox) -> None:
+    crashes: list[Setback] = ["crashed", "crashed_for_good"]
+    async with open_sandbox(fragile) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(fragile)).id
+        for outcome in crashes:
+            await hands.give_back([SetBack(claim, outcome, code="CRASHED") for claim in await hands.claim()])
+        (job,) = await sandbox.client.jobs(run)
+    assert (job.state, job.attempt, job.code) == ("failed", 2, "CRASHED")
 
 
 async def test_an_item_that_crashes_three_times_is_quarantined_alone(open_sandbox: OpenSandbox) -> None:
@@ -92,3 +194,56 @@ def test_an_unknown_isolation_is_a_mistake() -> None:
         @pipeline.step(isolation="docker")  # type: ignore[call-overload, untyped-decorator]
         def parsed() -> str:
             return ""
+
+
+@pytest.mark.parametrize("memory", ["1G", -1, 0, 1e9, True])
+def test_a_limit_of_memory_is_a_number_of_bytes(memory: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"Isolation\(memory=.*\): give a number of bytes, such as 2 << 30"):
+        Isolation(memory=memory)
+
+
+@pytest.mark.parametrize("cpu", ["1m", 0, -1.5, timedelta(0), float("nan"), float("inf"), True])
+def test_a_limit_of_processor_time_is_a_duration(cpu: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"Isolation\(cpu=.*\): give a duration above zero, such as minutes\(1\)"):
+        Isolation(cpu=cpu)
+
+
+def test_a_limit_of_processor_time_may_be_given_in_seconds() -> None:
+    assert Isolation(cpu=30) == Isolation(cpu=seconds(30))
+
+
+@asynccontextmanager
+async def a_lifeline(folder: Path) -> AsyncIterator[tuple[str, asyncio.StreamReader]]:
+    """A FIFO and its reader, which meets the end when every process that held it has died."""
+    path = folder / "lifeline"
+    os.mkfifo(path)
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        async with asyncio.timeout(10):
+            yield str(path), reader
+    finally:
+        transport.close()
+
+
+def a_module(folder: Path, monkeypatch: pytest.MonkeyPatch, top: str) -> Any:
+    """A module named greedy, with `top` before its isolated step."""
+    text = f"""
+import os
+import sys
+from retoma import Pipeline
+pipeline = Pipeline("greedy")
+{top}
+
+@pipeline.step(isolation="process")
+def wanting() -> None: ...
+"""
+    (folder / "greedy.py").write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "greedy", raising=False)
+    module = importlib.import_module("greedy")
+    monkeypatch.setitem(sys.modules, "greedy", module)
+    return module

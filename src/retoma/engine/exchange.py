@@ -18,7 +18,7 @@ _SQL = statements("calls")
 _NO_DELAY = timedelta(0)
 
 Handle = tuple[UUID, str, str, int, int]
-Setback = Literal["failed", "skipped", "retry", "crashed", "wait", "back", "interrupted"]
+Setback = Literal["failed", "skipped", "retry", "crashed", "crashed_for_good", "wait", "back", "interrupted"]
 
 
 @dataclass(slots=True, eq=False)

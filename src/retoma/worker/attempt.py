@@ -12,9 +12,8 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from retoma.define.context import Context
-from retoma.define.durations import as_timedelta
 from retoma.define.items import NOT_WANTED
-from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, RetryLater
 from retoma.worker.plan import NeedMissing, Plan
 
@@ -39,7 +38,7 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         if not plan.step.wanted(data):
             return SetBack(claim, "skipped", code=NOT_WANTED)
         if sentence := plan.too_many_failed(data):
-            return _failed(claim, "TOO_MANY_FAILED", sentence)
+            return failed(claim, "TOO_MANY_FAILED", sentence)
         function, machinery = plan.step.function, plan.machinery(context)
         if plan.is_async:
             value = await function(**data, **machinery)
@@ -49,11 +48,11 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
     except NeedMissing:
         return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
-        return SetBack(claim, "wait", delay=as_timedelta(request.delay), code=WAITS, error=told(WAITS, request))
+        return SetBack(claim, "wait", delay=request.delay, code=WAITS, error=told(WAITS, request))
     except (Exception, asyncio.CancelledError, SystemExit) as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
-        return _setback(plan, claim, error, time.monotonic() - began)
+        return _setback(plan, claim, _explained(plan, error), time.monotonic() - began)
 
 
 def _is_cancelled() -> bool:
@@ -81,6 +80,10 @@ class Crashed(Exception):
         self.code = code
 
 
+class OutOfMemory(MemoryError):
+    """An isolated step met the limit of its memory."""
+
+
 class TimedOut(TimeoutError):
     """Ours, and not one that the step's function met by itself."""
 
@@ -91,15 +94,12 @@ def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> 
     code = _code(error)
     policy, failures = plan.step.policy, claim.failures + 1
     if isinstance(error, GiveUp) or failures > policy.retry.retries or not policy.retry.covers(error):
-        return _failed(claim, code, error)
+        return _ended(claim, code, error)
     delay = policy.retry.delay(failures, random.random())  # noqa: S311
     spent = timedelta(milliseconds=claim.spent_ms) + timedelta(seconds=seconds) + delay
     if policy.total is not None and spent > policy.total:
-        return _failed(
-            claim,
-            "TOTAL_TIMEOUT",
-            f"another try would pass the {policy.total} that all tries may take; {_said(error)}",
-        )
+        sentence = f"another try would pass the {policy.total} that all tries may take; {_said(error)}"
+        return _ended(claim, "TOTAL_TIMEOUT", error, sentence)
     return SetBack(
         claim,
         "crashed" if isinstance(error, Crashed) else "retry",
@@ -110,8 +110,29 @@ def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> 
     )
 
 
-def _failed(claim: Claim, code: str, error: BaseException | str) -> SetBack:
+def _ended(claim: Claim, code: str, error: BaseException, sentence: str | None = None) -> SetBack:
+    """No try is left. A crash is told apart, because the third of a job quarantines it."""
+    outcome: Setback = "crashed_for_good" if isinstance(error, Crashed) else "failed"
+    return SetBack(claim, outcome, code=code, error=told(code, sentence or error))
+
+
+def failed(claim: Claim, code: str, error: BaseException | str) -> SetBack:
+    """How an attempt ends after which no other is made."""
     return SetBack(claim, "failed", code=code, error=told(code, error))
+
+
+def _explained(plan: Plan, error: BaseException) -> BaseException:
+    """The same error, or one that says more: Python has no words for a lack of memory."""
+    isolation = plan.step.policy.isolation
+    if isolation is None or not isinstance(error, MemoryError):
+        return error
+    traceback.clear_frames(error.__traceback__)  # what the step held, so that there is memory to tell of it
+    explained = OutOfMemory(
+        f"{plan.step.name!r} needed more than the {isolation.memory:,} bytes of memory that it may use: "
+        "work on smaller parts, or allow more with Isolation(memory=...)"
+    )
+    explained.__cause__ = error
+    return explained
 
 
 def _code(error: BaseException) -> str:

@@ -27,11 +27,11 @@ from retoma.define.context import Context
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine.exchange import Claim, Result, SetBack
-from retoma.worker.attempt import attempt
+from retoma.worker.attempt import attempt, failed
 from retoma.worker.plan import Plan
 
 Message = dict[str, Any]
-_LENGTH = struct.Struct("!I")
+LENGTH = struct.Struct("!I")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -56,22 +56,47 @@ class _Plans:
     """Plans by version and step. The shape of a version is sent with its first attempt."""
 
     def __init__(self) -> None:
+        self._graphs: dict[tuple[int, str], Graph] = {}
         self._plans: dict[tuple[int, str], Plan] = {}
 
     def of(self, request: Message) -> Plan:
+        """Raises NotImportable, after which it may be asked again."""
         key = request["claim"]["version"], request["claim"]["step"]
+        if "graph" in request:
+            self._graphs[key] = Graph.from_json(request["graph"])
         if key not in self._plans:
-            pipeline = _pipeline(request["module"], request["file"], request["pipeline"])
-            graph = Graph.from_json(request["graph"])
-            self._plans[key] = Plan(pipeline, pipeline.steps[key[1]], graph, resources={})
+            try:
+                self._plans[key] = _plan(request, self._graphs[key])
+            except (Exception, SystemExit) as error:
+                raise NotImportable(request["file"], error) from error
         return self._plans[key]
+
+
+class NotImportable(Exception):
+    """The child cannot have what its worker has. Another try would meet the same."""
+
+    code = "NOT_IMPORTABLE"
+
+    def __init__(self, file: str, error: BaseException) -> None:
+        why = str(error) if isinstance(error, _Missing) else f"{type(error).__name__}: {error}"
+        super().__init__(
+            f"the child process could not import the step from {file}: {why}; isolated steps are imported without the "
+            "worker's environment and within their limit of memory: move it to a module whose import needs no more"
+        )
+
+
+class _Missing(LookupError):
+    """The module could be imported, and what is wanted is not there."""
 
 
 def _attempted(plans: _Plans, request: Message) -> Message:
     claim = claim_from(request["claim"])
     context = context_from(request["context"]) if request["context"] else None
-    outcome = asyncio.run(attempt(plans.of(request), claim, context, _HereAndNow()))
-    return outcome_to_json(outcome)
+    try:
+        plan = plans.of(request)
+    except NotImportable as error:
+        return outcome_to_json(failed(claim, error.code, error))
+    return outcome_to_json(asyncio.run(attempt(plan, claim, context, _HereAndNow())))
 
 
 class _HereAndNow:
@@ -81,6 +106,13 @@ class _HereAndNow:
         return function()
 
 
+def _plan(request: Message, graph: Graph) -> Plan:
+    pipeline, step = _pipeline(request["module"], request["file"], request["pipeline"]), request["claim"]["step"]
+    if step not in pipeline.steps:
+        raise _Missing(f"the pipeline {pipeline.name!r} has no step {step!r} there")
+    return Plan(pipeline, pipeline.steps[step], graph, resources={})
+
+
 @cache
 def _pipeline(module: str, file: str, name: str) -> Pipeline:
     loaded = _loaded(module, file)
@@ -88,7 +120,7 @@ def _pipeline(module: str, file: str, name: str) -> Pipeline:
         for value in list(vars(place).values()) if place else ():
             if isinstance(value, Pipeline) and value.name == name:
                 return value
-    raise LookupError(f"{file} defines no pipeline {name!r} where a child process can find it")
+    raise _Missing(f"there is no pipeline {name!r} at the top of it, or of what it imports")
 
 
 def _loaded(module: str, file: str) -> ModuleType:
@@ -166,10 +198,10 @@ def _limit_processor(seconds: float | None) -> None:
 
 def _read(pipe: BinaryIO) -> Message:
     """The next message; empty when the parent has closed the pipe."""
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
+    head = pipe.read(LENGTH.size)
+    if len(head) < LENGTH.size:
         return {}
-    message: Message = json.loads(pipe.read(_LENGTH.unpack(head)[0]))
+    message: Message = json.loads(pipe.read(LENGTH.unpack(head)[0]))
     return message
 
 
@@ -180,7 +212,7 @@ def _write(pipe: BinaryIO, message: Message) -> None:
 
 def framed(message: Message) -> Iterator[bytes]:
     body = json.dumps(message).encode()
-    yield _LENGTH.pack(len(body))
+    yield LENGTH.pack(len(body))
     yield body
 
 

@@ -7,22 +7,22 @@ import inspect
 import json
 import os
 import signal
-import struct
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from retoma.define.context import Context
+from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.worker.attempt import Crashed, crashed
-from retoma.worker.child import claim_to_json, context_to_json, framed
+from retoma.worker.child import LENGTH, claim_to_json, context_to_json, framed
 from retoma.worker.plan import Plan
 
-_LENGTH = struct.Struct("!I")
-LARGEST_ANSWER = 64 << 20
+LARGEST_ANSWER = 64 << 20  # bytes; a result is far smaller
 JOBS_PER_CHILD = 500
 HARMLESS = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
 
@@ -40,9 +40,10 @@ class Children:
         began = time.monotonic()
         child = await self._child(isolation)
         try:
-            answer = await child.ask(_request(plan, claim, context, isolation, child))
-        except EOFError:
-            return crashed(plan, claim, await child.obituary(plan.step.name), time.monotonic() - began)
+            answer = await self._answer(child, _request(plan, claim, context, isolation, child), plan.step.name)
+        except (Crashed, TooLarge) as error:
+            await child.kill()
+            return crashed(plan, claim, error, time.monotonic() - began)
         except BaseException:
             await child.kill()
             raise
@@ -52,8 +53,15 @@ class Children:
     async def close(self) -> None:
         for children in self._idle.values():
             for child in children:
-                await child.kill()
+                if child.is_alive:
+                    await child.kill()
         self._idle.clear()
+
+    async def _answer(self, child: _Child, request: dict[str, Any], step: str) -> dict[str, Any]:
+        try:
+            return await child.ask(request)
+        except EOFError:
+            raise await child.obituary(step) from None
 
     async def _child(self, isolation: Isolation) -> _Child:
         idle = self._idle.setdefault(isolation.memory, [])
@@ -70,6 +78,10 @@ class Children:
             child.retire()
 
 
+class TooLarge(ValueError):
+    """The answer of a child is not read, because it would fill the worker's memory."""
+
+
 class _Child:
     def __init__(self, process: Process) -> None:
         self.jobs = 0
@@ -80,7 +92,13 @@ class _Child:
     async def start(cls, memory: int) -> _Child:
         environment = {name: os.environ[name] for name in HARMLESS if name in os.environ}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "retoma.worker.child", stdin=PIPE, stdout=PIPE, env=environment, limit=LARGEST_ANSWER
+            sys.executable,
+            "-m",
+            "retoma.worker.child",
+            stdin=PIPE,
+            stdout=PIPE,
+            env=environment,
+            start_new_session=True,
         )
         child = cls(process)
         child._send({"path": sys.path, "memory": memory})
@@ -91,21 +109,22 @@ class _Child:
         return self._process.returncode is None
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Its answer. EOFError if it died instead."""
+        """Its answer. EOFError if it died instead; after TooLarge it must be killed."""
         self.jobs += 1
         self._send(request)
         assert self._process.stdout is not None
         try:
-            head = await self._process.stdout.readexactly(_LENGTH.size)
-            body = await self._process.stdout.readexactly(_LENGTH.unpack(head)[0])
+            head = await self._process.stdout.readexactly(LENGTH.size)
+            body = await self._process.stdout.readexactly(_checked(LENGTH.unpack(head)[0]))
         except (asyncio.IncompleteReadError, ConnectionError):
             raise EOFError from None
         answer: dict[str, Any] = json.loads(body)
         return answer
 
     async def kill(self) -> None:
-        if self.is_alive:
-            self._process.kill()
+        """Kill it and every process that its step has started, also if it is dead itself."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
     def retire(self) -> None:
@@ -130,6 +149,15 @@ class _Child:
         self._process.stdin.writelines(framed(message))
 
 
+def _checked(length: int) -> int:
+    if length > LARGEST_ANSWER:
+        raise TooLarge(
+            f"the child process answered with {length:,} bytes, over the limit of {LARGEST_ANSWER:,}: "
+            "keep large data in a file and return where it is"
+        )
+    return length
+
+
 def _request(plan: Plan, claim: Claim, context: Context | None, isolation: Isolation, child: _Child) -> dict[str, Any]:
     function = plan.step.function
     request = {
@@ -138,7 +166,7 @@ def _request(plan: Plan, claim: Claim, context: Context | None, isolation: Isola
         "pipeline": plan.step.pipeline,
         "claim": claim_to_json(claim),
         "context": None if context is None else context_to_json(context),
-        "cpu": None if isolation.cpu is None else isolation.cpu.total_seconds(),
+        "cpu": None if isolation.cpu is None else as_timedelta(isolation.cpu).total_seconds(),
     }
     key = claim.version, claim.step
     if key not in child.knows:

@@ -57,6 +57,7 @@ class Life:
         self._workload = Workload(self._runner, concurrency, wakeup.outcome)
         self._lanes: list[Lane] = []
         self._reserved = 0  # room that a call under way may fill
+        self._asking_for_suspect = False  # in a call under way: two may not run at once
         self._after = 0  # the tenant served last
         self._gone = asyncio.Event()
         self._draining = asyncio.Event()
@@ -168,8 +169,10 @@ class Life:
         room = self._room
         if not (results or setbacks or room):
             return False
-        wish = Wish(self._queues, self._catalog.served, self._after, room, not self._workload.has_suspect)
+        suspect = not (self._workload.has_suspect or self._asking_for_suspect)
+        wish = Wish(self._queues, self._catalog.served, self._after, room, suspect)
         self._reserved += room
+        self._asking_for_suspect |= suspect
         try:
             answer = await lane.exchange(results, setbacks, wish)
         except WorkerGone:
@@ -177,6 +180,7 @@ class Life:
             raise
         finally:
             self._reserved -= room
+            self._asking_for_suspect &= not suspect
         self._accept(answer, results, room)
         return answer.replayed
 

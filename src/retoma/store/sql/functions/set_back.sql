@@ -2,6 +2,7 @@ create or replace function retoma.state_after(p_outcome text, p_ending boolean, 
 immutable language sql as $$
   select case
            when p_outcome in ('failed', 'skipped') then p_outcome
+           when p_outcome = 'crashed_for_good' then case when p_crashes >= 2 then 'quarantined' else 'failed' end
            when p_ending then 'cancelled'
            when p_outcome = 'died' and p_deaths >= 2 or p_outcome = 'crashed' and p_crashes >= 2 then 'quarantined'
            else 'ready'
@@ -9,12 +10,13 @@ immutable language sql as $$
 $$;
 
 -- Record every outcome that is not a result, if these leases still own the jobs. The outcomes:
---   failed, skipped   final
---   retry             to be tried again after a delay
---   wait, back        the same, and the attempt is given back: it asked to wait, or its body did not begin
---   interrupted       its worker stopped while it ran
---   crashed           the same as retry, because the child that ran it died; the third time it is quarantined
---   died              its worker died; the third time it is quarantined
+--   failed, skipped    final
+--   retry              to be tried again after a delay
+--   wait, back         the same, and the attempt is given back: it asked to wait, or its body did not begin
+--   interrupted        its worker stopped while it ran
+--   crashed            the same as retry, because the child that ran it died; the third time it is quarantined
+--   crashed_for_good   the same as crashed, without a try left: it failed, and the third time it is quarantined
+--   died               its worker died; the third time it is quarantined
 -- A job whose run is stopping is not tried again.
 create or replace function retoma.set_back(
   p_worker int, p_now timestamptz,
@@ -27,7 +29,7 @@ declare
 begin
   perform retoma.lock_runs('stop', array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
-    where o.outcome in ('failed', 'crashed', 'died');
+    where o.outcome in ('failed', 'crashed', 'crashed_for_good', 'died');
 
   with changed as (
     update retoma.jobs j
@@ -37,8 +39,8 @@ begin
            ready_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) = 'ready' and o.delay > '0'
                            then p_now + o.delay end,
            attempt = j.attempt - (o.outcome in ('wait', 'back'))::int,
-           failures = j.failures + (o.outcome in ('retry', 'crashed'))::int,
-           crashes = j.crashes + (o.outcome = 'crashed')::int,
+           failures = j.failures + (o.outcome in ('retry', 'crashed', 'crashed_for_good'))::int,
+           crashes = j.crashes + (o.outcome in ('crashed', 'crashed_for_good'))::int,
            deaths = j.deaths + (o.outcome = 'died')::int,
            spent_ms = case when o.outcome in ('retry', 'crashed') then o.spent_ms else j.spent_ms end,
            code = case retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths)
