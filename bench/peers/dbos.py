@@ -98,7 +98,10 @@ def launch(order: Order) -> None:
 
 
 def work(order: Order) -> None:
-    """`queue`: serve the queue. `async 200 1`, `threads 200 1`, `alone 200`, `fan 1000`: start them here, and note how long."""
+    """`queue`: serve the queue. Otherwise start workflows here, and note how long they took.
+
+    `async 200 1` and `threads 200 1`: 200 chains at once, with a kilobyte; `alone 200`: one by one; `fan 1000`.
+    """
     launch(order)
     kind, *numbers = order.mode.split()
     if kind == "queue":
@@ -213,7 +216,7 @@ def latency(order: Order) -> None:
 def in_process(order: Order, mode: str, runs: int) -> float:
     fresh(order).destroy()
     with worker(order, mode) as local, psycopg.connect(order.url, autocommit=True) as connection:
-        until(lambda: _all_ended(connection, runs))
+        until(lambda: _all_ended(connection, runs), seconds=300)
         time.sleep(1.5)  # a handle looks for its result once a second
     return local.noted[0]
 

@@ -183,7 +183,7 @@ async def test_a_wait_may_be_given_in_seconds(open_sandbox: OpenSandbox) -> None
 
     @pipeline.step
     async def answer() -> int:
-        raise RetryLater(30, "too many requests")  # type: ignore[arg-type]
+        raise RetryLater(30, "too many requests")
 
     async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
         await sandbox.client.start(pipeline)

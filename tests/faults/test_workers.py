@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -16,6 +17,7 @@ from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.store import workers
 from retoma.store.database import Database
+from retoma.worker.heart import Heart
 from retoma.worker.upkeep import Upkeep
 from tests.faults.stage import SILENCE, SOON, Stage, until
 from tests.parts import require
@@ -91,10 +93,18 @@ async def test_a_wrong_clock_changes_nothing(stage: Stage) -> None:
     finally:
         await asyncio.gather(*(one.close(task) for one, task in zip(skewed, keeping, strict=True)))
     assert set(states) == {"completed"}
+    assert {round(hours_off(worker)) for worker in skewed} == {1, -1}
     assert {job.deaths for job in jobs} == {0}
     assert all(job.started_at >= due for job in await stage.client.jobs(delayed.id) if job.started_at)
     assert {len(worker.ended) for worker in skewed} == {1}
     await stage.check()
+
+
+def hours_off(worker: InstalledWorker) -> float:
+    """What its log says is the time, against when it was written."""
+    first = json.loads(worker.log.read_text().splitlines()[0])
+    said = datetime.fromisoformat(first["timestamp"]).timestamp()
+    return (said - worker.log.stat().st_mtime) / HOUR
 
 
 async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(stage: Stage) -> None:
@@ -184,3 +194,24 @@ async def test_a_job_whose_attempt_could_not_be_made_goes_back(stage: Stage, mon
         assert await stage.ended(run) == ["completed"]
     first = {job.step: job for job in await stage.client.jobs(run)}["first"]
     assert first.attempt == 2  # the first gave its attempt back, the second failed
+
+
+async def test_a_worker_that_stood_still_is_not_taken_for_blocked(stage: Stage) -> None:
+    """When it goes on, its steps are past their time before its event loop could look at them."""
+    number = await workers.register(stage.database, "stopped", ["default"], 1, 1)
+    looks: list[list[str]] = [["long ago"], [], ["long ago"], []]
+    given_up: list[str] = []
+    heart = Heart(
+        stage.database,
+        number,
+        timedelta(seconds=SILENCE),
+        on_death=lambda: given_up.append("dead"),
+        overdue=lambda: looks.pop(0) if looks else [],
+        on_blocked=lambda: given_up.append("blocked"),
+    )
+    heart.start()
+    try:
+        await until(lambda: not looks, "it has looked at all")
+    finally:
+        heart.stop()
+    assert given_up == []

@@ -149,6 +149,7 @@ class Engine(RuleBasedStateMachine):
                 "skipped",
                 "retry",
                 "crashed",
+                "crashed_for_good",
                 "back",
                 "wait",
                 "interrupted",
@@ -175,11 +176,13 @@ class Engine(RuleBasedStateMachine):
 
     def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
         run, name = self.runs[claim.run], (claim.step, claim.item)
-        job.failures += how in ("retry", "crashed")
-        job.crashes += how == "crashed"
+        job.failures += how in ("retry", "crashed", "crashed_for_good")
+        job.crashes += how in ("crashed", "crashed_for_good")
         job.attempt -= how in ("back", "wait")
         if how in ("succeeded", "failed", "skipped"):
             run.end(name, how, items if run.is_source(claim.step) else None)
+        elif how == "crashed_for_good":
+            run.end(name, "quarantined" if job.crashes >= 3 else "failed")
         elif run.ends_as is not None:
             run.end(name, "cancelled")
         elif job.crashes >= 3 and how == "crashed":

@@ -57,10 +57,14 @@ class Heart:
 
     async def _beat_on(self) -> None:
         link = Link(self._database)
+        was_overdue = False
         while not self._stopped.is_set():
-            if steps := self._overdue():
+            steps = self._overdue()
+            # Twice, because after the whole process stood still the loop needs a moment to look.
+            if steps and was_overdue:
                 await self._give_up(link, steps)
                 break
+            was_overdue = bool(steps)
             lives = await self._beat(link)
             if lives is False:
                 self._on_death()
