@@ -22,7 +22,7 @@ from bench.chaos.application import app
 from bench.chaos.client import Users
 from bench.chaos.faults import Trouble
 from bench.chaos.ledger import NAME, read
-from bench.chaos.processes import Postgres, Said, WorkerProcess, read_logs, until
+from bench.chaos.processes import Pooler, Postgres, Said, WorkerProcess, read_logs, until
 from bench.chaos.proxy import Proxy
 from bench.chaos.referee import ENDED, Findings, Store, judge, wrong_counters
 from retoma.client import Client
@@ -43,13 +43,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults are made (60)")
     parser.add_argument("--seed", type=int, default=None, help="the same seed chooses the same faults")
     parser.add_argument("--keep", action="store_true", help="keep the ledger, the logs and the database")
+    parser.add_argument("--pooler", action="store_true", help="with a transaction pooler before the server")
     chosen = parser.parse_args()
     seed = secrets.randbelow(100_000) if chosen.seed is None else chosen.seed
     logging.basicConfig(level=logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="retoma-chaos-"))
     folder.chmod(0o755)  # the server may run as another user
     try:
-        findings = asyncio.run(Run(folder, seed, chosen.seconds).run())
+        findings = asyncio.run(Run(folder, seed, chosen.seconds, pooler=chosen.pooler).run())
     finally:
         if chosen.keep:
             print(f"kept: {folder}")
@@ -62,10 +63,11 @@ def main() -> int:
 class Run:
     """One run from the first process to the last figure."""
 
-    def __init__(self, folder: Path, seed: int, seconds: float) -> None:
+    def __init__(self, folder: Path, seed: int, seconds: float, *, pooler: bool) -> None:
         self._folder = folder
         self._seed = seed
         self._seconds = seconds
+        self._pooler = pooler
         self._postgres = Postgres(folder / "home")
         self._looked_at = 0
         self._wrong_counters: list[str] = []
@@ -82,7 +84,10 @@ class Run:
     async def _with_server(self, stack: AsyncExitStack) -> Findings:
         direct = await stack.enter_async_context(await Database.open(Settings(database_url=self._postgres.url)))
         await direct.upgrade()
-        proxy = await stack.enter_async_context(Proxy(self._postgres.port))
+        behind = self._postgres.port
+        if self._pooler:
+            behind = (await stack.enter_async_context(Pooler(self._folder, self._postgres))).port
+        proxy = await stack.enter_async_context(Proxy(behind))
         url = self._postgres.url_by(proxy.port)
         database = await stack.enter_async_context(await Database.open(Settings(database_url=url)))
         client = Client(app, database)

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -15,6 +16,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from bench.chaos import skew
 from retoma.store import embedded
@@ -27,6 +29,7 @@ SILENCE = 3.0
 DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
 LONGEST_STOP = 30.0
+NOBODY = 65534
 
 
 def free_port() -> int:
@@ -86,6 +89,42 @@ class Postgres:
     def revive(self) -> None:
         """Start it again if even its supervisor has given up."""
         self.server.ensure()
+
+
+class Pooler:
+    """A pgbouncer of its own before the server, which gives a connection to another client after each transaction."""
+
+    def __init__(self, folder: Path, postgres: Postgres) -> None:
+        self.port = free_port()
+        self._configuration = folder / "pgbouncer.ini"
+        password = (postgres.server.folder / "password").read_text()
+        self._configuration.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user=retoma password={password}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            "auth_type = any\npool_mode = transaction\nmax_client_conn = 500\nserver_login_retry = 1\n"
+        )
+        self._log = folder / "pgbouncer.log"
+        self._process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program is not None, "there is no pgbouncer: apt-get install pgbouncer"
+        user = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                program, str(self._configuration), stdin=DEVNULL, stdout=log, stderr=log, **user
+            )
+        assert await until(self._answers, time.monotonic() + 10), self._log.read_text()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
 @dataclass

@@ -108,7 +108,7 @@ async def bare(tmp_path: Path) -> AsyncIterator[Terminal]:
 def test_a_database_of_ones_own_is_upgraded_only_when_asked(bare: Terminal) -> None:
     refused = bare.run("runs", "list")
     assert refused.returncode == 1
-    assert refused.stderr == "Error: the database is at schema 0 and this release needs 1: run `retoma db upgrade`\n"
+    assert refused.stderr == "Error: the database has none of Retoma's tables yet: run `retoma db upgrade`\n"
     assert findings(bare, "schema")[0]["level"] == "problem"
     bare.out("db", "upgrade")
     assert bare.json("runs", "list") == []

@@ -241,8 +241,8 @@ def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource],
     for resource in resources:
         if resource.name != "ctx":
             raise place.mistake(
-                f"with isolation it cannot take the resource {resource.name!r}: its child process has no secrets "
-                "and no connections; split the step in two"
+                f"with isolation it cannot take the resource {resource.name!r}: its child process has nothing of the "
+                "worker's, neither its environment nor its connections; split the step in two"
             )
     if "<locals>" in function.__qualname__:
         raise place.mistake("with isolation its function must be at the top of its module, where a child can import it")

@@ -87,6 +87,8 @@ async def require_current(connection: Connection) -> None:
     """Raise SchemaMismatch unless this release can work on the schema."""
     found = await status(connection)
     _refuse_newer_tables(found)
+    if found.applied == 0:
+        raise SchemaMismatch("the database has none of Retoma's tables yet: run `retoma db upgrade`")
     if not found.is_current:
         raise SchemaMismatch(
             f"the database is at schema {found.applied} with functions of release {found.functions_of or 'none'}, "
