@@ -65,15 +65,32 @@ class Client:
         The same `key` with the same input gives back the same run, whatever its state; with another input it
         raises Conflict. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
         """
-        start = await self._start(pipeline, given, tenant=tenant, key=key, run_at=run_at, priority=priority)
-        return await self._starter.start(start)
+        pipeline = self._own(pipeline)
+        text = _validated(pipeline, given)
+        return await self._starter.start(
+            Start(
+                id=new_run_id(),
+                tenant=await self._tenants.id_of(tenant),
+                version=await self._version_of(pipeline),
+                input=text,
+                key=key,
+                digest=None if key is None else _digest(text),
+                run_at=run_at,
+                head_start=versions.head_start(priority),
+            )
+        )
 
     async def start_many(
         self, pipeline: Pipeline | str, given: Sequence[Input], *, tenant: str = DEFAULT, priority: int = 0
     ) -> list[Started]:
         """Start many runs of one pipeline, in their order."""
-        starts = [await self._start(pipeline, one, tenant=tenant, priority=priority) for one in given]
-        return await self._starter.start_many(starts)
+        pipeline = self._own(pipeline)
+        texts = [_validated(pipeline, one) for one in given]
+        owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
+        ahead = versions.head_start(priority)
+        return await self._starter.start_many(
+            [Start(new_run_id(), owner, version, text, head_start=ahead) for text in texts]
+        )
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
         """The run once it is over. Raises TimeoutError if it is not over in time."""
@@ -155,29 +172,6 @@ class Client:
     async def workers(self) -> list[WorkerRecord]:
         """The workers that live."""
         return await workers.listed(self.database)
-
-    async def _start(
-        self,
-        pipeline: Pipeline | str,
-        given: Input,
-        *,
-        tenant: str,
-        key: str | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-    ) -> Start:
-        pipeline = self._own(pipeline)
-        text = _validated(pipeline, given)
-        return Start(
-            id=new_run_id(),
-            tenant=await self._tenants.id_of(tenant),
-            version=await self._version_of(pipeline),
-            input=text,
-            key=key,
-            digest=None if key is None else _digest(text),
-            run_at=run_at,
-            head_start=versions.head_start(priority),
-        )
 
     def _own(self, pipeline: Pipeline | str) -> Pipeline:
         if self.app is None:

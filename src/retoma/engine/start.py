@@ -55,13 +55,19 @@ class Starter:
 
     async def start(self, start: Start) -> Started:
         """Returns after the commit. Raises Conflict if the key belongs to another input."""
-        answer: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
-        self._waiting.append((start, answer))
-        self._send()
-        return await answer
+        (started,) = await self.start_many([start])
+        return started
 
     async def start_many(self, starts: Sequence[Start]) -> list[Started]:
-        return list(await asyncio.gather(*(self.start(start) for start in starts)))
+        """The same for many, in their order; what one of them raises is raised after all are answered."""
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[Started]] = [loop.create_future() for _ in starts]
+        self._waiting.extend(zip(starts, answers, strict=True))
+        for _ in self._links:
+            self._send()
+        if answers:
+            await asyncio.wait(answers)
+        return [answer.result() for answer in answers]
 
     async def close(self) -> None:
         while self._sending:
