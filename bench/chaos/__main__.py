@@ -118,7 +118,8 @@ class Run:
         await asyncio.wait([using, making], return_when=asyncio.FIRST_COMPLETED)
         users.stop()
         looking.cancel()
-        await asyncio.gather(making, using)
+        async with asyncio.timeout(LONGEST_DRAIN):
+            await asyncio.gather(making, using)
 
     async def _look_at_counters(self) -> None:
         while True:

@@ -104,23 +104,35 @@ class Pooler:
             "auth_type = any\npool_mode = transaction\nmax_client_conn = 500\nserver_login_retry = 1\n"
         )
         self._log = folder / "pgbouncer.log"
-        self._process: Process | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-        assert program is not None, "there is no pgbouncer: apt-get install pgbouncer"
-        user = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
-        with self._log.open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                program, str(self._configuration), stdin=DEVNULL, stdout=log, stderr=log, **user
-            )
+        self._keeping = asyncio.ensure_future(self._keep())
         assert await until(self._answers, time.monotonic() + 10), self._log.read_text()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.kill()
-        await self._process.wait()
+        assert self._keeping is not None
+        self._keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._keeping
+
+    async def _keep(self) -> None:
+        """Run it, and again when it has ended: cancelled queries at a bad moment are too much for some releases."""
+        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program is not None, "there is no pgbouncer: apt-get install pgbouncer"
+        user = NOBODY if os.geteuid() == 0 else None
+        while True:
+            with self._log.open("ab") as log:
+                process = await asyncio.create_subprocess_exec(
+                    program, str(self._configuration), stdin=DEVNULL, stdout=log, stderr=log, user=user
+                )
+            try:
+                await process.wait()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
 
     def _answers(self) -> bool:
         with socket.socket() as probe:
