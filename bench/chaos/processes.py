@@ -276,7 +276,7 @@ def _read(line: str, log: Path, said: Said) -> None:
     try:
         event = json.loads(line)
     except ValueError:
-        if line.startswith("Error: cannot connect"):
+        if line.startswith("Error: ") and ("cannot connect" in line or "does not answer" in line):
             said.too_early += 1
         elif line.strip():
             said.errors.append(f"{log.name}: {line}")

@@ -11,9 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from retoma.app import App
 from retoma.define.graph import Graph
+from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.pipeline import Pipeline
 from retoma.engine import versions, wait_reasons
 from retoma.engine.start import Start, Started, Starter
@@ -27,6 +29,8 @@ from retoma.states import RunState
 from retoma.store import runs, workers
 from retoma.store.database import Database
 
+LONGEST_NAME = 500
+LAST_YEAR = 9000
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
 
@@ -66,15 +70,16 @@ class Client:
         raises Conflict. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
         """
         pipeline = self._own(pipeline)
-        text = _validated(pipeline, given)
+        inputs = _validated(pipeline, given)
+        _check(tenant=tenant, key=key, priority=priority, run_at=run_at)
         return await self._starter.start(
             Start(
                 id=new_run_id(),
                 tenant=await self._tenants.id_of(tenant),
                 version=await self._version_of(pipeline),
-                input=text,
+                input=_json(inputs),
                 key=key,
-                digest=None if key is None else _digest(text),
+                digest=None if key is None else _digest(inputs),
                 run_at=run_at,
                 head_start=versions.head_start(priority),
             )
@@ -85,7 +90,8 @@ class Client:
     ) -> list[Started]:
         """Start many runs of one pipeline, in their order."""
         pipeline = self._own(pipeline)
-        texts = [_validated(pipeline, one) for one in given]
+        texts = [_json(_validated(pipeline, one)) for one in given]
+        _check(tenant=tenant, key=None, priority=priority, run_at=None)
         owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
         ahead = versions.head_start(priority)
         return await self._starter.start_many(
@@ -94,6 +100,7 @@ class Client:
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
         """The run once it is over. Raises TimeoutError if it is not over in time."""
+        await self.show(run)
         await self._waiter.until_over(run, timeout)
         return await self.show(run)
 
@@ -208,19 +215,39 @@ async def connect(app: App | None, settings: Settings | None = None) -> AsyncIte
             await client.close()
 
 
-def _validated(pipeline: Pipeline, given: Input) -> str:
-    """The input as JSON, after its model accepted it."""
+def _validated(pipeline: Pipeline, given: Input) -> BaseModel | None:
+    """The input, after its model accepted it."""
     if pipeline.inputs is None:
         if given:
             raise InvalidInput(f"pipeline {pipeline.name!r} takes no input")
-        return "{}"
+        return None
+    if isinstance(given, pipeline.inputs):
+        return given
     try:
-        if isinstance(given, pipeline.inputs):
-            return given.model_dump_json()
         plain = given.model_dump() if isinstance(given, BaseModel) else dict(given or {})
-        return pipeline.inputs.model_validate(plain).model_dump_json()
+        return pipeline.inputs.model_validate(plain)
     except ValidationError as error:
         raise InvalidInput(f"pipeline {pipeline.name!r} refuses this input: {_said(error)}") from error
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"pipeline {pipeline.name!r} takes its input as a dictionary or a model: {error}") from error
+
+
+def _json(inputs: BaseModel | None) -> str:
+    """So that the model can read it again, by alias and without what it computes."""
+    try:
+        return "{}" if inputs is None else inputs.model_dump_json(by_alias=True, round_trip=True)
+    except ValueError as error:
+        raise InvalidInput(f"this input cannot be JSON: {error}") from error
+
+
+def _check(*, tenant: str, key: str | None, priority: int, run_at: datetime | None) -> None:
+    for what, name in (("tenant", tenant), ("key", key)):
+        if name is not None and not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()):
+            raise InvalidInput(f"a {what} is 1 to {LONGEST_NAME} printable characters; given: {name!r:.80}")
+    if not isinstance(priority, int) or abs(priority) > HIGHEST_PRIORITY:
+        raise InvalidInput(f"a priority is a whole number up to {HIGHEST_PRIORITY}; given: {priority!r:.80}")
+    if run_at is not None and (run_at.tzinfo is None or run_at.year > LAST_YEAR):
+        raise InvalidInput(f"run_at is a time with its zone, up to the year {LAST_YEAR}; given: {run_at}")
 
 
 def _said(error: ValidationError) -> str:
@@ -228,6 +255,17 @@ def _said(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in error.errors())
 
 
-def _digest(text: str) -> bytes:
-    """Of the canonical form, so that the order of keys does not matter."""
-    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).digest()
+def _digest(inputs: BaseModel | None) -> bytes:
+    """Of what the caller gave, in one form: neither defaults nor the order of keys or of a set matter."""
+    given = {} if inputs is None else inputs.model_dump(exclude_unset=True, exclude_defaults=True)
+    return hashlib.sha256(json.dumps(_canonical(given), sort_keys=True).encode()).digest()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _canonical(each) for key, each in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_canonical(each) for each in value), key=repr)
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    return to_jsonable_python(value, fallback=repr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -28,8 +28,17 @@ class Settings(BaseSettings):
         None, description="Let the embedded database also listen on this port of 127.0.0.1."
     )
     app: str | None = Field(None, description="Where the application is: `module:name`, or a file.")
-    silence_seconds: float = Field(6.0, description="A worker that has not beaten for so long is dead.")
-    drain_seconds: float = Field(30.0, description="How long a worker that is asked to stop lets its jobs end.")
+    silence_seconds: float = Field(
+        6.0, ge=0.1, le=3600, description="A worker that has not beaten for so long is dead."
+    )
+    drain_seconds: float = Field(
+        30.0, ge=0, le=86400, description="How long a worker that is asked to stop lets its jobs end."
+    )
+
+    @field_validator("database_url", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, given: object) -> object:
+        return None if given == "" else given
 
     @classmethod
     def settings_customise_sources(

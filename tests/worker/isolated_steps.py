@@ -113,3 +113,12 @@ def text(document: str) -> str:
 @poisoned.step
 def report(text: Items[str]) -> list[str]:
     return [*text, *(failed.code for failed in text.failed)]
+
+
+forking = Pipeline("forking", inputs=Way, retry=Retry(0))
+
+
+@forking.step(isolation="process")
+def forked(way: str) -> str:
+    os.fork()
+    return way

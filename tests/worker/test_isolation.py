@@ -21,7 +21,7 @@ from retoma.testing import Sandbox
 from retoma.worker import children
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
-from tests.worker.isolated_steps import endless, fragile, hanging, misbehaving, poisoned, sequence
+from tests.worker.isolated_steps import endless, forking, fragile, hanging, misbehaving, poisoned, sequence
 
 
 async def error_of(sandbox: Sandbox, pipeline: Pipeline, given: dict[str, str] | None = None) -> Any:
@@ -247,3 +247,15 @@ def wanting() -> None: ...
     module = importlib.import_module("greedy")
     monkeypatch.setitem(sys.modules, "greedy", module)
     return module
+
+
+async def test_a_copy_that_a_step_forks_does_not_answer_for_the_next_job(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(forking) as sandbox, sandbox.hands() as hands:
+        ways = [str(number) for number in range(6)]
+        for way in ways:
+            await sandbox.client.start(forking, {"way": way})
+        for _ in ways:
+            await hands.give_back(await hands.attempt(await hands.claim(1)))
+        runs = await sandbox.client.runs()
+        results = {run.input["way"]: (await sandbox.client.results(run.id))["forked"] for run in runs}
+    assert results == {way: way for way in ways}

@@ -8,8 +8,14 @@ MASK = "***"
 
 
 def masked(url: str) -> str:
-    """The same address with its password, wherever it stands, replaced."""
-    parts = urlsplit(url)
+    """The same address with its password, wherever it stands, replaced; only the mask if it cannot be understood."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return MASK
+    if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query + parts.fragment:
+        return MASK
     user, _, place = parts.netloc.rpartition("@")
     if ":" in user:
         parts = parts._replace(netloc=f"{user.partition(':')[0]}:{MASK}@{place}")

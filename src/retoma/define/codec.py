@@ -42,7 +42,12 @@ def _made(annotation: Any) -> Codec:
     if _is_plain(annotation):
         return Codec(msgspec.json.Decoder(annotation).decode, _plain_encoder(annotation))
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    return Codec(adapter.validate_json, lambda value: adapter.dump_json(value, warnings="error").decode())
+    return Codec(adapter.validate_json, lambda value: _dumped(adapter, value))
+
+
+def _dumped(adapter: TypeAdapter[Any], value: Any) -> str:
+    """So that the next step can read it again."""
+    return adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error").decode()
 
 
 _cached = cache(_made)

@@ -13,6 +13,7 @@ from retoma.define.mistakes import Place, check_name, quoted, suggestion
 from retoma.define.retry import Retry
 from retoma.define.step import OnFailure, Policy, ProceedWhen
 
+HIGHEST_PRIORITY = 10_000
 StepReference = Callable[..., Any] | str
 """A step, by its function or by its name."""
 
@@ -54,8 +55,10 @@ def policy_of(options: Mapping[str, Any], defaults: Policy, place: Place) -> Pol
 
 def _check(policy: Policy, place: Place) -> None:
     check_name("queue", policy.queue, place)
-    if not isinstance(policy.priority, int):
-        raise place.mistake(f"priority= is {policy.priority!r}; give an int, higher is sooner")
+    if not isinstance(policy.priority, int) or abs(policy.priority) > HIGHEST_PRIORITY:
+        raise place.mistake(
+            f"priority= is {policy.priority!r}; give an int up to {HIGHEST_PRIORITY} either way, higher is sooner"
+        )
     if not isinstance(policy.retry, Retry):
         raise place.mistake(f"retry= is {policy.retry!r}; give a Retry, such as Retry(3) or Retry(0) for none")
     if policy.on_failure not in get_args(OnFailure):

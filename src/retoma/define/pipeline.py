@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import isclass, isfunction
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, get_args, get_origin, overload
 
 from pydantic import BaseModel
+from pydantic.errors import PydanticUserError
 
 from retoma.define.bindings import Scope, bind, check_sources
+from retoma.define.codec import codec_of
 from retoma.define.compiler import compile_graph
 from retoma.define.durations import Duration
 from retoma.define.graph import Graph
 from retoma.define.hidden import input_step, product_step
+from retoma.define.items import Items
 from retoma.define.keys import ItemSet, Keys, keys_per_source
 from retoma.define.mistakes import Place, check_name, suggestion
 from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, policy_of
@@ -100,6 +103,8 @@ class Pipeline:
     def check(self) -> None:
         """Raise a DefinitionError if the pipeline as a whole cannot work."""
         _ = self.graph
+        for step in self._steps.values():
+            _check_types(step)
 
     def _define_plain(self, function: Callable[..., Any], options: StepOptions) -> None:
         place = self._place_of(function)
@@ -246,3 +251,14 @@ def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource],
             )
     if "<locals>" in function.__qualname__:
         raise place.mistake("with isolation its function must be at the top of its module, where a child can import it")
+
+
+def _check_types(step: Step) -> None:
+    """What passes between steps is JSON: a type that cannot be is a mistake."""
+    place = Place(step.pipeline, step.name)
+    for what, annotation in [("its result", step.returns), *((b.parameter, b.annotation) for b in step.bindings)]:
+        try:
+            codec_of(get_args(annotation)[0] if get_origin(annotation) is Items else annotation)
+        except (PydanticUserError, IndexError) as error:
+            told = str(error).partition("\n")[0]
+            raise place.mistake(f"{what} is {annotation!r}, which cannot be JSON: {told}") from None

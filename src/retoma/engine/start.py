@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retoma.errors import Conflict, DatabaseUnavailable, Unrecordable
+from retoma.errors import Conflict, DatabaseUnavailable
 from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.notify import Teller
 from retoma.store.statements import statements
@@ -99,7 +99,7 @@ async def _start_all(link: Link, batch: list[Waiting]) -> None:
     try:
         _answer(batch, await _committed(link, [start for start, _ in batch]))
     except Exception as error:  # noqa: BLE001  (each caller gets it)
-        if isinstance(error, Unrecordable) and len(batch) > 1:
+        if not isinstance(error, DatabaseUnavailable) and len(batch) > 1:
             for one in batch:
                 await _start_all(link, [one])
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ Row = asyncpg.Record
 Answer = TypeVar("Answer")
 
 OLDEST_POSTGRESQL = 15
+UNREADABLE = "an address that cannot be read (is it postgresql://user:password@host:port/name, with %-encoded signs?)"
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _WORKER_GONE = "RT001"  # raised by retoma.exchange
 _CUT = (
@@ -33,6 +34,8 @@ _CUT = (
     asyncpg.InternalClientError,  # the server's last words came while nobody asked, and confused the driver
     asyncpg.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidCatalogNameError,  # a database that is being renamed or restored
+    asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being changed
     asyncpg.InvalidTransactionStateError,  # such as a server that has become a replica
 )
 _PASSING = (
@@ -102,9 +105,15 @@ class Database:
 
     @property
     def address(self) -> str:
-        """Where it is, without user and password."""
-        parts = urlsplit(self.url)
-        return f"{parts.hostname or 'local socket'}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        """Where it is, without user and password; nothing of an address that cannot be understood."""
+        try:
+            parts = urlsplit(self.url)
+            port = parts.port
+        except ValueError:
+            return UNREADABLE
+        if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query + parts.fragment:
+            return UNREADABLE
+        return f"{parts.hostname or 'local socket'}{f':{port}' if port else ''}{parts.path}"
 
     async def fetch(self, statement: Statement, **values: Any) -> list[asyncpg.Record]:
         arguments = statement.bind(values)
@@ -120,12 +129,14 @@ class Database:
         return row
 
     async def upgrade(self) -> list[str]:
-        async with self.connection() as connection:
-            return await migrate.upgrade(connection)
+        with self._explained():
+            async with self.connection() as connection:
+                return await migrate.upgrade(connection)
 
     async def require_current(self) -> None:
-        async with self.connection() as connection:
-            await migrate.require_current(connection)
+        with self._explained():
+            async with self.connection() as connection:
+                await migrate.require_current(connection)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -192,14 +203,24 @@ class Database:
     async def _look_at_server(self) -> None:
         try:
             connection = await asyncpg.connect(self.url, timeout=10, statement_cache_size=0)
-        except (OSError, asyncpg.PostgresError, ValueError) as error:
+        except (*DATABASE_ERRORS, ValueError) as error:
             raise DatabaseUnavailable(
                 f"cannot connect to the database at {self.address}: {error}; check RETOMA_DATABASE_URL"
             ) from error
+        with self._explained():
+            try:
+                await self._note_server(connection)
+            finally:
+                with suppress(*DATABASE_ERRORS):
+                    await connection.close(timeout=_FAREWELL)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Let a connection that is cut be what it is for the caller, who need not know the driver."""
         try:
-            await self._note_server(connection)
-        finally:
-            await connection.close()
+            yield
+        except _CUT as error:
+            raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
 
     async def _note_server(self, connection: asyncpg.Connection) -> None:
         async with connection.transaction():
@@ -237,7 +258,7 @@ class Link:
                 self.drop()
             if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _WORKER_GONE:
                 raise WorkerGone(f"{error}: it was declared dead, and what it held runs elsewhere") from error
-            if isinstance(error, asyncpg.DataError):
+            if isinstance(error, asyncpg.DataError | asyncpg.ProgramLimitExceededError):
                 raise Unrecordable(f"the database cannot hold this: {error}") from error
             raise
 

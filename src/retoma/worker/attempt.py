@@ -49,7 +49,7 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
         return SetBack(claim, "wait", delay=request.delay, code=WAITS, error=told(WAITS, request))
-    except (Exception, asyncio.CancelledError, SystemExit) as error:
+    except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
         return _setback(plan, claim, _explained(plan, error), time.monotonic() - began)

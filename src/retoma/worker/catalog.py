@@ -7,7 +7,6 @@ from functools import cache
 from retoma.app import App
 from retoma.define.graph import Graph
 from retoma.engine import versions
-from retoma.errors import DefinitionError
 from retoma.logs import get_logger
 from retoma.store.database import Database
 from retoma.worker.plan import Plan
@@ -60,6 +59,6 @@ class Catalog:
             return None
         try:
             return Plan(pipeline, pipeline.steps[step], graph, self._app.resources)
-        except DefinitionError as error:
+        except Exception as error:  # noqa: BLE001  (a step that cannot be run must not stop the others)
             log.warning("cannot serve", pipeline=pipeline.name, step=step, version=version, reason=str(error))
             return None

@@ -111,7 +111,7 @@ class _Child:
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Its answer. EOFError if it died instead; after TooLarge it must be killed."""
         self.jobs += 1
-        self._send(request)
+        self._send(request | {"number": self.jobs})
         assert self._process.stdout is not None
         try:
             head = await self._process.stdout.readexactly(LENGTH.size)
@@ -119,6 +119,8 @@ class _Child:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise EOFError from None
         answer: dict[str, Any] = json.loads(body)
+        if answer.get("number") != self.jobs:
+            raise Crashed("the child process gave the answer to another question: something else writes on its pipe")
         return answer
 
     async def kill(self) -> None:

@@ -27,6 +27,7 @@ from retoma.worker.workload import Workload
 log = get_logger("retoma.worker")
 
 INTERRUPT_GRACE = 3.0
+PAUSE_AFTER_REFUSAL = 1.0
 LANES = 2  # while one waits for the database, the jobs of the other run
 
 
@@ -150,23 +151,25 @@ class Life:
         """One call. True if its first answer was lost, and with it perhaps jobs that it claimed."""
         results, setbacks = self._workload.collect()
         try:
-            return await self._exchange(lane, results, setbacks)
-        except Unrecordable:
+            return await self._exchange(lane, results, setbacks, self._room)
+        except Unrecordable as error:
+            log.error("the database refused a call", worker=self.id, error=str(error))
             outcomes: list[Result | SetBack] = [*results, *setbacks]
+            if not outcomes:
+                await asyncio.sleep(PAUSE_AFTER_REFUSAL)
             return any([await self._give_alone(lane, outcome) for outcome in outcomes])
 
     async def _give_alone(self, lane: Lane, outcome: Result | SetBack) -> bool:
         """Give back one of several outcomes that could not be given back together: only the bad one fails."""
         try:
             if isinstance(outcome, Result):
-                return await self._exchange(lane, [outcome], [])
-            return await self._exchange(lane, [], [outcome])
+                return await self._exchange(lane, [outcome], [], room=0)
+            return await self._exchange(lane, [], [outcome], room=0)
         except Unrecordable as error:
             failure = SetBack(outcome.claim, "failed", code="UNRECORDABLE", error=told("UNRECORDABLE", str(error)))
-            return await self._exchange(lane, [], [failure])
+            return await self._exchange(lane, [], [failure], room=0)
 
-    async def _exchange(self, lane: Lane, results: list[Result], setbacks: list[SetBack]) -> bool:
-        room = self._room
+    async def _exchange(self, lane: Lane, results: list[Result], setbacks: list[SetBack], room: int) -> bool:
         if not (results or setbacks or room):
             return False
         suspect = not (self._workload.has_suspect or self._asking_for_suspect)

@@ -19,6 +19,7 @@ from retoma.errors import DefinitionError
 
 Arguments = dict[str, Any]
 LARGEST_RESULT = 1_000_000
+TOO_LARGE = '"TOO_LARGE"'  # in place of the results of all items
 _MISSING = object()
 
 
@@ -40,6 +41,7 @@ class Plan:
         self.wakes_others = _wakes_others(graph, step.name)
         self._encode = codec_of(step.returns).encode
         self._item_set = pipeline.item_sets.get(step.name)
+        self._encode_item = _item_encoder(step.returns)
         _check_shape(pipeline, step, graph)
         reads = _reads(graph, step.name)
         self._readers = [(binding, _reader(pipeline, binding, reads)) for binding in step.bindings]
@@ -91,7 +93,7 @@ class Plan:
         if self._item_set is None:
             return None
         keys = self._item_set.keys_of(value)
-        return dict(zip(keys, map(_encoded, value), strict=True))
+        return dict(zip(keys, map(self._encode_item, value), strict=True))
 
 
 def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
@@ -178,6 +180,11 @@ def _items_reader(binding: Binding, index: int) -> Reader:
         result = claim.results[index]
         if result is None:
             return _MISSING
+        if result == TOO_LARGE:
+            raise ValueError(
+                f"the results of all items of {binding.name!r} are over 100 MB together, too much for one join: "
+                "keep large data in files and return where they are"
+            )
         rows = rows_of.decode(result)
         good = [(key, decode(bytes(output).decode())) for key, state, output, _ in rows if state == "succeeded"]
         failed = [
@@ -195,9 +202,15 @@ def _counts(items: Items[Any]) -> ItemCounts:
     return ItemCounts(items.total, failed=len(items.failed) - not_wanted, not_wanted=not_wanted)
 
 
+def _item_encoder(returns: Any) -> Callable[[Any], str]:
+    """By the type that the source promises, so that a step which takes the item reads what was meant."""
+    elements = [part for part in get_args(returns) if part is not ...]
+    return codec_of(elements[0]).encode if len(elements) == 1 and elements[0] is not Any else _encoded
+
+
 def _encoded(value: Any) -> str:
     if hasattr(value, "model_dump_json"):
-        return str(value.model_dump_json())
+        return str(value.model_dump_json(by_alias=True, round_trip=True))
     try:
         return encode_any(value)
     except TypeError:

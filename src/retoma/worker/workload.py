@@ -108,7 +108,7 @@ class Workload:
         """Tell the jobs of these runs that they are not wanted any more."""
         for running in list(self._running.values()):
             if running.claim.run in runs:
-                running.task.cancel()
+                running.cancel()
 
     def close(self) -> None:
         """Take nothing more, and give back what has not begun."""
@@ -120,7 +120,7 @@ class Workload:
     def interrupt(self) -> None:
         """Give back what still runs."""
         for running in self._running.values():
-            running.task.cancel()
+            running.cancel()
 
     def drop(self) -> None:
         """Forget everything: it is no longer ours."""
@@ -154,8 +154,10 @@ class Workload:
             return
         if running.told:
             outcome = self._runner.timed_out(claim)
-        elif outcome is None:
+        elif outcome is None and running.cancelled:
             outcome = SetBack(claim, "interrupted", code="INTERRUPTED")
+        elif outcome is None:
+            outcome = self._runner.crashed(claim, RuntimeError("the step cancelled its own task"))
         elif time.monotonic() > running.deadline + GRACE:
             # Nobody could tell it to stop.
             outcome = self._runner.timed_out(claim, BLOCKED)
@@ -183,7 +185,7 @@ class Workload:
         for running in list(self._running.values()):
             if now >= running.deadline and not running.told:
                 running.told = True
-                running.task.cancel()
+                running.cancel()
             elif running.told and now >= running.deadline + GRACE:
                 self._end(self._runner.timed_out(running.claim, IGNORED))
         if self._running:
@@ -191,10 +193,15 @@ class Workload:
 
 
 class _Running:
-    __slots__ = ("claim", "deadline", "task", "told")
+    __slots__ = ("cancelled", "claim", "deadline", "task", "told")
 
     def __init__(self, claim: Claim, task: asyncio.Task[None], deadline: float) -> None:
         self.claim = claim
         self.task = task
         self.deadline = deadline
         self.told = False  # that its time is over
+        self.cancelled = False  # by us
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.task.cancel()

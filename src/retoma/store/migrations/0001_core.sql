@@ -141,10 +141,10 @@ create table retoma.jobs (
   fence int not null default 0,
   position int not null default 0,         -- of its item in the fan-out
   spent_ms int not null default 0,         -- in earlier attempts and the delays between them
-  attempt smallint not null default 0,
-  failures smallint not null default 0,    -- attempts that failed and were followed by another
-  crashes smallint not null default 0,     -- children that died while they ran it
-  deaths smallint not null default 0,      -- workers that did
+  attempt int not null default 0,     
+  failures int not null default 0,         -- attempts that failed and were followed by another
+  crashes int not null default 0,          -- children that died while they ran it
+  deaths int not null default 0,           -- workers that did
   state retoma.job_state not null,
   ending boolean not null default false,   -- its run is stopping: its end starts nothing
   step text collate "C" not null,
@@ -173,7 +173,7 @@ create table retoma.events (
   run uuid not null,
   at timestamptz not null,
   revision int not null,
-  attempt smallint,
+  attempt int,
   worker int,
   kind text not null,
   step text collate "C",

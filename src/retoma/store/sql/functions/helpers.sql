@@ -31,6 +31,10 @@ returns table (run_input json, item_value json, results json[]) stable language 
                         order by i.revision desc limit 1)),
     array(select case d.what
                    when 'results of all items' then
+                     case when (select sum(octet_length(p.output::text))
+                                  from retoma.jobs p
+                                 where p.run = p_run and p.step = d.from_step) > 100000000
+                          then '"TOO_LARGE"'::json else
                      (select coalesce(json_agg(json_build_array(c.item, c.state, c.output, c.code) order by c.position),
                                       -- No items: there were none, or there never was a list of them.
                                       (select '[]'::json
@@ -41,7 +45,7 @@ returns table (run_input json, item_value json, results json[]) stable language 
                         from (select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
                                 from retoma.jobs p
                                where p.run = p_run and p.step = d.from_step
-                               order by p.item, p.revision desc) c)
+                               order by p.item, p.revision desc) c) end
                    else
                      (select p.output
                         from retoma.jobs p

@@ -1,0 +1,189 @@
+"""What callers and steps should not do, and does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import BaseModel, Field, computed_field
+
+from retoma import App, Items, Pipeline, Retry
+from retoma.errors import DefinitionError, InvalidInput, NotFound
+from tests.conftest import OpenSandbox
+
+
+def one_step() -> Pipeline:
+    pipeline = Pipeline("one")
+
+    @pipeline.step
+    def answer() -> int:
+        return 42
+
+    return pipeline
+
+
+class Boom(BaseException):
+    """Neither an Exception nor one that Python knows."""
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), Boom("x"), GeneratorExit()])
+async def test_whatever_a_step_raises_is_a_failed_attempt(open_sandbox: OpenSandbox, raised: BaseException) -> None:
+    pipeline = Pipeline("raising", retry=Retry(0))
+
+    @pipeline.step
+    async def raising() -> None:
+        raise raised
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        (error,) = (await sandbox.client.errors(run.id)).values()
+    assert run.state == "failed"
+    assert error["type"] == type(raised).__name__
+
+
+async def test_a_step_that_cancels_its_own_task_has_failed(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("suicidal", retry=Retry(0))
+
+    @pipeline.step
+    async def suicidal() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        (error,) = (await sandbox.client.errors(run.id)).values()
+    assert run.state == "failed"
+    assert error["message"] == "the step cancelled its own task"
+
+
+async def test_bytes_reach_an_item_as_they_were(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("bytes")
+
+    @pipeline.step
+    def parts() -> list[bytes]:
+        return [b"abc"]
+
+    @pipeline.each(parts)
+    def length(part: bytes) -> str:
+        return repr(part)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+    assert run.results["length"] == {"0": "b'abc'"}
+
+
+class Aliased(BaseModel):
+    video_id: int = Field(alias="videoId")
+
+    @computed_field
+    def twice(self) -> int:
+        return self.video_id * 2
+
+
+async def test_a_model_with_aliases_and_computed_fields_passes_between_steps(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("aliased", inputs=Aliased)
+
+    @pipeline.step
+    def video(video_id: int) -> list[Aliased]:
+        return [Aliased(videoId=video_id)]
+
+    @pipeline.each(video)
+    def number(one: Aliased) -> int:
+        return one.video_id
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline, {"videoId": 7})
+    assert run.results["number"] == {"0": 7}
+
+
+def test_a_type_that_cannot_be_json_is_a_mistake_at_import() -> None:
+    pipeline = Pipeline("threads")
+
+    @pipeline.step
+    def thread() -> threading.Thread:
+        return threading.Thread()
+
+    with pytest.raises(DefinitionError, match=r"'threads'.*'thread'.*its result is .* which cannot be JSON"):
+        App("wrong", pipelines=[pipeline])
+
+
+class Tagged(BaseModel):
+    tags: set[str] = set()
+    trace: UUID = Field(default_factory=uuid4)
+
+
+async def test_neither_the_order_of_a_set_nor_a_made_up_default_changes_what_was_given(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = Pipeline("tagged", inputs=Tagged)
+
+    @pipeline.step
+    def step(tags: set[str]) -> int:
+        return len(tags)
+
+    async with open_sandbox(pipeline) as sandbox:
+        first = await sandbox.client.start(pipeline, {"tags": ["a", "b", "c"]}, key="k")
+        again = await sandbox.client.start(pipeline, {"tags": ["c", "a", "b"]}, key="k")
+    assert first.id == again.id
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tenant": ""},
+        {"tenant": "a\0b"},
+        {"key": "x" * 501},
+        {"key": ""},
+        {"priority": 10**15},
+        {"priority": 1.5},
+        {"run_at": datetime.max.replace(tzinfo=UTC)},
+        {"run_at": datetime(2031, 1, 1)},
+    ],
+)
+async def test_what_a_start_cannot_be_given_is_said_and_harms_no_other(
+    open_sandbox: OpenSandbox, options: dict[str, Any]
+) -> None:
+    pipeline = one_step()
+    async with open_sandbox(pipeline) as sandbox:
+        bad, good = await asyncio.gather(
+            sandbox.client.start(pipeline, **options), sandbox.client.start(pipeline), return_exceptions=True
+        )
+        assert isinstance(bad, InvalidInput)
+        assert not isinstance(good, BaseException)
+        assert [run.id for run in await sandbox.client.runs()] == [good.id]
+
+
+async def test_waiting_for_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        with pytest.raises(NotFound):
+            await sandbox.client.wait(uuid4())
+
+
+async def test_a_join_of_too_much_fails_alone_and_says_what_to_do(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("fat", retry=Retry(0))
+
+    @pipeline.step
+    def numbers() -> list[int]:
+        return list(range(110))
+
+    @pipeline.each(numbers)
+    def blob(number: int) -> str:
+        return "a" * 950_000
+
+    @pipeline.step
+    def joined(blob: Items[str]) -> int:
+        return len(blob)
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start(pipeline)
+        await sandbox.work()
+        run = await sandbox.client.show(started.id)
+        (error,) = (await sandbox.client.errors(run.id)).values()
+    assert run.state == "failed"
+    assert "of 'blob' are over 100 MB together" in error["message"]
