@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -199,9 +199,8 @@ class WorkerProcess:
 
     async def stand_still(self, seconds: float) -> int:
         """Stop it for so long, as a machine does that sleeps."""
-        if not (pid := self.pid):
+        if not (pid := self._signal(signal.SIGSTOP)):
             return 0
-        os.kill(pid, signal.SIGSTOP)
         self.is_stopped = True
         try:
             await asyncio.sleep(seconds)
@@ -220,9 +219,14 @@ class WorkerProcess:
             await keeping
 
     def _signal(self, number: signal.Signals) -> int:
-        if pid := self.pid:
-            self._wanted.add(pid)
+        if not (pid := self.pid):
+            return 0
+        try:
             os.kill(pid, number)
+        except ProcessLookupError:  # it ended just now, and nobody has looked yet
+            return 0
+        if number != signal.SIGSTOP:
+            self._wanted.add(pid)
         return pid
 
     async def _start(self) -> Process:
@@ -238,12 +242,14 @@ class WorkerProcess:
             "RETOMA_LOG": "json",
             "TMPDIR": str(self.folder),
         }
+        command = [sys.executable, "-m", "retoma", "worker", str(APPLICATION), "-c", str(self.concurrency)]
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "retoma", "worker", str(APPLICATION), "-c", str(self.concurrency)),
+                *command,
+                "--until-stdin-closes",  # if we are killed, it ends too
                 env=environment,
                 cwd=ROOT,
-                stdin=DEVNULL,
+                stdin=PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -242,12 +242,19 @@ def _json(inputs: BaseModel | None) -> str:
 
 def _check(*, tenant: str, key: str | None, priority: int, run_at: datetime | None) -> None:
     for what, name in (("tenant", tenant), ("key", key)):
-        if name is not None and not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()):
-            raise InvalidInput(f"a {what} is 1 to {LONGEST_NAME} printable characters; given: {name!r:.80}")
+        if name is not None and not _is_name(name):
+            raise InvalidInput(f"a {what} is 1 to {LONGEST_NAME} characters of text; given: {name!r:.80}")
     if not isinstance(priority, int) or abs(priority) > HIGHEST_PRIORITY:
         raise InvalidInput(f"a priority is a whole number up to {HIGHEST_PRIORITY}; given: {priority!r:.80}")
     if run_at is not None and (run_at.tzinfo is None or run_at.year > LAST_YEAR):
         raise InvalidInput(f"run_at is a time with its zone, up to the year {LAST_YEAR}; given: {run_at}")
+
+
+def _is_name(given: object) -> bool:
+    """Whether PostgreSQL can hold it: neither NUL nor half a character."""
+    if not isinstance(given, str) or not 0 < len(given) <= LONGEST_NAME:
+        return False
+    return "\0" not in given and not any("\ud800" <= character <= "\udfff" for character in given)
 
 
 def _said(error: ValidationError) -> str:

@@ -35,8 +35,8 @@ BUGS = [
     Bug(
         "a claim gives no new fence",
         f"{FUNCTIONS}/claim.sql",
-        "fence = j.fence + 1, attempt",
-        "fence = j.fence, attempt",
+        "fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null\n         where",
+        "fence = j.fence, attempt = j.attempt + 1, started_at = p_now, code = null\n         where",
         "tests/engine/test_leases.py::test_every_claim_has_a_higher_fence",
     ),
     Bug(
