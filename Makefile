@@ -32,7 +32,7 @@ check: .venv/dev.stamp
 	$(BIN)/python tools/requirements_ledger.py
 
 chaos: .venv/dev.stamp
-	$(BIN)/python -m bench.chaos --seconds $(SECONDS)
+	$(BIN)/python -m bench.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 soak: .venv/dev.stamp
 	MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/model
