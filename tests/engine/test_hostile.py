@@ -55,7 +55,7 @@ async def test_a_step_that_cancels_its_own_task_has_failed(open_sandbox: OpenSan
         task.cancel()
         await asyncio.Event().wait()
 
-    async with open_sandbox(pipeline) as sandbox:
+    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(10):  # or it would be tried for ever
         run = await sandbox.run(pipeline)
         (error,) = (await sandbox.client.errors(run.id)).values()
     assert run.state == "failed"
