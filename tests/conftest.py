@@ -32,6 +32,18 @@ async def open_sandbox(database: Database) -> OpenSandbox:
 
 async def empty(database: Database) -> None:
     tables = (
+        "delivery_attempts",
+        "deliveries",
+        "hooks",
+        "endpoints",
+        "webhook_secrets",
+        "tallies",
+        "delivery_ends",
+        "callbacks",
+        "outside",
+        "effects",
+        "holdings",
+        "pools",
         "events",
         "jobs",
         "runs",
@@ -42,6 +54,7 @@ async def empty(database: Database) -> None:
         "edges",
         "steps",
         "versions",
+        "api_keys",
         "tenants",
     )
     async with database.connection() as connection:

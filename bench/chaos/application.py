@@ -7,15 +7,22 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
-from bench.chaos import chance, ledger
+from bench.chaos import chance, farm, ledger
 from bench.chaos.chance import mix
-from retoma import App, Context, GiveUp, Items, Pipeline, Retry, fixed, seconds
+from bench.chaos.farm import Farm
+from retoma import App, Context, GiveUp, Items, Pipeline, Pool, RateLimited, Retry, fixed, minutes, seconds
+from retoma.webhooks import sender
+from retoma.worker import poller
 
 PATIENT = Retry(40, backoff=fixed(0.05))
+# Nobody here takes half a minute to answer; what a dead process looked at or sent is taken up again soon.
+poller.LEASE = timedelta(seconds=4)
+sender.LEASE, sender.TIMEOUT = timedelta(seconds=4), 2.0
 
 
 class Given(BaseModel):
@@ -330,7 +337,88 @@ async def report(assay: Items[Made], *, ctx: Context) -> Made:
     return await work(ctx, assay)
 
 
+rendering = Pipeline("rendering", inputs=Given, retry=PATIENT)
+
+
+@rendering.step
+async def shots(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), min(size, 3))
+
+
+@rendering.each(shots, key="name", pool=Pool("farm", capacity=farm.CAPACITY))
+async def clip(shot: Part, *, farm: Farm, ctx: Context) -> Made:
+    handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
+    video = await ctx.external(
+        handle, poll=farm.status, cancel=farm.cancel, every=seconds(0.3), queued=seconds(1.5), total=minutes(2)
+    )
+    return await work(ctx, shot, video)
+
+
+@rendering.step
+async def feature(clip: Items[Made], *, ctx: Context) -> Made:
+    return await work(ctx, clip)
+
+
+correspondence = Pipeline("correspondence", inputs=Given, retry=PATIENT)
+
+
+@correspondence.step
+async def letter(nonce: str, *, farm: Farm, ctx: Context) -> Made:
+    """Whoever gets it answers by its callback, and nobody asks."""
+    handle = await ctx.once("post", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
+    answer = await ctx.external(handle, total=minutes(10))
+    return await work(ctx, nonce, answer)
+
+
+@correspondence.step
+async def archive(letter: Made, *, ctx: Context) -> Made:
+    return await work(ctx, letter)
+
+
+printing = Pipeline("printing", inputs=Given, retry=PATIENT)
+press = Pool("press", capacity=4, rate=60, burst=10)
+
+
+@printing.step
+async def pages(size: int, *, ctx: Context) -> list[Part]:
+    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+
+
+@printing.step(pool=press, slots=3)
+async def cover(nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, nonce)
+
+
+@printing.each(pages, key="name", pool=press)
+async def page(sheet: Part, *, ctx: Context) -> Made:
+    if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt) and farm.is_first(ctx.effect_key):
+        raise RateLimited(0.2)
+    if chance.fails(ctx.run, ctx.step, ctx.item):
+        raise failed(ctx, GiveUp("the paper is torn", code="TORN"))
+    return await work(ctx, sheet)
+
+
+@printing.step
+async def book(page: Items[Made], cover: Made, *, ctx: Context) -> Made:
+    return await work(ctx, page, cover)
+
+
 app = App(
     "chaos",
-    pipelines=[chain, album, diamond, film, gallery, weather, menu, trial, parcel, laboratory],
+    pipelines=[
+        chain,
+        album,
+        diamond,
+        film,
+        gallery,
+        weather,
+        menu,
+        trial,
+        parcel,
+        laboratory,
+        rendering,
+        correspondence,
+        printing,
+    ],
+    resources={"farm": Farm()},
 )

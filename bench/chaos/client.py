@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from bench.chaos.application import Given, app
+from bench.chaos.receiver import Receiver
+from retoma import Webhook
 from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
 
@@ -27,6 +29,7 @@ class Acknowledged:
     nonce: str
     size: int
     cancelled: bool = False
+    asked_for_webhook: bool = False
 
 
 @dataclass
@@ -44,9 +47,10 @@ class Told:
 class Users:
     """`users` people, each with one run at a time."""
 
-    def __init__(self, client: Client, seed: int, users: int) -> None:
+    def __init__(self, client: Client, receiver: Receiver, seed: int, users: int) -> None:
         self.told = Told()
         self._client = client
+        self._receiver = receiver
         self._seed = seed
         self._users = users
         self._stopped = asyncio.Event()
@@ -81,9 +85,11 @@ class Users:
         twice = key is not None and dice.random() < 0.3
         self.told.sent_twice += twice
         tenant = dice.choice(TENANTS)
+        hook = self._webhook(dice) if dice.random() < 0.5 else None
         while True:
             sending = [
-                self._client.start(pipeline, given, tenant=tenant, key=key, run_at=run_at) for _ in range(1 + twice)
+                self._client.start(pipeline, given, tenant=tenant, key=key, run_at=run_at, webhook=hook)
+                for _ in range(1 + twice)
             ]
             answers = await asyncio.gather(*sending, return_exceptions=True)
             known = {answer.id for answer in answers if not isinstance(answer, BaseException)}
@@ -93,12 +99,18 @@ class Users:
             if len(known) > 1:
                 self.told.contradictions.append(f"the key of {nonce} gave {known}")
             if known:
-                self.told.acknowledged[nonce] = Acknowledged(known.pop(), pipeline, nonce, given.size)
+                self.told.acknowledged[nonce] = Acknowledged(
+                    known.pop(), pipeline, nonce, given.size, asked_for_webhook=hook is not None
+                )
                 return self.told.acknowledged[nonce]
             self.told.unanswered += 1
             if key is None:
                 return None
             twice = False
+
+    def _webhook(self, dice: random.Random) -> Webhook:
+        events = dice.choice([("run.started", "run.ended"), ("run.ended",), ("run.completed",)])
+        return Webhook(self._receiver.url(dice), events=events, profile="short", retries=dice.choice([0, 3, 3, 3]))
 
     async def _cancel(self, started: Acknowledged) -> None:
         while True:

@@ -20,6 +20,8 @@ from retoma.store.database import Database
 
 SECONDS_BETWEEN_SERVER_KILLS = 9.0
 CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_run", "retoma.sweep", "retoma.promote")
+OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look", "retoma.call_back")
+WEBHOOKS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Trouble:
             (1, self._delay),
             (2, self._sweep_twice),
             (2, self._drop_notifications),
+            (3, self._change_capacity),
         ]
 
     async def make(self, until: float) -> None:
@@ -68,6 +71,7 @@ class Trouble:
             await asyncio.sleep(min(self._dice.uniform(0.3, 1.2), max(0.0, until - time.monotonic())))
         self._proxy.drops_notifications = False
         await asyncio.gather(*self._standing)
+        await self._set_capacity(farm.CAPACITY)
 
     def _choices(self) -> Iterator[Callable[[], Awaitable[None]]]:
         weights, kinds = zip(*self._kinds, strict=True)
@@ -113,13 +117,13 @@ class Trouble:
 
     async def _lose_answer(self) -> None:
         """The next call of one kind is committed, and its answer is lost."""
-        name = CALLS[0] if self._answers_to_lose == 0 else self._dice.choice(CALLS[:3])
+        name = CALLS[0] if self._answers_to_lose == 0 else self._dice.choice([*CALLS[:3], *OUTSIDE, *WEBHOOKS])
         times = self._dice.choice([1, 1, 1, 3])
         self._answers_to_lose += 1
         self._proxy.loses_answer = _next(name, times, lambda: self._hit(f"answer lost after commit ({name})"))
 
     async def _lose_call(self) -> None:
-        name = self._dice.choice(CALLS)
+        name = self._dice.choice([*CALLS, *OUTSIDE, *WEBHOOKS])
         self._proxy.loses_call = _next(name, 1, lambda: self._hit("call lost before the server"))
 
     def _hit(self, what: str) -> None:
@@ -149,6 +153,15 @@ class Trouble:
     async def _drop_notifications(self) -> None:
         self._proxy.drops_notifications = not self._proxy.drops_notifications
         self.hits["notifications dropped from now on"] += self._proxy.drops_notifications
+
+
+    async def _change_capacity(self) -> None:
+        with suppress(DatabaseUnavailable):
+            await self._set_capacity(self._dice.choice([0, 1, 2, farm.MOST]))
+            self.hits["a pool narrowed or widened while in use"] += 1
+
+    async def _set_capacity(self, slots: int) -> None:
+        await pools.change(self._database, "farm", slots)
 
 
 def _next(name: str, times: int, on_hit: Callable[[], None]) -> Callable[[Call], bool]:

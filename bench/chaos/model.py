@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from bench.chaos import chance
+from bench.chaos import chance, farm
 from bench.chaos.chance import mix
 
 
@@ -143,8 +143,43 @@ def laboratory(story: Story) -> None:
     story.step("report", joined(story.each("assay", {sample: (sample,) for sample in samples})))
 
 
+def rendering(story: Story) -> None:
+    shots = story.parts("shots", min(story.size, 3))
+    inputs: dict[str, tuple[Input, ...]] = {
+        shot: (shot, farm.worth(farm.key_of(story.run, "clip", shot))) for shot in shots
+    }
+    story.step("feature", joined(story.each("clip", inputs)))
+
+
+def correspondence(story: Story) -> None:
+    story.step("archive", story.step("letter", story.nonce, farm.worth(farm.key_of(story.run, "letter"))))
+
+
+def printing(story: Story) -> None:
+    pages = {
+        page: story.step("page", page, item=page, fails=chance.fails(story.run, "page", page), stops=False)
+        for page in story.parts("pages", story.size)
+    }
+    story.step("book", joined(pages), story.step("cover", story.nonce))
+
+
 PIPELINES: dict[str, Callable[[Story], None]] = {
-    told.__name__: told for told in (chain, album, diamond, film, gallery, weather, menu, trial, parcel, laboratory)
+    told.__name__: told
+    for told in (
+        chain,
+        album,
+        diamond,
+        film,
+        gallery,
+        weather,
+        menu,
+        trial,
+        parcel,
+        laboratory,
+        rendering,
+        correspondence,
+        printing,
+    )
 }
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from bench.chaos import skew
+from bench.chaos.receiver import SECRET
 from retoma.store import embedded
 from retoma.store.embedded import Embedded
 from retoma.store.supervisor import lock
@@ -30,6 +31,7 @@ DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
 LONGEST_STOP = 30.0
 NOBODY = 65534
+PUBLIC_URL = "http://127.0.0.1:9"  # nobody is there: the postman calls back by the client
 
 
 def free_port() -> int:
@@ -240,6 +242,9 @@ class WorkerProcess:
             "RETOMA_SILENCE_SECONDS": str(self.silence),
             "RETOMA_DRAIN_SECONDS": str(DRAIN),
             "RETOMA_LOG": "json",
+            "RETOMA_ALLOW_HOSTS": "127.0.0.1",
+            "RETOMA_PUBLIC_URL": PUBLIC_URL,
+            "RETOMA_WEBHOOK_SECRET": SECRET,
             "TMPDIR": str(self.folder),
         }
         command = [sys.executable, "-m", "retoma", "worker", str(APPLICATION), "-c", str(self.concurrency)]

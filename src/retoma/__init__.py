@@ -6,9 +6,12 @@ from retoma.define.context import Context
 from retoma.define.durations import hours, minutes, seconds
 from retoma.define.isolation import Isolation
 from retoma.define.items import Failed, Items, finished
+from retoma.define.outside import Report
 from retoma.define.pipeline import Pipeline
+from retoma.define.pool import Pool
 from retoma.define.retry import Retry, exponential, fixed
-from retoma.errors import GiveUp, RetomaError, RetryLater
+from retoma.define.webhook import Webhook
+from retoma.errors import GiveUp, OutsideFailed, RateLimited, RetomaError, RetryLater
 from retoma.settings import Settings
 
 __all__ = [
@@ -19,11 +22,16 @@ __all__ = [
     "GiveUp",
     "Isolation",
     "Items",
+    "OutsideFailed",
     "Pipeline",
+    "Pool",
+    "RateLimited",
+    "Report",
     "RetomaError",
     "Retry",
     "RetryLater",
     "Settings",
+    "Webhook",
     "connect",
     "exponential",
     "finished",

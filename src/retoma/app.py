@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,15 +10,32 @@ from retoma.define.pipeline import Pipeline
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
 
+# With the client, for what `prometheus_client` calls metrics.
+Measures = Callable[[Any], Awaitable[Iterable[Any]]]
+
 
 class App:
     """Gathers pipelines and the resources that their steps ask for right of `*`.
 
-    A resource is given to steps as it is; make it safe for concurrent use.
+    A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
+    server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one.
+    `measures(client)` gives families of metrics that `/metrics` shows beside its own.
     """
 
-    def __init__(self, name: str, *, pipelines: Sequence[Pipeline], resources: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        pipelines: Sequence[Pipeline],
+        resources: Mapping[str, Any] | None = None,
+        routes: Sequence[Any] = (),
+        webhook_body: Callable[..., Any] | None = None,
+        measures: Measures | None = None,
+    ) -> None:
         self.name = name
+        self.routes = tuple(routes)
+        self.webhook_body = webhook_body
+        self.measures = measures
         self.resources = dict(resources or {})
         self.pipelines = _by_name(name, pipelines)
         for pipeline in pipelines:

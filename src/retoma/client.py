@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,22 +17,45 @@ from retoma.app import App
 from retoma.define.graph import Graph
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.pipeline import Pipeline
-from retoma.engine import versions, wait_reasons
+from retoma.define.pool import LARGEST_CAPACITY
+from retoma.define.webhook import Webhook, recorded
+from retoma.engine import estimate, keys, versions, wait_reasons
+from retoma.engine.figures import FiguresReader
+from retoma.engine.keys import OVERLAP
 from retoma.engine.start import Start, Started, Starter
 from retoma.engine.tenants import DEFAULT, Tenants
 from retoma.engine.waiter import Waiter
-from retoma.errors import InvalidInput, NotFound, RunFailed
+from retoma.errors import Conflict, Gone, InvalidInput, NotFound, RunFailed
 from retoma.identifiers import new_run_id
-from retoma.records import Event, Job, Run, StepProgress, Wait, WorkerRecord
+from retoma.outgoing import Guard
+from retoma.records import (
+    Delivery,
+    Endpoint,
+    Event,
+    Figures,
+    Job,
+    KeyRecord,
+    NewKey,
+    Outside,
+    PoolRecord,
+    QueueRecord,
+    Run,
+    Scope,
+    StepProgress,
+    Wait,
+    WorkerRecord,
+)
 from retoma.settings import Settings
-from retoma.states import RunState
-from retoma.store import runs, workers
+from retoma.signing import new_secret
+from retoma.states import DeliveryState, RunState
+from retoma.store import clock, deliveries, outside, pools, queues, runs, workers
 from retoma.store.database import Database
 
 LONGEST_NAME = 500
 LAST_YEAR = 9000
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
+SECRETS_OVERLAP = timedelta(hours=24)
 
 
 class Client:
@@ -41,12 +64,14 @@ class Client:
     Without an application it can do everything but start runs.
     """
 
-    def __init__(self, app: App | None, database: Database) -> None:
+    def __init__(self, app: App | None, database: Database, guard: Guard | None = None) -> None:
         self.app = app
         self.database = database
+        self.guard = guard or Guard()
         self._starter = Starter(database)
         self._waiter = Waiter(database)
         self._tenants = Tenants(database)
+        self._figures = FiguresReader(database)
         self._versions: dict[str, int] = {}
 
     async def close(self) -> None:
@@ -63,11 +88,13 @@ class Client:
         key: str | None = None,
         run_at: datetime | None = None,
         priority: int = 0,
+        webhook: Webhook | None = None,
     ) -> Started:
         """Start a run. When this returns, the run is committed and will reach its end.
 
         The same `key` with the same input gives back the same run, whatever its state; with another input it
         raises Conflict. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
+        `webhook` is told of the run; if the key was used before, that of the first start is.
         """
         pipeline = self._own(pipeline)
         inputs = _validated(pipeline, given)
@@ -82,20 +109,27 @@ class Client:
                 digest=None if key is None else _digest(inputs),
                 run_at=run_at,
                 head_start=versions.head_start(priority),
+                hook=self._hook(webhook),
             )
         )
 
     async def start_many(
-        self, pipeline: Pipeline | str, given: Sequence[Input], *, tenant: str = DEFAULT, priority: int = 0
+        self,
+        pipeline: Pipeline | str,
+        given: Sequence[Input],
+        *,
+        tenant: str = DEFAULT,
+        priority: int = 0,
+        webhook: Webhook | None = None,
     ) -> list[Started]:
-        """Start many runs of one pipeline, in their order."""
+        """Start many runs of one pipeline, in their order; `webhook` is told of each."""
         pipeline = self._own(pipeline)
         texts = [_json(_validated(pipeline, one)) for one in given]
         _check(tenant=tenant, key=None, priority=priority, run_at=None)
         owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
-        ahead = versions.head_start(priority)
+        ahead, hook = versions.head_start(priority), self._hook(webhook)
         return await self._starter.start_many(
-            [Start(new_run_id(), owner, version, text, head_start=ahead) for text in texts]
+            [Start(new_run_id(), owner, version, text, head_start=ahead, hook=hook) for text in texts]
         )
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
@@ -143,10 +177,8 @@ class Client:
 
     async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """The newest runs whose ids begin like this; dashes and case do not matter."""
-        digits = prefix.strip().lower().replace("-", "")
-        if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
-            return []
-        return await runs.between(self.database, UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f")), limit)
+        ids = _range(prefix)
+        return [] if ids is None else await runs.between(self.database, *ids, limit)
 
     async def graph(self, run: Run) -> Graph:
         """The shape that this run keeps."""
@@ -176,9 +208,206 @@ class Client:
             raise NotFound(f"there is no run {run}")
         return state
 
+    async def pools(self, name: str | None = None) -> list[PoolRecord]:
+        """All pools, or the one of this name."""
+        return await pools.listed(self.database, name)
+
+    async def set_pool(
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        rate: float | None = None,
+        burst: int | None = None,
+        resume: bool = False,
+    ) -> PoolRecord:
+        """Change a pool while it is in use: holders may finish, and waiters begin at once if there is room.
+
+        A `rate` of 0 means none; `resume` ends a pause that a provider asked for.
+        """
+        for what, given in (("capacity", capacity), ("rate", rate), ("burst", burst)):
+            if given is not None and not (what == "burst") <= given <= LARGEST_CAPACITY:
+                raise InvalidInput(f"a pool's {what} goes up to {LARGEST_CAPACITY:,}; given: {given!r:.40}")
+        if not await pools.set_numbers(self.database, name, capacity=capacity, rate=rate, burst=burst, resume=resume):
+            raise NotFound(f"there is no pool {name!r}")
+        self._starter.tell_of_work()
+        (found,) = await self.pools(name)
+        return found
+
+    async def outside(self, run: UUID) -> list[Outside]:
+        """The work of this run that is or was done outside."""
+        return await outside.of_run(self.database, run)
+
+    async def call_back(self, token: str, body: Any = None) -> bool:
+        """The outside calls the one-time address of a parked job. False if it did before.
+
+        Raises NotFound if there is no such callback, or not any more.
+        """
+        answer = await outside.call_back(self.database, hashlib.sha256(token.encode()).digest(), json.dumps(body))
+        if answer == "expired":
+            raise Gone("this callback came too late: its time has passed")
+        if answer == "unknown":
+            raise NotFound("there is no such callback")
+        self._starter.tell_of_work()
+        return answer == "taken"
+
     async def workers(self) -> list[WorkerRecord]:
         """The workers that live."""
         return await workers.listed(self.database)
+
+    async def figures(self) -> Figures:
+        """What metrics show, of all tenants, as it was at most a second ago."""
+        return await self._figures.read()
+
+    async def queues(self) -> list[QueueRecord]:
+        """The queues that hold anything."""
+        return await queues.listed(self.database)
+
+    async def estimate(self, run: UUID) -> datetime | None:
+        """When the run will be over if its items keep their pace; None while nothing tells."""
+        steps = await runs.progress(self.database, run)
+        return estimate.end_of(steps, await clock.now(self.database))
+
+    async def make_key(
+        self,
+        name: str,
+        scopes: Iterable[Scope | str],
+        *,
+        tenant: str | None = None,
+        expires_at: datetime | None = None,
+    ) -> NewKey:
+        """A new API key, whose secret only this answer has. Without a tenant it is for all of them.
+
+        Raises Conflict if two keys of this name live already.
+        """
+        _check(tenant=name if tenant is None else tenant, key=name, priority=0, run_at=expires_at)
+        owner = None if tenant is None else (await self._tenants.id_of(tenant), tenant)
+        return await keys.make(self.database, name, map(Scope, scopes), owner, expires_at)
+
+    async def keys(self, *, tenant: str | None = None, with_ended: bool = False) -> list[KeyRecord]:
+        """API keys, newest first; `with_ended` also those that are revoked or expired."""
+        return await keys.listed(self.database, tenant, with_ended)
+
+    async def revoke_key(self, key: int) -> KeyRecord:
+        """From now on every server refuses it, after a second at most."""
+        return await keys.revoke(self.database, key)
+
+    async def rotate_key(self, key: int, *, overlap: timedelta = OVERLAP) -> NewKey:
+        """A key that replaces this one, which stays valid for `overlap`."""
+        former = await keys.shown(self.database, key)
+        made = await self.make_key(
+            former.name,
+            former.scopes,
+            tenant=former.tenant,
+            expires_at=await keys.successor_expiry(self.database, former),
+        )
+        await keys.let_expire(self.database, key, overlap)
+        return made
+
+    async def key_of(self, secret: str) -> KeyRecord | None:
+        """The live key that this secret is, if it is one."""
+        return await keys.of_secret(self.database, secret)
+
+    async def deliveries(
+        self,
+        *,
+        tenant: str | None = None,
+        states: Sequence[DeliveryState] | None = None,
+        run: UUID | None = None,
+        endpoint: int | None = None,
+        before: UUID | None = None,
+        limit: int = 50,
+    ) -> list[Delivery]:
+        """Webhooks that are or were owed, newest first; the dead ones are the dead letters."""
+        return await deliveries.listed(
+            self.database,
+            tenant=await self._tenant_filter(tenant),
+            states=states,
+            run=run,
+            endpoint=endpoint,
+            before=before,
+            limit=limit,
+        )
+
+    async def delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
+        """One webhook with its body and every attempt."""
+        found = await deliveries.shown(self.database, delivery, await self._tenant_filter(tenant))
+        if found is None:
+            raise NotFound(f"there is no delivery {delivery}")
+        return found
+
+    async def find_delivery(self, prefix: str, *, limit: int = 5) -> list[UUID]:
+        """The newest deliveries whose ids begin like this; dashes and case do not matter."""
+        ids = _range(prefix)
+        return [] if ids is None else await deliveries.between(self.database, *ids, limit)
+
+    async def redrive(self, delivery: UUID, *, tenant: str | None = None) -> None:
+        """Let a dead webhook be sent again, with the same id and body. Raises Conflict if it is not dead, or if its
+        endpoint is disabled."""
+        owner = await self._tenant_filter(tenant)
+        if await deliveries.redrive(self.database, tenant=owner, id=delivery):
+            return
+        found = await self.delivery(delivery, tenant=tenant)
+        if found.state is not DeliveryState.DEAD:
+            raise Conflict(f"delivery {delivery} is {found.state}: only a dead one is sent again")
+        raise Conflict(f"endpoint {found.endpoint} of delivery {delivery} is disabled: enable it first")
+
+    async def redrive_all(
+        self,
+        *,
+        tenant: str | None = None,
+        endpoint: int | None = None,
+        url: str | None = None,
+        from_at: datetime | None = None,
+        to_at: datetime | None = None,
+    ) -> int:
+        """The same for all dead webhooks of an endpoint or a URL, or made within a time; gives how many.
+
+        Those of disabled endpoints stay dead.
+        """
+        return await deliveries.redrive(
+            self.database,
+            tenant=await self._tenant_filter(tenant),
+            endpoint=endpoint,
+            url=url,
+            from_at=from_at,
+            to_at=to_at,
+        )
+
+    async def endpoints(
+        self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[Endpoint]:
+        """The URLs that webhooks went to, newest first."""
+        owner = await self._tenant_filter(tenant)
+        return await deliveries.endpoints(self.database, tenant=owner, before=before, limit=limit)
+
+    async def endpoint(self, endpoint: int, *, tenant: str | None = None) -> Endpoint:
+        found = await deliveries.endpoints(self.database, id=endpoint, tenant=await self._tenant_filter(tenant))
+        if not found:
+            raise NotFound(f"there is no endpoint {endpoint}")
+        return found[0]
+
+    async def enable_endpoint(self, endpoint: int, *, tenant: str | None = None) -> None:
+        """Send to it again what will be owed from now on; what is dead is for `redrive_all`."""
+        if not await deliveries.enable(self.database, endpoint, await self._tenant_filter(tenant)):
+            raise NotFound(f"there is no endpoint {endpoint}")
+
+    async def rotate_secret(
+        self, endpoint: int, *, tenant: str | None = None, overlap: timedelta = SECRETS_OVERLAP
+    ) -> str:
+        """A new secret for the webhooks of this endpoint's tenant to its host, shown only now.
+
+        The former one signs beside it for `overlap`.
+        """
+        secret = new_secret()
+        owner = await self._tenant_filter(tenant)
+        if await deliveries.rotate(self.database, endpoint, owner, secret, overlap) is None:
+            raise NotFound(f"there is no endpoint {endpoint}")
+        return secret
+
+    def _hook(self, webhook: Webhook | None) -> str | None:
+        """As the database takes it. Raises UnsafeUrl if its URL must not be called."""
+        return None if webhook is None else recorded(webhook, self.guard.check(webhook.url).origin)
 
     def _own(self, pipeline: Pipeline | str) -> Pipeline:
         if self.app is None:
@@ -206,13 +435,22 @@ class Client:
 @asynccontextmanager
 async def connect(app: App | None, settings: Settings | None = None) -> AsyncIterator[Client]:
     """A client on the database that the settings name, with its schema brought to this release."""
-    async with await Database.open(settings or Settings()) as database:
+    settings = settings or Settings()
+    async with await Database.open(settings) as database:
         await database.upgrade()
-        client = Client(app, database)
+        client = Client(app, database, Guard.of(settings))
         try:
             yield client
         finally:
             await client.close()
+
+
+def _range(prefix: str) -> tuple[UUID, UUID] | None:
+    """The first and the last id that begin like this."""
+    digits = prefix.strip().lower().replace("-", "")
+    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+        return None
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
 def _validated(pipeline: Pipeline, given: Input) -> BaseModel | None:

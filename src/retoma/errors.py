@@ -5,13 +5,21 @@ RetomaError
 ├── DatabaseUnavailable    no database can be reached or started
 ├── SchemaMismatch         the database's schema is older or newer than this code
 ├── NotFound               no such run, pipeline or step
+│   └── Gone               it was there, and its time has passed
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
 ├── Conflict               the same idempotency key was used for another input
+├── UnsafeUrl              a URL that must not be called from here
+├── NoAnswer               another machine did not answer, or not with what was asked
+├── NoBody                 the application's `webhook_body` raised; the webhook is tried again
+├── BadSignature           a webhook that came in is not signed with the secret, or not just now
+├── LeaseLost              a job is another worker's now; what this attempt still does is discarded
 ├── RunFailed              `run` met a run that did not complete
 ├── Unrecordable           a value that the database cannot hold
 └── WorkerGone             this worker was declared dead; its jobs are others' now
 RetryLater                 asked by a step: try again after a delay, without using up an attempt
+└── RateLimited            the same, and nothing else of its pool begins until then
 GiveUp                     asked by a step: this attempt failed for good, do not retry
+OutsideFailed              met by a step: what it had done outside has failed
 """
 
 from __future__ import annotations
@@ -39,12 +47,40 @@ class NotFound(RetomaError):
     """No such run, pipeline or step."""
 
 
+class Gone(NotFound):
+    """It was there, and its time has passed, as that of a callback that came too late."""
+
+
 class InvalidInput(RetomaError):
     """The pipeline's input model refuses this input. Says field by field why."""
 
 
 class Conflict(RetomaError):
     """The same idempotency key came with another input."""
+
+
+class UnsafeUrl(RetomaError):
+    """A URL that must not be called from here. Says why, and the setting that would allow it."""
+
+
+class NoAnswer(RetomaError):
+    """Another machine gave no usable answer. `maybe_sent` is False if nothing of the request can have reached it."""
+
+    def __init__(self, message: str, *, maybe_sent: bool) -> None:
+        super().__init__(message)
+        self.maybe_sent = maybe_sent
+
+
+class NoBody(RetomaError):
+    """What a webhook should say cannot be made just now."""
+
+
+class BadSignature(RetomaError):
+    """What came in is not signed with this secret, or not just now. Says which, and nothing of the secret."""
+
+
+class LeaseLost(RetomaError):
+    """This attempt is no longer the job's: it was given to another worker, or its run has stopped."""
 
 
 class RunFailed(RetomaError):
@@ -65,6 +101,18 @@ class RetryLater(Exception):
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
         super().__init__(reason or f"asked to run again in {self.delay.total_seconds():g} s")
+
+
+class RateLimited(RetryLater):
+    """A provider says "too many": run again after `delay`, and let nothing else of the job's pool begin before."""
+
+
+class OutsideFailed(Exception):
+    """What was done outside has failed, was cancelled, or took too long. `code` says which."""
+
+    def __init__(self, reason: str, code: str = "OUTSIDE_FAILED") -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class GiveUp(Exception):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from retoma.states import JobState, RunState
+from retoma.states import DeliveryState, JobState, RunState
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,111 @@ class WorkerRecord:
     ended_at: datetime | None
 
 
+@dataclass(frozen=True)
+class Outside:
+    """Work of a job that is or was done outside. `looks` is how often it was asked for."""
+
+    step: str
+    item: str
+    revision: int
+    state: str
+    parked_at: datetime
+    running_at: datetime | None
+    stopping_at: datetime | None
+    ended_at: datetime | None
+    progress: float | None
+    looks: int
+    failed_looks: int
+    error: Any
+
+
+@dataclass(frozen=True)
+class PoolRecord:
+    """`used` slots are held by `holders` jobs that run or whose outside work does; `waiting` jobs could begin."""
+
+    name: str
+    capacity: int
+    used: int
+    holders: int
+    waiting: int
+    rate: float | None
+    burst: int
+    paused_until: datetime | None
+
+    @property
+    def free(self) -> int:
+        return max(0, self.capacity - self.used)
+
+
+@dataclass(frozen=True)
+class DeliveryAttempt:
+    """One try. Without `took` its end is not known, because the sender died. `answer` is the beginning of it."""
+
+    attempt: int
+    at: datetime
+    took: timedelta | None
+    status: int | None
+    error: str | None
+    answer: str | None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One event owed to one URL; its id is the `webhook-id`. `status` and `error` are of the last attempt.
+
+    `next_at` is None if it is over, or if it waits for the delivery before it. `body` and `attempts` come only when
+    one delivery is asked for.
+    """
+
+    id: UUID
+    run: UUID
+    tenant: str
+    pipeline: str
+    event: str
+    seq: int
+    endpoint: int
+    url: str
+    state: DeliveryState
+    attempt: int
+    next_at: datetime | None
+    created_at: datetime
+    ended_at: datetime | None
+    status: int | None
+    error: str | None
+    body: str | None = None
+    attempts: tuple[DeliveryAttempt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A URL that webhooks of a tenant go to. `failures` are in a row; until `open_until` nothing is sent."""
+
+    id: int
+    tenant: str
+    url: str
+    created_at: datetime
+    failures: int
+    failing_since: datetime | None
+    open_until: datetime | None
+    disabled_at: datetime | None
+    disabled_because: str | None
+    due: int
+    dead: int
+
+
 class WaitReason(StrEnum):
     """Why a job that needs nothing more does not run."""
 
     DELAYED = "delayed"
-    UNDEFINED_STEP = "no worker defines this step"
-    NO_WORKER = "no live worker serves its queue"
-    SUSPECT = "it ran when a worker died, so it runs alone"
-    CAPACITY = "every worker of its queue is full"
-    NOT_TAKEN = "a worker of its queue has room, but may not define its pipeline"
+    OUTSIDE = "outside"
+    UNDEFINED_STEP = "undefined_step"
+    NO_WORKER = "no_worker"
+    SUSPECT = "suspect"
+    CAPACITY = "capacity"
+    POOL = "pool"
+    POOL_PAUSED = "pool_paused"
+    POOL_RATE = "pool_rate"
+    NOT_TAKEN = "not_taken"
 
 
 @dataclass(frozen=True)
@@ -112,3 +208,152 @@ class Wait:
     reason: WaitReason
     until: datetime | None
     code: str | None
+    pool: str | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason as a sentence, with what to do where there is something."""
+        one = f"{self.step} of {self.item}" if self.item else self.step
+        who = f"{self.jobs} jobs of {self.step}" if self.jobs > 1 else one
+        return f"{who}: {self._said()}"
+
+    def _said(self) -> str:
+        until = f" until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
+        match self.reason:
+            case WaitReason.DELAYED:
+                return f"delayed{until}{f' ({self.code})' if self.code else ''}"
+            case WaitReason.OUTSIDE:
+                return f"its work is done outside, and is looked at again{until.replace(' until', ' at')}"
+            case WaitReason.UNDEFINED_STEP:
+                return f"no worker defines the step {self.step!r} as this run needs it; `retoma check APP` says why"
+            case WaitReason.NO_WORKER:
+                return f"no live worker serves queue {self.queue!r}; start one: retoma worker APP -q {self.queue}"
+            case WaitReason.CAPACITY:
+                return f"waiting for capacity: every worker of queue {self.queue!r} is full"
+            case WaitReason.POOL:
+                return f"waiting for capacity: pool {self.pool!r} has no free slot"
+            case WaitReason.POOL_PAUSED:
+                return f"the provider behind pool {self.pool!r} asked to wait; `retoma pools list` says until when"
+            case WaitReason.POOL_RATE:
+                return f"pool {self.pool!r} lets only so many begin in a second"
+            case WaitReason.SUSPECT:
+                return "it ran when a worker died, so it runs again one at a time"
+            case WaitReason.NOT_TAKEN:
+                return f"ready; if it stays so, no worker of queue {self.queue!r} defines its pipeline"
+
+
+class Scope(StrEnum):
+    """What an API key may do. `admin` may do everything."""
+
+    RUNS_READ = "runs:read"
+    RUNS_WRITE = "runs:write"
+    POOLS_READ = "pools:read"
+    POOLS_WRITE = "pools:write"
+    DELIVERIES_READ = "deliveries:read"
+    DELIVERIES_WRITE = "deliveries:write"
+    METRICS_READ = "metrics:read"
+    ADMIN = "admin"
+
+
+# They reach beyond any tenant, so that a key of one tenant cannot have them.
+SCOPES_OF_ALL_TENANTS = frozenset({Scope.POOLS_WRITE, Scope.METRICS_READ, Scope.ADMIN})
+
+
+@dataclass(frozen=True)
+class KeyRecord:
+    """An API key without its secret, which begins with `hint`. `tenant` None: all tenants. `used_at` is to the minute."""
+
+    id: int
+    name: str
+    tenant: str | None
+    scopes: frozenset[Scope]
+    hint: str
+    created_at: datetime
+    expires_at: datetime | None
+    used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """`secret` is the key itself. It is nowhere else, so that it can be shown only now."""
+
+    key: KeyRecord
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class QueueRecord:
+    """How many jobs of a queue could be claimed, run, or are delayed.
+
+    `oldest_for`: since the oldest of those that could be claimed was made, or was last tried.
+    """
+
+    queue: str
+    ready: int
+    running: int
+    delayed: int
+    oldest_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """Jobs of a queue that are not final, by state, those that are delayed apart. `oldest_for` is how long the job that
+    comes next has been ready; `room` is what its live workers can run at once."""
+
+    queue: str
+    jobs: dict[str, int]
+    oldest_for: timedelta | None
+    workers: int
+    room: int
+
+
+@dataclass(frozen=True)
+class PoolFigures:
+    """`newest_for` is how long ago a job last got slots, of those that still hold them; `oldest_for` how long the job
+    that comes next has waited for some."""
+
+    name: str
+    capacity: int
+    used: int
+    waiting: int
+    is_paused: bool
+    newest_for: timedelta | None
+    oldest_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class DeliveryFigures:
+    """`late_for` is for how long the sending of one has been due that nobody sends."""
+
+    due: int
+    sending: int
+    dead: int
+    late_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often something happened in a pipeline since the database was made. What: a run `ended`, with its state as the
+    outcome; it `waited` until work began; it `worked` until its end; or a `delivery` ended, as delivered or dead.
+    It counts those that took up to `under` seconds and more than the tally before it."""
+
+    pipeline: str
+    what: str
+    outcome: str
+    under: float
+    times: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait, by pipeline."""
+
+    queues: list[QueueFigures]
+    pools: list[PoolFigures]
+    open_runs: dict[tuple[str, RunState], int]
+    not_begun: dict[str, int]
+    deliveries: DeliveryFigures
+    tallies: list[Tally]
+    workers: int

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -34,8 +36,43 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         30.0, ge=0, le=86400, description="How long a worker that is asked to stop lets its jobs end."
     )
+    host: str = Field("127.0.0.1", description="Where the server listens; 0.0.0.0 is every address of this machine.")
+    port: int = Field(
+        8765,
+        ge=0,
+        le=65535,
+        validation_alias=AliasChoices("RETOMA_PORT", "PORT"),
+        description="The port of the server; 0 takes one that is free.",
+    )
+    rate_limit_per_minute: int = Field(
+        12_000, ge=1, description="How many requests a minute one API key may make of one server process."
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses, with commas between, of proxies before the server whose X-Forwarded-For is believed.",
+    )
+    public_url: str | None = Field(
+        None,
+        description="Where the server is reached from outside, such as https://retoma.example.com: for callbacks and links.",
+    )
+    allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Hosts, addresses or networks, with commas between, that webhooks and downloads may reach though "
+        "they are not public. They may have any port and plain http.",
+    )
 
-    @field_validator("database_url", mode="before")
+    webhook_secret: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("RETOMA_WEBHOOK_SECRET", "WEBHOOK_SECRET"),
+        description="Signs every webhook. Unset: each tenant has a secret of its own for each host.",
+    )
+
+    @field_validator("allow_hosts", mode="before")
+    @classmethod
+    def _split_at_commas(cls, given: object) -> object:
+        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+    @field_validator("database_url", "webhook_secret", mode="before")
     @classmethod
     def _empty_is_unset(cls, given: object) -> object:
         return None if given == "" else given

@@ -1,4 +1,4 @@
-"""The states of runs and jobs, and every move between them that is permitted.
+"""The states of runs, jobs and deliveries, and every move between them that is permitted.
 
 The database holds the same tables (`retoma.moves`) and refuses any other move; a test compares the two.
 """
@@ -18,6 +18,13 @@ class JobState(StrEnum):
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"
+
+
+class DeliveryState(StrEnum):
+    DUE = "due"
+    SENDING = "sending"
+    DELIVERED = "delivered"
+    DEAD = "dead"
 
 
 class RunState(StrEnum):
@@ -66,3 +73,11 @@ RUN_MOVES: dict[RunState, frozenset[RunState]] = (
     # Only an act of a person opens a run that is over; acts come with revisions.
     | {end: frozenset() for end in RUN_ENDS}
 )
+
+DELIVERY_MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
+    DeliveryState.DUE: frozenset({DeliveryState.SENDING, DeliveryState.DEAD}),
+    DeliveryState.SENDING: frozenset({DeliveryState.DUE, DeliveryState.DELIVERED, DeliveryState.DEAD}),
+    DeliveryState.DELIVERED: frozenset(),
+    # Only an act of a person, a redrive, takes a delivery out of the dead letters.
+    DeliveryState.DEAD: frozenset({DeliveryState.DUE}),
+}

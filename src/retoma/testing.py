@@ -22,18 +22,24 @@ from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
 from retoma.engine.exchange import Claim, Handle, Lane, Result, SetBack, Wish
 from retoma.engine.tenants import Tenants
+from retoma.outgoing import LOOPBACK, Guard, Outgoing
+from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import clock, workers
 from retoma.store.database import Database
 from retoma.store.scratch import fresh_database
+from retoma.webhooks.sender import Sender
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
+from retoma.worker.desk import Desks
+from retoma.worker.poller import Poller
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
 from retoma.worker.workload import Workload
 
 __all__ = ["Clock", "EndedRun", "Hands", "Sandbox", "fresh_database", "sandbox"]
 
+PUBLIC_URL = "https://retoma.test"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
@@ -67,7 +73,7 @@ class Sandbox:
         self.app = app
         self.database = database
         self.clock = Clock(database)
-        self.client = Client(app, database)
+        self.client = Client(app, database, Guard.allow(LOOPBACK))
 
     async def run(self, pipeline: Pipeline | str, given: Input = None, **options: Any) -> EndedRun:
         """Start a run and work until nothing is left to do."""
@@ -80,6 +86,11 @@ class Sandbox:
         """Run all that is ready, and with `until_later` also what is due later; gives the number of attempts."""
         async with self.hands() as hands:
             return await self._work(hands, until_later)
+
+    async def send_webhooks(self, settings: Settings | None = None) -> int:
+        """Send the webhooks that are due, as the sender does; receivers may be on this machine. Gives the attempts."""
+        async with Outgoing(self.client.guard) as outgoing:
+            return await Sender(self.client, settings or Settings(), outgoing).send_due()
 
     @asynccontextmanager
     async def hands(self) -> AsyncIterator[Hands]:
@@ -99,17 +110,18 @@ class Sandbox:
             outcomes = await hands.attempt(await hands.claim(100))
             await hands.give_back(outcomes)
             attempts += len(outcomes)
-            if not outcomes and not await self._next_due(until_later):
+            if not outcomes and not await hands.look() and not await self._next_due(until_later):
                 return attempts
 
     async def _next_due(self, until_later: bool) -> bool:
         """Make due work ready, moving the clock to the next if need be. False if there is none."""
-        promoted, next_in = await workers.promote(self.database, limit=1_000)
-        if promoted:
+        found = await workers.promote(self.database, limit=1_000)
+        if found.promoted:
             return True
-        if next_in is None or not until_later:
+        ahead = [one for one in (found.next_in, found.look_in) if one is not None]
+        if not ahead or not until_later:
             return False
-        await self.clock.advance(max(next_in, timedelta(0)))
+        await self.clock.advance(max(min(ahead), timedelta(0)))
         return True
 
 
@@ -124,7 +136,10 @@ class Hands:
         self._catalog = catalog
         self._threads = Threads(8)
         self._children = Children()
-        self._runner = Runner(catalog, Tenants(database), self._threads, self._children)
+        desks = Desks(database, PUBLIC_URL)
+        desks.worker = worker
+        self._runner = Runner(catalog, Tenants(database), self._threads, self._children, desks)
+        self._poller = Poller(database, catalog, on_end=lambda: None)
         self._lane = Lane(database, worker, 1)
         self._held: set[Handle] = set()
 
@@ -143,6 +158,10 @@ class Hands:
             for some in workload.collect():
                 outcomes |= {outcome.claim.handle: outcome for outcome in some}
         return [outcomes[claim.handle] for claim in claims]
+
+    async def look(self) -> int:
+        """Look at the outside work that is due now; gives how much there was."""
+        return await self._poller.look()
 
     async def give_back(self, outcomes: list[Result | SetBack], room: int = 0) -> list[Claim]:
         """Give back outcomes, and claim up to `room` jobs in the same call."""

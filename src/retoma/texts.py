@@ -13,6 +13,14 @@ _TEXTS = {
     "embedded": ("embedded PostgreSQL", "PostgreSQL embutido"),
     "own": ("your PostgreSQL", "seu PostgreSQL"),
     "worker": ("worker    process {pid}, queues {queues}", "worker    processo {pid}, filas {queues}"),
+    "server": (
+        "server    {address} (no key needed on this machine)",
+        "servidor  {address} (nesta máquina, sem chave)",
+    ),
+    "webhooks": (
+        "webhooks  may go to this machine too (only `retoma dev` allows it)",
+        "webhooks  podem ir também para esta máquina (só o `retoma dev` permite)",
+    ),
     "next": ("In another terminal, in this folder:", "Em outro terminal, nesta pasta:"),
     "how to stop": (
         "Ctrl-C stops it: jobs at work may end. Once more stops at once.",

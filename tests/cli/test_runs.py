@@ -98,7 +98,7 @@ def test_show_says_that_no_worker_serves_the_queue(terminal: Terminal) -> None:
     with terminal.worker("-q", "default"):
         terminal.out("runs", "events", run, "--after", "0")
         waits = _until_waits(terminal, run, "image")
-    assert waits["reason"] == "no live worker serves its queue"
+    assert waits["reason"] == "no_worker"
     assert (waits["jobs"], waits["queue"]) == (2, "image")
 
 
@@ -115,7 +115,7 @@ def test_show_says_that_no_worker_defines_the_step(terminal: Terminal) -> None:
     (terminal.folder / "film.py").write_text(FILM.replace("def cut(", "def edit("))
     with terminal.worker():
         waits = _until_waits(terminal, run, "cut")
-    assert waits["reason"] == "no worker defines this step"
+    assert waits["reason"] == "undefined_step"
     assert "no worker defines the step 'cut'" in terminal.out("runs", "show", run)
 
 

@@ -23,7 +23,7 @@ from retoma.client import Client
 from retoma.define.options import EachOptions, StepOptions
 from retoma.errors import RetomaError, WorkerGone
 from retoma.settings import Settings
-from retoma.states import JOB_MOVES, RUN_MOVES
+from retoma.states import DELIVERY_MOVES, JOB_MOVES, RUN_MOVES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -114,14 +114,14 @@ def test_the_table_of_settings_is_that_of_the_code() -> None:
     assert rows == [_setting_row(name, field) for name, field in Settings.model_fields.items()]
 
 
-@pytest.mark.parametrize(("heading", "moves"), [("Jobs", JOB_MOVES), ("Runs", RUN_MOVES)])
+@pytest.mark.parametrize(("heading", "moves"), [("Jobs", JOB_MOVES), ("Runs", RUN_MOVES), ("Deliveries", DELIVERY_MOVES)])
 def test_the_tables_of_moves_are_those_of_the_code(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
     rows = _rows(DOCS / "state-machines.md", heading)
     listed = [move for before, after, _ in rows for move in product(WORD.findall(before), WORD.findall(after))]
     assert sorted(listed) == sorted((before, after) for before in moves for after in moves[before])
 
 
-@pytest.mark.parametrize(("heading", "moves"), [("Jobs", JOB_MOVES), ("Runs", RUN_MOVES)])
+@pytest.mark.parametrize(("heading", "moves"), [("Jobs", JOB_MOVES), ("Runs", RUN_MOVES), ("Deliveries", DELIVERY_MOVES)])
 def test_every_arrow_of_the_diagrams_is_a_permitted_move(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
     arrows = re.findall(r"(\w+) --> (\w+)", _section(DOCS / "state-machines.md", heading))
     assert arrows

@@ -9,6 +9,7 @@ import pytest
 from retoma import Items, Pipeline, Retry
 from retoma.errors import NotFound
 from retoma.store import workers
+from retoma.store.workers import Promotion
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, do, do_next, fall_silent, kinds, state, states
 
@@ -109,7 +110,7 @@ async def test_a_delayed_retry_is_cancelled_and_never_comes(open_sandbox: OpenSa
         run = (await sandbox.client.start(pipeline)).id
         await do_next(hands, "answer")
         assert await sandbox.client.cancel(run) == "cancelled"
-        assert await workers.promote(sandbox.database, 10) == (0, None)
+        assert await workers.promote(sandbox.database, 10) == Promotion(0, None, None)
         assert await states(sandbox, run) == {"answer": "cancelled"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from retoma import Items, Pipeline
+from retoma import Items, Pipeline, Pool
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.store.database import Connection
 from retoma.store.statements import statements
@@ -66,7 +66,7 @@ async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, ta
         async with reading(connection) as read:
             await connection.fetch(
                 "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
-                "array['{}'::json], array['key'], array['digest'::bytea], array[null::timestamptz], array[0::bigint])",
+                "array['{}'::json], array['key'], array['digest'::bytea], array[null::timestamptz], array[0::bigint], array[null::json])",
                 run["tenant"],
                 run["version"],
             )
@@ -117,10 +117,29 @@ class Read:
     entries: dict[str, int] = field(default_factory=dict)
 
 
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_claim_for_a_pool_reads_only_what_waits_for_it(open_sandbox: OpenSandbox, table: Table) -> None:
+    pooled = Pipeline("pooled")
+
+    @pooled.step(pool=Pool("gpu", capacity=5))
+    def clip() -> int:
+        return 1
+
+    async with prepared(open_sandbox, table, pooled) as (sandbox, reins, connection):
+        await sandbox.client.start_many("pooled", [None] * 50)
+        async with reading(connection) as read:
+            claims = await call(connection, reins, room=10)
+    assert names(claims) == ["clip"] * 5
+    assert read.whole_tables.keys() <= {"pools", "holdings", "steps"}
+    assert sum(read.entries.values()) <= 2 * FEW
+
+
 @asynccontextmanager
-async def prepared(open_sandbox: OpenSandbox, table: Table) -> AsyncIterator[tuple[Sandbox, Reins, Connection]]:
+async def prepared(
+    open_sandbox: OpenSandbox, table: Table, *others: Pipeline
+) -> AsyncIterator[tuple[Sandbox, Reins, Connection]]:
     """A history in the state that is asked for, and one connection in one transaction that is rolled back."""
-    async with open_sandbox(labels()) as sandbox:
+    async with open_sandbox(labels(), *others) as sandbox:
         await clear(sandbox)
         connection = await sandbox.database.connect()
         transaction = connection.transaction()
@@ -144,6 +163,8 @@ async def prepared(open_sandbox: OpenSandbox, table: Table) -> AsyncIterator[tup
 async def clear(sandbox: Sandbox) -> None:
     """Leave no trace of deleted rows, which an index would still lead to."""
     tables = (
+        "holdings",
+        "pools",
         "jobs",
         "runs",
         "events",
@@ -156,7 +177,7 @@ async def clear(sandbox: Sandbox) -> None:
         "versions",
         "tenants",
     )
-    await rows(sandbox, f"truncate {', '.join(f'retoma.{table}' for table in tables)}")
+    await rows(sandbox, f"truncate {', '.join(f'retoma.{table}' for table in tables)} cascade")
 
 
 async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:

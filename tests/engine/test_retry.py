@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from retoma import Context, GiveUp, Items, Pipeline, Retry, RetryLater, exponential, fixed, seconds
 from retoma.records import Job
 from retoma.store import workers
+from retoma.store.workers import Promotion
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import do, do_next, fall_silent, kinds, state
@@ -79,10 +80,10 @@ async def test_a_job_that_waits_for_its_retry_is_ready_later_and_says_why(open_s
         assert await hands.claim() == []
 
         await sandbox.clock.advance(seconds(9.9))
-        assert await workers.promote(sandbox.database, 10) == (0, seconds(0.1))
+        assert await workers.promote(sandbox.database, 10) == Promotion(0, seconds(0.1), None)
         assert await hands.claim() == []
         await sandbox.clock.advance(seconds(0.1))
-        assert await workers.promote(sandbox.database, 10) == (1, None)
+        assert await workers.promote(sandbox.database, 10) == Promotion(1, None, None)
         await do_next(hands, "answer")
         assert await state(sandbox, run) == "completed"
 

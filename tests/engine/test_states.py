@@ -9,26 +9,39 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from retoma import Pipeline
-from retoma.states import JOB_ENDS, JOB_MOVES, RUN_ENDS, RUN_MOVES, JobState, RunState
+from retoma import Pipeline, Webhook
+from retoma.states import (
+    DELIVERY_MOVES,
+    JOB_ENDS,
+    JOB_MOVES,
+    RUN_ENDS,
+    RUN_MOVES,
+    DeliveryState,
+    JobState,
+    RunState,
+)
 from retoma.store.database import Connection
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows, value
 
+DELIVERY_ENDS = (DeliveryState.DELIVERED, DeliveryState.DEAD)
+
 
 async def test_the_database_knows_the_same_moves_as_the_code(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         stored = {tuple(row) for row in await rows(sandbox, "select of, before, after from retoma.moves")}
-    assert stored == pairs("job", JOB_MOVES) | pairs("run", RUN_MOVES)
+    assert stored == pairs("job", JOB_MOVES) | pairs("run", RUN_MOVES) | pairs("delivery", DELIVERY_MOVES)
 
 
 async def test_the_database_knows_the_same_states_as_the_code(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         job_states = await value(sandbox, "select enum_range(null::retoma.job_state)::text[]")
         run_states = await value(sandbox, "select enum_range(null::retoma.run_state)::text[]")
+        delivery_states = await value(sandbox, "select enum_range(null::retoma.delivery_state)::text[]")
     assert job_states == list(JobState)
     assert run_states == list(RunState)
+    assert delivery_states == list(DeliveryState)
 
 
 @pytest.mark.parametrize("before", JobState)
@@ -47,6 +60,15 @@ async def test_the_database_lets_a_run_make_the_permitted_moves_and_no_other(
     async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "runs", before) as (connection, run):
         made = {after for after in RunState if await moves(connection, "runs", "id", run, after)}
     assert made == RUN_MOVES[before] | {before}
+
+
+@pytest.mark.parametrize("before", DeliveryState)
+async def test_the_database_lets_a_delivery_make_the_permitted_moves_and_no_other(
+    open_sandbox: OpenSandbox, before: DeliveryState
+) -> None:
+    async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "deliveries", before) as (connection, run):
+        made = {after for after in DeliveryState if await moves(connection, "deliveries", "run", run, after)}
+    assert made == DELIVERY_MOVES[before] | {before}
 
 
 def test_a_state_in_which_something_has_ended_is_left_no_more() -> None:
@@ -78,27 +100,30 @@ async def test_a_run_that_ended_says_when(open_sandbox: OpenSandbox) -> None:
 
 
 def pairs(
-    of: str, moves: Mapping[JobState, frozenset[JobState]] | Mapping[RunState, frozenset[RunState]]
+    of: str,
+    moves: Mapping[JobState, frozenset[JobState]]
+    | Mapping[RunState, frozenset[RunState]]
+    | Mapping[DeliveryState, frozenset[DeliveryState]],
 ) -> set[object]:
     return {(of, str(before), str(after)) for before, afters in moves.items() for after in afters}
 
 
 @asynccontextmanager
 async def in_state(sandbox: Sandbox, table: str, state: str) -> AsyncIterator[tuple[Connection, UUID]]:
-    """A run, or its job, that was born in this state, and a connection whose changes are undone."""
-    run = (await sandbox.client.start("one")).id
+    """A run, its job or its delivery that was born in this state, and a connection whose changes are undone."""
+    hook = Webhook("https://example.com/", events=["run.started"]) if table == "deliveries" else None
+    run = (await sandbox.client.start("one", webhook=hook)).id
     async with sandbox.database.connection() as connection:
         transaction = connection.transaction()
         await transaction.start()
         # An update would be a move itself, so that the row is written anew.
-        ended = "now()" if state in RUN_ENDS else "null"
-        columns = {"jobs": f"state = '{state}'", "runs": f"state = '{state}', ended_at = {ended}"}[table]
-        key = {"jobs": "run", "runs": "id"}[table]
+        columns = f"state = '{state}'{_ended(table, state)}"
+        key = {"jobs": "run", "runs": "id", "deliveries": "run"}[table]
         await connection.execute(f"create temporary table born (like retoma.{table}) on commit drop")
         await connection.execute(f"insert into born select * from retoma.{table} where {key} = '{run}'")
         await connection.execute(f"update born set {columns}")
         await connection.execute(f"delete from retoma.{table} where {key} = '{run}'")
-        await connection.execute(f"insert into retoma.{table} select * from born")
+        await connection.execute(f"insert into retoma.{table} overriding system value select * from born")
         try:
             yield connection, run
         finally:
@@ -107,16 +132,24 @@ async def in_state(sandbox: Sandbox, table: str, state: str) -> AsyncIterator[tu
 
 async def moves(connection: Connection, table: str, key: str, run: UUID, after: str) -> bool:
     """Whether the database lets the row go to this state; it is left where it was."""
-    over = f", ended_at = {'now()' if after in RUN_ENDS else 'null'}" if table == "runs" else ""
     savepoint = connection.transaction()
     await savepoint.start()
     try:
-        await connection.execute(f"update retoma.{table} set state = '{after}'{over} where {key} = '{run}'")
+        await connection.execute(
+            f"update retoma.{table} set state = '{after}'{_ended(table, after)} where {key} = '{run}'"
+        )
     except asyncpg.CheckViolationError as error:
         return bool(error.constraint_name != "only_permitted_moves")
     finally:
         await savepoint.rollback()
     return True
+
+
+def _ended(table: str, state: str) -> str:
+    """What must be set with the state, so that nothing else than the move can be refused."""
+    if table == "jobs":
+        return ""
+    return f", ended_at = {'now()' if state in {*RUN_ENDS, *DELIVERY_ENDS} else 'null'}"
 
 
 def one_step() -> Pipeline:

@@ -176,6 +176,7 @@ def upkeep(database: Database, silence: timedelta) -> Upkeep:
         runs_at_work=list,
         on_stopping=lambda runs: None,
         on_work=lambda: None,
+        on_look=lambda: None,
     )
 
 

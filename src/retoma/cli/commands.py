@@ -17,9 +17,14 @@ from retoma.cli import output
 from retoma.cli.check import check
 from retoma.cli.config import FLAGS, config
 from retoma.cli.db import db
+from retoma.cli.deliveries import deliveries
 from retoma.cli.dev import dev
 from retoma.cli.doctor import doctor
+from retoma.cli.endpoints import endpoints
+from retoma.cli.keys import keys
+from retoma.cli.pools import pools
 from retoma.cli.runs import runs
+from retoma.cli.serving import serve
 from retoma.cli.start import start
 from retoma.cli.worker import worker
 from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError
@@ -30,8 +35,13 @@ FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 tree = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 tree.command()(dev)
 tree.command()(worker)
+tree.command()(serve)
 tree.command()(start)
 tree.add_typer(runs, name="runs")
+tree.add_typer(deliveries, name="deliveries")
+tree.add_typer(endpoints, name="endpoints")
+tree.add_typer(pools, name="pools")
+tree.add_typer(keys, name="keys")
 tree.command()(check)
 tree.command()(doctor)
 tree.add_typer(db, name="db")

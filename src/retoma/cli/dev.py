@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -19,16 +21,20 @@ from retoma.cli import application
 from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
+from retoma.cli.listening import address, bound, serving
 from retoma.cli.options import AppPlace
 from retoma.cli.process import KeptWorker
 from retoma.cli.session import in_loop, read_settings
 from retoma.client import Client, connect
+from retoma.outgoing import LOOPBACK as THIS_MACHINE
+from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.terminal import clean
 from retoma.texts import text
 
 DEMO = "retoma.demo:app"
 DEMO_CONCURRENCY = 4
+LOOPBACK = "127.0.0.1"
 
 
 def dev(
@@ -41,7 +47,7 @@ def dev(
         int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="How many jobs the worker runs at a time.")
     ] = 20,
 ) -> None:
-    """Run everything on this machine: the database, and a worker that is started again when it dies.
+    """Run everything on this machine: the database, the server, and a worker that is started again when it dies.
 
     The database is embedded, in .retoma of this folder, unless RETOMA_DATABASE_URL names another.
 
@@ -53,6 +59,9 @@ def dev(
         raise typer.BadParameter("--demo brings its own application; leave APP out")
     if once and not demo:
         raise typer.BadParameter("--once goes with --demo")
+    settings = read_settings()
+    # A receiver under development is on this machine; the worker inherits it.
+    os.environ["RETOMA_ALLOW_HOSTS"] = ",".join((*settings.allow_hosts, *THIS_MACHINE))
     settings = read_settings()
     if not demo and not (app or settings.app):
         raise typer.BadParameter(
@@ -72,9 +81,20 @@ async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, d
         async with connect(app, settings) as client:
             kind = text("embedded" if settings.database_url is None else "own")
             board.say(text("database", kind=kind, address=_address(client, settings)))
-            if demo:
-                return await _demo(client, settings, board, worker, once=once)
-            return await _keep(app, place, board, worker)
+            async with _served(app, client, settings, board):
+                if demo:
+                    return await _demo(client, settings, board, worker, once=once)
+                return await _keep(app, place, board, worker)
+
+
+@asynccontextmanager
+async def _served(app: App, client: Client, settings: Settings, board: Board) -> AsyncIterator[None]:
+    """The API, for this machine only, so that it needs no key."""
+    listening = bound(settings, LOOPBACK, fall_back=True)
+    server = make_server(app, client, settings, development=True)
+    async with serving(server, listening, settings):
+        board.say(text("server", address=address(listening)))
+        yield
 
 
 async def _keep(app: App, place: str, board: Board, arguments: list[str]) -> int:
@@ -85,6 +105,7 @@ async def _keep(app: App, place: str, board: Board, arguments: list[str]) -> int
     keeping = asyncio.create_task(kept.keep())
     await kept.started.wait()
     board.say(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
+    board.say(text("webhooks"), style="dim")
     pipeline = next(iter(app.pipelines))
     _say_next(board, [f"start {pipeline} {clean(place)} --wait", "runs list", "doctor"])
     return await _until_stopped(kept, keeping, board)

@@ -40,6 +40,14 @@ def read_moment(text: str, now: datetime) -> datetime:
         ) from None
 
 
+def read_duration(option: str, text: str) -> timedelta:
+    """`90d`, `2h`, `30m` or `10s`."""
+    match = _RELATIVE.fullmatch(f"+{text.removeprefix('+')}")
+    if match is None:
+        raise typer.BadParameter(f"{option} takes a time such as 90d, 2h, 30m or 10s, not {text!r}")
+    return timedelta(**{_UNITS[match[2]]: float(match[1])})
+
+
 def _object(text: str) -> dict[str, Any]:
     try:
         given = json.loads(_read(text))

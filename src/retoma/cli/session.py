@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from retoma.app import App
 from retoma.client import Client
+from retoma.outgoing import Guard
 from retoma.settings import Settings
 from retoma.store.database import Database
 
@@ -50,7 +51,7 @@ async def opened_database(settings: Settings) -> AsyncIterator[Database]:
 async def opened_client(settings: Settings, app: App | None = None) -> AsyncIterator[Client]:
     """A client; without an application it can do everything but start runs."""
     async with opened_database(settings) as database:
-        client = Client(app, database)
+        client = Client(app, database, Guard.of(settings))
         try:
             yield client
         finally:

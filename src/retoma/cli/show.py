@@ -11,7 +11,7 @@ from rich.text import Text
 from retoma.cli import output
 from retoma.cli.output import Column
 from retoma.client import Client
-from retoma.records import Job, Run, StepProgress, Wait, WaitReason
+from retoma.records import Job, Run, StepProgress, Wait
 from retoma.states import JOB_ENDS, JobState
 from retoma.terminal import clean
 
@@ -32,7 +32,7 @@ class Facts:
         return {
             "run": vars(self.run),
             "steps": [asdict(step) for step in self.steps],
-            "waits": [asdict(wait) for wait in self.waits],
+            "waits": [asdict(wait) | {"why": wait.why} for wait in self.waits],
             "errors": [{"step": step, "item": item} | error for (step, item), error in self.errors.items()],
             "results": self.results,
         }
@@ -62,7 +62,7 @@ def print_facts(known: Facts) -> None:
     console.print()
     console.print(output.table([_step_row(step) for step in known.steps], _STEP_COLUMNS))
     for title, lines in (
-        ("Why it waits", [_why(wait) for wait in known.waits]),
+        ("Why it waits", [clean(wait.why) for wait in known.waits]),
         ("Running", [f"{_name(job.step, job.item)}, attempt {job.attempt}" for job in known.running][:MOST_ERRORS]),
         ("Last errors", _error_lines(known)),
         ("Results", _result_lines(known)),
@@ -123,24 +123,6 @@ def _items(step: StepProgress) -> str:
     ended = sum(count for state, count in step.jobs.items() if state in JOB_ENDS)
     others = [f"{step.jobs[state]} {state}" for state in _TELLING if state in step.jobs and state != "succeeded"]
     return f"{ended}/{step.total}" + (f" ({', '.join(others)})" if others else "")
-
-
-def _why(wait: Wait) -> str:
-    many = f"{wait.jobs} jobs of {wait.step}" if wait.jobs > 1 else _name(wait.step, wait.item)
-    match wait.reason:
-        case WaitReason.DELAYED:
-            said = f"delayed until {output.moment(wait.until)}{f' ({clean(wait.code)})' if wait.code else ''}"
-        case WaitReason.UNDEFINED_STEP:
-            said = f"no worker defines the step {wait.step!r} as this run needs it; `retoma check APP` says why"
-        case WaitReason.NO_WORKER:
-            said = f"no live worker serves queue {wait.queue!r}; start one: retoma worker APP -q {wait.queue}"
-        case WaitReason.SUSPECT:
-            said = "it ran when a worker died, so it runs again one at a time"
-        case WaitReason.CAPACITY:
-            said = f"waiting for capacity: every worker of queue {wait.queue!r} is full"
-        case WaitReason.NOT_TAKEN:
-            said = f"ready; if it stays so, no worker of queue {wait.queue!r} defines its pipeline"
-    return f"{many}: {said}"
 
 
 def _error_lines(known: Facts) -> list[str]:

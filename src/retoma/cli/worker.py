@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -16,8 +17,12 @@ from retoma.app import App
 from retoma.cli import application
 from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_database, read_settings
+from retoma.client import Client
 from retoma.logs import get_logger
+from retoma.outgoing import Guard, Outgoing
 from retoma.settings import Settings
+from retoma.store.database import Database
+from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker
 
 log = get_logger("retoma.worker")
@@ -38,7 +43,7 @@ def worker(
     ] = None,
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
 ) -> None:
-    """Run jobs until told to stop.
+    """Run jobs, and send webhooks, until told to stop.
 
     SIGTERM or Ctrl-C lets the jobs at work end (up to RETOMA_DRAIN_SECONDS), gives back the rest and exits with 0.
     A second one gives back everything at once.
@@ -77,8 +82,25 @@ async def _work(
         _stop_on_signals(worker)
         if watches_stdin:
             _stop_when_stdin_closes(worker)
-        await worker.run()
+        async with _webhooks_sent(app, database, settings):
+            await worker.run()
     log.info("worker stopped", worker=worker.name)
+
+
+@asynccontextmanager
+async def _webhooks_sent(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
+    """Webhooks go out beside the worker; at the end, those under way may still be answered."""
+    guard = Guard.of(settings)
+    client = Client(app, database, guard)
+    async with Outgoing(guard) as outgoing:
+        sender = Sender(client, settings, outgoing)
+        sending = asyncio.create_task(sender.run())
+        try:
+            yield
+        finally:
+            sender.stop()
+            await sending
+            await client.close()
 
 
 def _stop_on_signals(worker: Worker) -> None:

@@ -98,6 +98,8 @@ def _shape(step: Step, needs: int, born: Born, item_from: str | None) -> StepSha
         on_failure=step.policy.on_failure,
         item_from=item_from,
         hidden=step.hidden,
+        pool=step.policy.pool.name if step.policy.pool else None,
+        slots=step.policy.slots,
     )
 
 

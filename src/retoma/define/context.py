@@ -1,9 +1,36 @@
-"""What a step may know about the attempt that runs it: its `ctx` parameter, right of `*`."""
+"""What a step may know about the attempt that runs it, and do through it: its `ctx` parameter, right of `*`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 from uuid import UUID
+
+from retoma.define.durations import Duration
+from retoma.define.outside import Cancel, Poll
+from retoma.errors import DefinitionError
+
+
+class Desk(Protocol):
+    """Where an attempt writes down what it has done, so that no later one does it again. The worker brings it."""
+
+    @property
+    def callback_url(self) -> str | None: ...
+
+    async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
+
+    async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How often outside work is asked for, and how long it may wait, run, and take in all."""
+
+    every: Duration
+    queued: Duration | None
+    running: Duration | None
+    total: Duration | None
 
 
 @dataclass(frozen=True)
@@ -18,6 +45,7 @@ class Context:
     revision: int = 1
     attempt: int = 1
     maybe_done: bool = False
+    desk: Desk | None = field(default=None, repr=False, compare=False)
 
     @property
     def effect_key(self) -> str:
@@ -28,3 +56,65 @@ class Context:
     def subject_key(self) -> str:
         """The same for every revision too: for a thing outside that newer revisions update."""
         return f"{self.run}:{self.step}:{self.item}"
+
+    @property
+    def callback_url(self) -> str | None:
+        """A one-time address, for use within `once`, at which the outside may say that it is done.
+
+        None unless RETOMA_PUBLIC_URL says where this server is reached.
+        """
+        return self.desk.callback_url if self.desk else None
+
+    async def once(self, name: str, call: Callable[[], Any], *, reconcile: Callable[[], Any] | None = None) -> Any:
+        """What `call` gives, recorded under `name`, so that no later attempt at this job calls it again.
+
+        After a crash between the call and its record nobody knows whether it happened: then `reconcile` is asked
+        first, which gives what the call gave, or None if it never happened. Both may be async. The value is JSON.
+        """
+        if self.desk is None:  # a step called by its unit test
+            return await called(call)
+        return await self.desk.once(name, call, reconcile)
+
+    async def external(
+        self,
+        handle: Any,
+        *,
+        poll: Poll | None = None,
+        cancel: Cancel | None = None,
+        every: Duration = 10,
+        queued: Duration | None = None,
+        running: Duration | None = None,
+        total: Duration | None = None,
+    ) -> Any:
+        """Wait for work that goes on outside, without holding a worker; the job keeps its slots.
+
+        The function ends here. When the outside has ended, it is called again, and then this gives the result or
+        raises OutsideFailed. `poll` says how the work stands, and `cancel` ends it: methods of a resource of the step,
+        or functions at the top of their module. Without `poll` the body of the callback is the result.
+        It is asked for every ten seconds, may wait outside for `queued`, work for `running`, and take `total` in all
+        (the step's timeout, if not given).
+        """
+        if self.desk is None:
+            raise RuntimeError("outside work needs a worker: test this step with retoma.testing.sandbox")
+        return await self.desk.external(handle, poll, cancel, Limits(every, queued, running, total))
+
+
+class NoDesk:
+    """For a child process, which has no way to the database."""
+
+    callback_url = None
+
+    async def once(self, *_: object) -> Any:
+        raise DefinitionError(_ISOLATED)
+
+    async def external(self, *_: object) -> Any:
+        raise DefinitionError(_ISOLATED)
+
+
+_ISOLATED = "an isolated step has no way to the database: leave once and external to a step of its own"
+
+
+async def called(call: Callable[[], Any]) -> Any:
+    """What a function gives that may be async."""
+    given = call()
+    return await given if hasattr(given, "__await__") else given

@@ -35,6 +35,8 @@ class StepShape:
     on_failure: OnFailure
     item_from: str | None
     hidden: bool = False
+    pool: str | None = None
+    slots: int = 1
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ class Place:
 
     pipeline: str
     step: str | None = None
+    kind: str = "pipeline"
 
     def mistake(self, sentence: str) -> DefinitionError:
         step = f", step {self.step!r}" if self.step else ""
-        return DefinitionError(f"pipeline {self.pipeline!r}{step}: {sentence}")
+        return DefinitionError(f"{self.kind} {self.pipeline!r}{step}: {sentence}")
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

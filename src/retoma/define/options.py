@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, get_args
 from retoma.define.durations import Duration, as_timedelta
 from retoma.define.isolation import Isolation, as_isolation
 from retoma.define.mistakes import Place, check_name, quoted, suggestion
+from retoma.define.pool import Pool
 from retoma.define.retry import Retry
 from retoma.define.step import OnFailure, Policy, ProceedWhen
 
@@ -28,6 +29,8 @@ class EachOptions(TypedDict, total=False):
     when: Callable[..., bool]
     on_failure: OnFailure
     isolation: Literal["process"] | Isolation | None
+    pool: Pool | None
+    slots: int
 
 
 class StepOptions(EachOptions, total=False):
@@ -61,8 +64,24 @@ def _check(policy: Policy, place: Place) -> None:
         )
     if not isinstance(policy.retry, Retry):
         raise place.mistake(f"retry= is {policy.retry!r}; give a Retry, such as Retry(3) or Retry(0) for none")
+    _check_slots(policy, place)
     if policy.on_failure not in get_args(OnFailure):
         raise place.mistake(f"on_failure= is {policy.on_failure!r}; it is one of {quoted(get_args(OnFailure))}")
+
+
+def _check_slots(policy: Policy, place: Place) -> None:
+    if policy.pool is None:
+        if policy.slots != 1:
+            raise place.mistake("slots= goes with pool=, whose slots they are")
+        return
+    if not isinstance(policy.pool, Pool):
+        raise place.mistake(f"pool= is {policy.pool!r}; give a Pool, such as Pool('gpu', capacity=3)")
+    if not isinstance(policy.slots, int) or policy.slots < 1:
+        raise place.mistake(f"slots= is {policy.slots!r}; give a number above zero")
+    if policy.slots > policy.pool.capacity > 0:
+        raise place.mistake(
+            f"it takes {policy.slots} slots, and pool {policy.pool.name!r} has {policy.pool.capacity}: it can never run"
+        )
 
 
 def _isolation(given: object, place: Place) -> Isolation | None:

@@ -21,6 +21,7 @@ from retoma.define.items import Items
 from retoma.define.keys import ItemSet, Keys, keys_per_source
 from retoma.define.mistakes import Place, check_name, suggestion
 from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, policy_of
+from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.signature import condition_parameters, read_signature
 from retoma.define.step import DEFAULT_TIMEOUT, Policy, Resource, Step, source_name
@@ -93,6 +94,11 @@ class Pipeline:
     def item_sets(self) -> Mapping[str, ItemSet]:
         """What fans out, by the name of the step that gives the items."""
         return MappingProxyType(self._item_sets)
+
+    @property
+    def pools(self) -> list[Pool]:
+        """The pools that its steps take slots of."""
+        return list(dict.fromkeys(step.policy.pool for step in self._steps.values() if step.policy.pool))
 
     @property
     def graph(self) -> Graph:

@@ -11,6 +11,7 @@ from retoma.define.durations import minutes
 from retoma.define.isolation import Isolation
 from retoma.define.items import ItemCounts, finished
 from retoma.define.keys import Key
+from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
 
 OnFailure = Literal["stop", "continue"]
@@ -21,7 +22,7 @@ DEFAULT_TIMEOUT = minutes(10)
 
 @dataclass(frozen=True)
 class Policy:
-    """How a step is queued, tried and given up. A higher priority is sooner."""
+    """How a step is queued, tried and given up. A higher priority is sooner; `slots` are of its pool."""
 
     queue: str = "default"
     priority: int = 0
@@ -30,6 +31,8 @@ class Policy:
     total: timedelta | None = None
     on_failure: OnFailure = "stop"
     isolation: Isolation | None = None
+    pool: Pool | None = None
+    slots: int = 1
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 from typing import Any, Literal
 from uuid import UUID
 
@@ -18,7 +19,7 @@ _SQL = statements("calls")
 _NO_DELAY = timedelta(0)
 
 Handle = tuple[UUID, str, str, int, int]
-Setback = Literal["failed", "skipped", "retry", "crashed", "crashed_for_good", "wait", "back", "interrupted"]
+Setback = Literal["failed", "skipped", "retry", "crashed", "crashed_for_good", "wait", "back", "parked", "interrupted"]
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +89,7 @@ class Answer:
     claimed: list[Claim] = field(default_factory=list)
     kept: list[Claim] = field(default_factory=list)
     refused: int = 0
+    look_in: float | None = None  # seconds until a pool's rate lets the next begin
     replayed: bool = False
 
 
@@ -191,6 +193,8 @@ def _answer(rows: Sequence[Row]) -> Answer:
             answer.kept.append(_claim(row))
         elif what == "refused":
             answer.refused = row["fence"]
+        elif what == "later":
+            answer.look_in = min(row["fence"] / 1000, answer.look_in or inf)
         else:
             answer.replayed = True
     return answer

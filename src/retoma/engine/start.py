@@ -20,7 +20,7 @@ LARGEST_BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One run to be started. `input` is JSON; `digest` is of the input, and only needed with a key."""
+    """One run to be started. `input` and `hook` are JSON; `digest` is of the input, and only needed with a key."""
 
     id: UUID
     tenant: int
@@ -30,6 +30,7 @@ class Start:
     digest: bytes | None = None
     run_at: datetime | None = None
     head_start: int = 0
+    hook: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,10 @@ class Starter:
         if answers:
             await asyncio.wait(answers)
         return [answer.result() for answer in answers]
+
+    def tell_of_work(self) -> None:
+        """Something else has made work, or room for it."""
+        self._teller.tell()
 
     async def close(self) -> None:
         while self._sending:
@@ -118,6 +123,7 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
         [start.digest for start in starts],
         [start.run_at for start in starts],
         [start.head_start for start in starts],
+        [start.hook for start in starts],
     ]
     patience = PATIENCE
     for wait in backoff(tries=8):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from retoma.define.graph import Edge, Graph, StepShape
 from retoma.define.pipeline import Pipeline
-from retoma.store import versions
+from retoma.store import pools, versions
 from retoma.store.database import Database
 from retoma.store.versions import EdgeRow, ReadRow, StepRow
 
@@ -18,6 +18,7 @@ HEAD_START_PER_PRIORITY = 600_000_000
 async def register(database: Database, pipeline: Pipeline) -> int:
     """The number of the version that has this pipeline's shape today; it is stored if it is new."""
     graph = pipeline.graph
+    await pools.declare(database, pipeline.pools)
     number = await versions.find(database, graph.pipeline, graph.digest)
     if number is None:
         number = await versions.add(
@@ -119,10 +120,11 @@ class _Rows:
                 via="",
                 same_item=same_item,
                 optional=optional,
-                light=self._reads[target.name] <= at_hand,
+                light=target.pool is None and self._reads[target.name] <= at_hand,
                 queue=target.queue,
                 head_start=head_start(target.priority - source.priority),
                 needs=target.needs,
+                pool=target.pool,
             )
         )
 
@@ -142,6 +144,7 @@ class _Rows:
                 queue=target.queue,
                 head_start=0,
                 needs=target.needs,
+                pool=target.pool,
             )
         )
 
@@ -158,6 +161,7 @@ def _end_row(from_step: str, via: str = "") -> EdgeRow:
         queue="",
         head_start=0,
         needs=0,
+        pool=None,
     )
 
 
@@ -174,4 +178,6 @@ def _step_row(place: int, step: StepShape) -> StepRow:
         born=step.born,
         on_failure=step.on_failure,
         item_from=step.item_from,
+        pool=step.pool,
+        slots=step.slots,
     )

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from retoma.records import Wait, WaitReason, WorkerRecord
-from retoma.store import waits, workers
+from retoma.records import PoolRecord, Wait, WaitReason, WorkerRecord
+from retoma.store import pools, waits, workers
 from retoma.store.database import Database
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What else there is: live workers, how many jobs each holds, and the pools."""
+
+    live: Sequence[WorkerRecord]
+    held: Mapping[int, int]
+    pools: Mapping[str, PoolRecord]
 
 
 async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait]:
@@ -16,39 +27,50 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
     waiting = await waits.of_run(database, run)
     if not waiting:
         return []
-    live = [worker for worker in await workers.listed(database) if worker.silent_for <= silence]
-    held = await waits.held(database)
+    scene = Scene(
+        live=[worker for worker in await workers.listed(database) if worker.silent_for <= silence],
+        held=await waits.held(database),
+        pools={pool.name: pool for pool in await pools.listed(database)},
+    )
     return [
         Wait(
             step=row["step"],
             queue=row["queue"],
             jobs=row["jobs"],
             item=row["item"],
-            reason=reason(row["queue"], row["code"], row["ready_at"], row["suspect"], live, held),
+            reason=reason(row, scene),
             until=row["ready_at"],
             code=row["code"],
+            pool=row["pool"],
         )
         for row in waiting
     ]
 
 
-def reason(
-    queue: str,
-    code: str | None,
-    ready_at: datetime | None,
-    suspect: bool,
-    live: Sequence[WorkerRecord],
-    held: Mapping[int, int],
-) -> WaitReason:
-    serving = [worker for worker in live if queue in worker.queues]
-    if code == "UNDEFINED_STEP":
+def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
+    serving = [worker for worker in scene.live if job["queue"] in worker.queues]
+    if job["parked"]:
+        return WaitReason.OUTSIDE
+    if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
-    if ready_at is not None:
+    if job["ready_at"] is not None:
         return WaitReason.DELAYED
     if not serving:
         return WaitReason.NO_WORKER
-    if suspect:
+    if (held_up := _by_pool(scene.pools.get(job["pool"]))) is not None:
+        return held_up
+    if job["suspect"]:
         return WaitReason.SUSPECT
-    if all(held.get(worker.id, 0) >= worker.concurrency for worker in serving):
+    if all(scene.held.get(worker.id, 0) >= worker.concurrency for worker in serving):
         return WaitReason.CAPACITY
     return WaitReason.NOT_TAKEN
+
+
+def _by_pool(pool: PoolRecord | None) -> WaitReason | None:
+    if pool is None:
+        return None
+    if pool.paused_until is not None:
+        return WaitReason.POOL_PAUSED
+    if pool.free == 0:
+        return WaitReason.POOL
+    return WaitReason.POOL_RATE if pool.rate is not None else None

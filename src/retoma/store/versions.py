@@ -27,6 +27,8 @@ class StepRow:
     born: str
     on_failure: str
     item_from: str | None
+    pool: str | None
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class EdgeRow:
     queue: str
     head_start: int
     needs: int
+    pool: str | None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -43,10 +44,17 @@ async def sweep(database: Database, silence: timedelta) -> list[tuple[int, int]]
     return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence)]
 
 
-async def promote(database: Database, limit: int) -> tuple[int, timedelta | None]:
-    """How many delayed jobs became ready, and in how long the next is due."""
-    row = await database.fetch_one(_CALLS["promote"], limit=limit)
-    return row["promoted"], row["next_in"]
+@dataclass(frozen=True)
+class Promotion:
+    """How many delayed jobs became ready, in how long the next is due, and a look at outside work."""
+
+    promoted: int
+    next_in: timedelta | None
+    look_in: timedelta | None
+
+
+async def promote(database: Database, limit: int) -> Promotion:
+    return Promotion(**await database.fetch_one(_CALLS["promote"], limit=limit))
 
 
 async def stopping_runs(database: Database, runs: Sequence[UUID]) -> set[UUID]:

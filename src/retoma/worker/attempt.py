@@ -13,14 +13,16 @@ from typing import Any, Protocol
 
 from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
+from retoma.define.outside import Parked
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
-from retoma.errors import GiveUp, RetryLater
+from retoma.errors import GiveUp, RateLimited, RetryLater
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
 LONGEST_STACK = 8_000
 LONGEST_CODE = 100
 WAITS = "ASKED_TO_WAIT"
+RATE_LIMITED = "RATE_LIMITED"  # as `retoma.pause_pools` knows it
 LONGEST_SPENT_MS = 2**31 - 1  # as the column holds it: 24 days
 
 
@@ -48,7 +50,10 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
     except NeedMissing:
         return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
-        return SetBack(claim, "wait", delay=request.delay, code=WAITS, error=told(WAITS, request))
+        code = RATE_LIMITED if isinstance(request, RateLimited) else WAITS
+        return SetBack(claim, "wait", delay=request.delay, code=code, error=told(code, request))
+    except Parked as parked:
+        return SetBack(claim, "parked", error=parked.handover.to_json())
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
@@ -140,7 +145,7 @@ def _code(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "OUT_OF_MEMORY"
     code = getattr(error, "code", None)
-    return _clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
+    return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
 
 
 def told(code: str, error: BaseException | str) -> str:
@@ -152,8 +157,8 @@ def told(code: str, error: BaseException | str) -> str:
         {
             "code": code,
             "type": type(error).__name__,
-            "message": _clean(_said(error))[:LONGEST_MESSAGE],
-            "stack": _clean(stack)[-LONGEST_STACK:],
+            "message": clean(_said(error))[:LONGEST_MESSAGE],
+            "stack": clean(stack)[-LONGEST_STACK:],
         }
     )
 
@@ -165,6 +170,6 @@ def _said(error: BaseException) -> str:
         return f"a {type(error).__name__} that cannot say what it is"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """PostgreSQL's text knows no NUL, and JSON no lone surrogate."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

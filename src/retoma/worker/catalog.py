@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from retoma.app import App
 from retoma.define.graph import Graph
@@ -29,6 +31,10 @@ class Catalog:
     def served(self) -> list[int]:
         """The numbers of all known versions of the application's pipelines."""
         return list(self._graphs)
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        return self._app.resources
 
     async def open(self, database: Database) -> None:
         """Store today's versions, and learn all others."""

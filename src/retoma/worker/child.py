@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from retoma.define.context import Context
+from retoma.define.context import Context, NoDesk
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine.exchange import Claim, Result, SetBack
@@ -153,11 +153,12 @@ _CLAIM = [field.name for field in fields(Claim) if field.init]
 
 
 def context_to_json(context: Context) -> Message:
-    return {field.name: getattr(context, field.name) for field in fields(Context)} | {"run": str(context.run)}
+    plain = {field.name: getattr(context, field.name) for field in fields(Context) if field.name != "desk"}
+    return plain | {"run": str(context.run)}
 
 
 def context_from(plain: Message) -> Context:
-    return Context(**{**plain, "run": UUID(plain["run"])})
+    return Context(**{**plain, "run": UUID(plain["run"])}, desk=NoDesk())
 
 
 def outcome_to_json(outcome: Result | SetBack) -> Message:

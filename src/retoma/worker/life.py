@@ -17,7 +17,9 @@ from retoma.store.database import Database
 from retoma.worker.attempt import told
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
+from retoma.worker.desk import Desks
 from retoma.worker.heart import Heart
+from retoma.worker.poller import Poller
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
 from retoma.worker.upkeep import Upkeep
@@ -52,7 +54,9 @@ class Life:
         self._silence = timedelta(seconds=settings.silence_seconds)
         self._catalog = catalog
         self._wakeup = wakeup
-        self._runner = Runner(catalog, Tenants(database), threads, children)
+        self._desks = Desks(database, settings.public_url)
+        self._runner = Runner(catalog, Tenants(database), threads, children, self._desks)
+        self._poller = Poller(database, catalog, self._on_outside_end)
         self._queues = queues
         self._on_blocked = on_blocked
         self._workload = Workload(self._runner, concurrency, wakeup.outcome)
@@ -66,6 +70,7 @@ class Life:
     async def live(self, name: str, concurrency: int) -> None:
         """Work until drained or declared dead."""
         self.id = await workers.register(self._database, name, self._queues, concurrency, LANES)
+        self._desks.worker = self.id
         log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
         loop = asyncio.get_running_loop()
         heart = Heart(
@@ -103,8 +108,10 @@ class Life:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             upkeep = group.create_task(self._upkeep().run())
+            poller = group.create_task(self._poller.run())
             await asyncio.wait([group.create_task(self._serve(lane)) for lane in self._lanes])
             upkeep.cancel()
+            poller.cancel()
         if not self._gone.is_set():
             await workers.end(self._database, self.id)
 
@@ -116,7 +123,13 @@ class Life:
             runs_at_work=lambda: self._workload.runs,
             on_stopping=self._workload.cancel,
             on_work=self._wakeup.set,
+            on_look=self._poller.wake,
         )
+
+    def _on_outside_end(self) -> None:
+        """Its job goes on, and its slots are free."""
+        self._wakeup.set()
+        self._wakeup.tell_others()
 
     def _die(self) -> None:
         if not self._gone.is_set():
@@ -184,17 +197,17 @@ class Life:
         finally:
             self._reserved -= room
             self._asking_for_suspect &= not suspect
-        self._accept(answer, results, room)
+        self._accept(answer, results, setbacks, room)
         return answer.replayed
 
-    def _accept(self, answer: Answer, results: list[Result], room: int) -> None:
+    def _accept(self, answer: Answer, results: list[Result], setbacks: list[SetBack], room: int) -> None:
         self._count_refused(answer.refused)
         taken = self._runner.taken(answer, results)
         self._workload.take(taken)
         if answer.claimed:
             self._after = answer.claimed[-1].tenant
-        self._wakeup.learn(len(taken), room)
-        if self._runner.makes_work_for_others(results):
+        self._wakeup.learn(len(taken), room, answer.look_in)
+        if self._runner.makes_work_for_others([*results, *setbacks]):
             self._wakeup.tell_others()
 
     def _count_refused(self, jobs: int) -> None:

@@ -45,7 +45,7 @@ class Plan:
         _check_shape(pipeline, step, graph)
         reads = _reads(graph, step.name)
         self._readers = [(binding, _reader(pipeline, binding, reads)) for binding in step.bindings]
-        self._resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
+        self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
         self.takes_context = any(resource.name == "ctx" for resource in step.resources)
         self._joins = [binding.parameter for binding in step.bindings if binding.kind == "items"]
 
@@ -61,7 +61,7 @@ class Plan:
 
     def machinery(self, context: Context | None) -> Arguments:
         """The parameters right of `*`."""
-        return self._resources | {"ctx": context} if self.takes_context else self._resources
+        return self.resources | {"ctx": context} if self.takes_context else self.resources
 
     def too_many_failed(self, data: Arguments) -> str | None:
         """A sentence if `proceed_when` does not hold for the items that this join sees."""
@@ -107,10 +107,13 @@ def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
 
 
 def _wakes_others(graph: Graph, step: str) -> bool:
-    """Whether its end may make work for another worker than the one that ends it."""
+    """Whether its end may make work for another worker than the one that ends it, or frees slots for one."""
     queues = {shape.name: shape.queue for shape in graph.steps}
     leaving = [edge for edge in graph.edges if edge.from_step == step]
-    return len(leaving) > 1 or any(edge.kind == "expand" or queues[edge.to_step] != queues[step] for edge in leaving)
+    pooled = any(shape.pool for shape in graph.steps if shape.name == step)
+    if pooled or len(leaving) > 1:
+        return True
+    return any(edge.kind == "expand" or queues[edge.to_step] != queues[step] for edge in leaving)
 
 
 def _reads(graph: Graph, step: str) -> dict[str, EdgeKind]:

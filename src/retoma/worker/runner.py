@@ -14,6 +14,7 @@ from retoma.logs import ATTEMPT
 from retoma.worker.attempt import attempt, crashed, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
+from retoma.worker.desk import Desks
 from retoma.worker.plan import Plan
 from retoma.worker.threads import Threads
 
@@ -22,11 +23,12 @@ UNAVAILABLE_DELAY = timedelta(seconds=1)
 
 
 class Runner:
-    def __init__(self, catalog: Catalog, tenants: Tenants, threads: Threads, children: Children) -> None:
+    def __init__(self, catalog: Catalog, tenants: Tenants, threads: Threads, children: Children, desks: Desks) -> None:
         self._catalog = catalog
         self._tenants = tenants
         self._threads = threads
         self._children = children
+        self._desks = desks
 
     async def run(self, claim: Claim) -> Result | SetBack:
         """One attempt. A step that is not defined here goes back, for a worker that defines it."""
@@ -52,6 +54,7 @@ class Runner:
             revision=claim.revision,
             attempt=claim.attempt,
             maybe_done=claim.fence > 1,
+            desk=self._desks.desk(claim, plan),
         )
 
     def timeout_of(self, claim: Claim) -> float:
@@ -74,8 +77,8 @@ class Runner:
             self._hand_down(answer.kept, results)
         return [*answer.kept, *answer.claimed]
 
-    def makes_work_for_others(self, results: Sequence[Result]) -> bool:
-        plans = {self._catalog.plan_of(result.claim.version, result.claim.step) for result in results}
+    def makes_work_for_others(self, outcomes: Sequence[Result | SetBack]) -> bool:
+        plans = {self._catalog.plan_of(outcome.claim.version, outcome.claim.step) for outcome in outcomes}
         return any(plan is not None and plan.wakes_others for plan in plans)
 
     def _hand_down(self, kept: Sequence[Claim], results: Sequence[Result]) -> None:

@@ -19,6 +19,7 @@ SECONDS_BETWEEN_TICKS = 1.0
 TICKS_BETWEEN_REFRESHES = 5
 LARGEST_PROMOTION = 1_000
 SHORTEST_PAUSE = 0.01
+NOW = timedelta(0)
 
 
 class Upkeep:
@@ -31,6 +32,7 @@ class Upkeep:
         runs_at_work: Callable[[], list[UUID]],
         on_stopping: Callable[[set[UUID]], None],
         on_work: Callable[[], None],
+        on_look: Callable[[], None],
     ) -> None:
         self._database = database
         self._silence = silence
@@ -38,6 +40,7 @@ class Upkeep:
         self._runs_at_work = runs_at_work
         self._on_stopping = on_stopping
         self._on_work = on_work
+        self._on_look = on_look
         self._answered_at = inf
         self._judges_from = 0.0  # monotonic
 
@@ -57,16 +60,19 @@ class Upkeep:
         """One round. Gives the seconds until the next, fewer if something is due before."""
         if tick % TICKS_BETWEEN_REFRESHES == 0:
             await self._refresh()
-        promoted, next_in = await workers.promote(self._database, LARGEST_PROMOTION)
-        if promoted:
+        found = await workers.promote(self._database, LARGEST_PROMOTION)
+        if found.promoted:
             self._on_work()
+        if found.look_in is not None and found.look_in <= NOW:
+            self._on_look()
         if self._may_judge():
             await self._sweep()
         if runs := self._runs_at_work():
             self._on_stopping(await workers.stopping_runs(self._database, runs))
-        if next_in is None:
-            return SECONDS_BETWEEN_TICKS
-        return min(SECONDS_BETWEEN_TICKS, max(SHORTEST_PAUSE, next_in.total_seconds()))
+        # A look that is due is under way; the next is known when it has ended.
+        look_in = found.look_in if found.look_in and found.look_in > NOW else None
+        ahead = [one.total_seconds() for one in (found.next_in, look_in) if one is not None]
+        return min([SECONDS_BETWEEN_TICKS, *(max(SHORTEST_PAUSE, one) for one in ahead)])
 
     def _may_judge(self) -> bool:
         """Not when the database has just come back to us: to others too, and they need time to beat."""

@@ -65,9 +65,12 @@ class Wakeup:
                 async with asyncio.timeout(max(0.0, patience)):
                     await self._event.wait()
 
-    def learn(self, taken: int, room: int) -> None:
-        """Look again at once while each look fills the room; less and less often while it finds nothing."""
+    def learn(self, taken: int, room: int, look_in: float | None = None) -> None:
+        """Look again at once while each look fills the room; less and less often while it finds nothing.
+
+        `look_in` is when something can be had for sure.
+        """
         if taken and taken >= room:
             self._maybe_work = True
         self._look_every = SHORTEST_LOOK if taken else min(self._look_every * 2, LONGEST_LOOK)
-        self._next_look = time.monotonic() + self._look_every
+        self._next_look = time.monotonic() + (self._look_every if look_in is None else min(look_in, self._look_every))

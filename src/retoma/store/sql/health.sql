@@ -14,9 +14,11 @@ select pid, coalesce(usename, '') as "user", coalesce(application_name, '') as a
 -- name: ready_by_queue
 -- Jobs that could be claimed now.
 select queue, count(*) as jobs
-  from (select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0
+  from (select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0 and pool is null
         union all
-        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0) as ready
+        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0 and pool is null
+        union all
+        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and pool is not null) as ready
  group by queue
  order by queue;
 

@@ -11,16 +11,18 @@ select id
  where pipeline = :pipeline and digest = :digest;
 
 -- name: add_steps
-insert into retoma.steps (version, step, place, queue, head_start, needs, each, source, hidden, born, on_failure, item_from)
+insert into retoma.steps (version, step, place, queue, head_start, needs, each, source, hidden, born, on_failure, item_from, pool,
+                          slots)
 select :version, s.*
   from unnest(:step::text[], :place::int[], :queue::text[], :head_start::bigint[], :needs::int[], :each::boolean[], :source::text[],
-              :hidden::boolean[], :born::text[], :on_failure::text[], :item_from::text[]) as s;
+              :hidden::boolean[], :born::text[], :on_failure::text[], :item_from::text[], :pool::text[],
+              :slots::int[]) as s;
 
 -- name: add_edges
-insert into retoma.edges (version, from_step, to_step, act, via, same_item, optional, light, queue, head_start, needs)
+insert into retoma.edges (version, from_step, to_step, act, via, same_item, optional, light, queue, head_start, needs, pool)
 select :version, e.*
   from unnest(:from_step::text[], :to_step::text[], :act::text[], :via::text[], :same_item::boolean[],
-              :optional::boolean[], :light::boolean[], :queue::text[], :head_start::bigint[], :needs::int[]) as e;
+              :optional::boolean[], :light::boolean[], :queue::text[], :head_start::bigint[], :needs::int[], :pool::text[]) as e;
 
 -- name: add_reads
 insert into retoma.reads (version, step, position, from_step, what)

@@ -4,23 +4,23 @@ stable language sql as $$
   with recursive later as (
     (select j.tenant from retoma.jobs j
       where j.queue = p_queue and j.tenant > p_after and j.version = any (p_versions)
-        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
              where j.queue = p_queue and j.tenant > later.tenant and j.version = any (p_versions)
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
              order by j.tenant limit 1)
       from later where later.tenant is not null
   ), earlier as (
     (select j.tenant from retoma.jobs j
       where j.queue = p_queue and j.tenant <= p_after and j.version = any (p_versions)
-        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
              where j.queue = p_queue and j.tenant > earlier.tenant and j.tenant <= p_after and j.version = any (p_versions)
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
              order by j.tenant limit 1)
       from earlier where earlier.tenant is not null
   )
@@ -49,7 +49,7 @@ begin
          set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
        where j.ctid = any (array(
          select c.ctid from retoma.jobs c
-          where c.queue = any (p_queues) and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.deaths > 0
+          where c.queue = any (p_queues) and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.deaths > 0 and c.pool is null
             and c.version = any (p_versions)
           order by c.rank limit 1 for update skip locked))
       returning j.*)
@@ -75,7 +75,7 @@ begin
                   lateral (
                     select c.ctid from retoma.jobs c
                      where c.queue = v_queue and c.tenant = t.tenant
-                       and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.deaths = 0
+                       and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.deaths = 0 and c.pool is null
                        and c.version = any (p_versions)
                      order by c.rank
                      limit greatest(1, v_left / cardinality(v_tenants))
@@ -88,6 +88,37 @@ begin
       v_left := v_left - v_got;
       -- With one tenant one round takes all there is; with several, another shares out what is left.
       exit when v_got = 0 or cardinality(v_tenants) = 1;
+    end loop;
+  end loop;
+end $$;
+
+-- Claim up to `p_room` jobs, of those that need a pool and of those that do not; `p_pooled_first` goes to and fro, so that
+-- neither starves the other. Pools are locked last of all.
+create or replace function retoma.take(
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean,
+  p_pooled_first boolean)
+returns setof retoma.claimed language plpgsql as $$
+declare
+  v_left int := p_room;
+  v_suspect boolean := p_suspect;
+  v_job retoma.claimed;
+begin
+  if not exists (select from retoma.jobs j
+                  where j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null) then
+    return query select * from retoma.claim(p_worker, p_now, p_queues, p_versions, p_after, p_room, p_suspect);
+    return;
+  end if;
+  for v_round in 1 .. 2 loop
+    for v_job in
+      select * from retoma.claim(p_worker, p_now, p_queues, p_versions, p_after, v_left, v_suspect)
+       where (v_round = 1) <> p_pooled_first
+      union all
+      select * from retoma.claim_pooled(p_worker, p_now, p_queues, p_versions, v_left, v_suspect)
+       where (v_round = 1) = p_pooled_first
+    loop
+      v_left := v_left - (v_job.what = 'claimed')::int;
+      v_suspect := v_suspect and coalesce(v_job.deaths, 0) = 0;
+      return next v_job;
     end loop;
   end loop;
 end $$;

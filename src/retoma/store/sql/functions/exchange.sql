@@ -57,6 +57,9 @@ begin
     v_refused := v_refused - v_done.o_accepted;
     v_stopping := v_stopping || v_done.o_stopping;
     v_motions := v_motions || v_done.o_motions;
+    if v_done.o_pooled is not null then
+      perform retoma.release(v_done.o_pooled);
+    end if;
     if v_done.o_kept is not null then
       v_room := v_room - cardinality(v_done.o_kept);
       v_keep := v_keep - cardinality(v_done.o_kept);
@@ -83,11 +86,14 @@ begin
     return query select 'refused', null::uuid, null, null, null::int, v_refused, null::int, null::int, null::int,
                         null::int, null::int, null::int, null::json, null::json, null::json[];
   end if;
+  if 'RATE_LIMITED' = any (b_code) then
+    perform retoma.pause_pools(v_now, b_run, b_step, b_delay, b_code);
+  end if;
   if v_room > 0 then
     -- Another queue comes first in every call, so that a busy one does not starve the others.
     v_first := p_call % greatest(1, cardinality(p_queues)) + 1;
-    return query select * from retoma.claim(
-      p_worker, v_now, p_queues[v_first:] || p_queues[:v_first - 1], p_versions, p_after, v_room, p_suspect);
+    return query select * from retoma.take(
+      p_worker, v_now, p_queues[v_first:] || p_queues[:v_first - 1], p_versions, p_after, v_room, p_suspect, p_call % 2 = 0);
   end if;
 end $$;
 

@@ -38,13 +38,13 @@ begin
       join unnest(p_outcome, p_key, p_value) with ordinality as i (outcome, key, value, place) on i.outcome = b.outcome
   ), made as (
     insert into retoma.jobs as j (run, step, item, revision, version, tenant, queue, rank, position, state, waiting_on, worker,
-                             fence, attempt, created_at, started_at, ended_at, code, input)
+                             fence, attempt, created_at, started_at, ended_at, code, input, pool)
     select run, to_step, key, revision, version, tenant, queue, rank - head_start, place,
            case when kept then 'running' when "left" > 0 then 'waiting' when code is null then 'ready' else 'skipped'
            end::retoma.job_state,
            "left", case when kept then p_worker when "left" = 0 and code is not null then 0 end,
            kept::int, kept::int, p_now, case when kept then p_now end,
-           case when "left" = 0 and code is not null then p_now end, code, value
+           case when "left" = 0 and code is not null then p_now end, code, value, pool
       from item
      order by run, to_step, key
     returning j as job

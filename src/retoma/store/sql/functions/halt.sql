@@ -19,6 +19,8 @@ begin
     update retoma.jobs set state = 'cancelled', worker = 0, ready_at = null, ended_at = p_now, code = 'RUN_STOPPED'
      where run = any (p_runs) and state in ('waiting', 'ready');
   end loop;
+  -- What goes on outside is told to end by whoever looks next.
+  update retoma.outside set next_at = p_now where run = any (p_runs) and ended_at is null;
 
   update retoma.runs
      set ends_as = p_ends_as,
@@ -28,6 +30,8 @@ end $$;
 
 -- End the stopping runs in which nothing lives any more.
 create or replace function retoma.close_runs(p_now timestamptz, p_runs uuid[]) returns void language plpgsql as $$
+declare
+  v_closed uuid[];
 begin
   -- The last two jobs of a run may end at once: the lock lets the second see the first.
   perform from retoma.runs where id = any (p_runs) order by id for update;
@@ -37,9 +41,15 @@ begin
      where r.id = any (p_runs) and r.ends_as is not null and r.ended_at is null
        and not exists (select from retoma.jobs j where j.run = r.id and j.state in ('running', 'parked'))
     returning r.id, r.revision, r.state
+  ), told as (
+    insert into retoma.events (run, at, revision, kind, data)
+    select id, p_now, revision, 'end', json_build_object('state', state) from closed
   )
-  insert into retoma.events (run, at, revision, kind, data)
-  select id, p_now, revision, 'end', json_build_object('state', state) from closed;
+  select array_agg(id) into v_closed from closed;
+  perform retoma.owe(p_now, array_agg(r.id), 'run.' || r.state)
+     from retoma.runs r
+    where r.id = any (v_closed) and exists (select from retoma.hooks h where h.run = r.id)
+    group by r.state;
 end $$;
 
 -- Cancel a run. Gives back its state afterwards, or null if there is no such run of this tenant.

@@ -17,7 +17,7 @@ stable language sql as $$
   select (p_job.run, p_job.version, p_job.tenant, p_job.revision, p_job.rank, p_job.position, p_job.item, p_job.step,
           case when p_job.state <> 'succeeded' then retoma.missing_because(p_job.state, p_job.code) end, null, null,
           p_edge.to_step, p_edge.act, p_edge.via, p_edge.same_item, p_edge.optional, p_edge.light,
-          p_edge.queue, p_edge.head_start, p_edge.needs)::retoma.motion;
+          p_edge.queue, p_edge.head_start, p_edge.needs, p_edge.pool)::retoma.motion;
 $$;
 
 -- What a job's parameters are filled from. Simple enough for the planner to inline.

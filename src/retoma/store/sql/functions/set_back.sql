@@ -1,7 +1,7 @@
 create or replace function retoma.state_after(p_outcome text, p_ending boolean, p_crashes int, p_deaths int) returns retoma.job_state
 immutable language sql as $$
   select case
-           when p_outcome in ('failed', 'skipped') then p_outcome
+           when p_outcome in ('failed', 'skipped', 'parked') then p_outcome
            when p_outcome = 'crashed_for_good' then case when p_crashes >= 2 then 'quarantined' else 'failed' end
            when p_ending then 'cancelled'
            when p_outcome = 'died' and p_deaths >= 2 or p_outcome = 'crashed' and p_crashes >= 2 then 'quarantined'
@@ -13,6 +13,7 @@ $$;
 --   failed, skipped    final
 --   retry              to be tried again after a delay
 --   wait, back         the same, and the attempt is given back: it asked to wait, or its body did not begin
+--   parked             its work goes on outside; the attempt is given back
 --   interrupted        its worker stopped while it ran
 --   crashed            the same as retry, because the child that ran it died; the third time it is quarantined
 --   crashed_for_good   the same as crashed, without a try left: it failed, and the third time it is quarantined
@@ -26,6 +27,10 @@ create or replace function retoma.set_back(
 language plpgsql as $$
 declare
   v_stopped uuid[];
+  v_released retoma.handle[];
+  v_parked retoma.jobs[];
+  v_handovers json[];
+  v_again retoma.handle[];
 begin
   perform retoma.lock_runs('stop', array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
@@ -34,11 +39,19 @@ begin
   with changed as (
     update retoma.jobs j
        set state = retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths),
-           ended_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) <> 'ready' then p_now end,
-           worker = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) <> 'ready' then j.worker end,
+           ended_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) not in ('ready', 'parked') then p_now end,
+           worker = case retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths)
+                      when 'ready' then null when 'parked' then 0 else j.worker end,
+           -- What is tried again because its outside work failed needs its slots again.
+           pool = coalesce(j.pool, (select s.pool
+                                      from retoma.outside w
+                                      join retoma.steps s on s.version = w.version and s.step = w.step
+                                     where w.run = j.run and w.step = j.step and w.item = j.item and w.revision = j.revision
+                                       and w.state in ('failed', 'cancelled', 'lost')
+                                       and o.outcome in ('retry', 'crashed'))),
            ready_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) = 'ready' and o.delay > '0'
                            then p_now + o.delay end,
-           attempt = j.attempt - (o.outcome in ('wait', 'back'))::int,
+           attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
            failures = j.failures + (o.outcome in ('retry', 'crashed', 'crashed_for_good'))::int,
            crashes = j.crashes + (o.outcome in ('crashed', 'crashed_for_good'))::int,
            deaths = j.deaths + (o.outcome = 'died')::int,
@@ -46,6 +59,7 @@ begin
            code = case retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths)
                     when 'quarantined' then 'QUARANTINED'
                     when 'cancelled' then 'RUN_STOPPED'
+                    when 'parked' then null
                     else o.code end
       from unnest(p_run, p_step, p_item, p_revision, p_fence, p_outcome, p_delay, p_spent_ms, p_code, p_error)
            as o (run, step, item, revision, fence, outcome, delay, spent_ms, code, error)
@@ -60,7 +74,7 @@ begin
                 else 'retry' end,
            (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code))
       from changed c
-     where c.outcome <> 'back' and (c.job).state <> 'cancelled'
+     where c.outcome not in ('back', 'parked') and (c.job).state <> 'cancelled'
   ), final as (
     select c.job, s.on_failure = 'stop' and (c.job).state <> 'skipped' as stops
       from changed c
@@ -68,15 +82,31 @@ begin
      where (c.job).state in ('failed', 'quarantined', 'skipped')
   )
   select (select count(*) from changed),
-         (select array_agg(distinct (c.job).run) from changed c where (c.job).ending),
+         (select array_agg(distinct (c.job).run) from changed c where (c.job).ending and (c.job).state <> 'parked'),
          (select array_agg(retoma.motion_of(f.job, g))
             from final f
             join retoma.edges g on g.version = (f.job).version and g.from_step = (f.job).step
            where not (f.job).ending
              and not exists (select from final s where s.stops and (s.job).run = (f.job).run)),
          (select array_agg(distinct (f.job).run) from final f where (f.job).state <> 'skipped'),
-         (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).ending)
-    into o_accepted, o_stopping, o_motions, o_failed, v_stopped;
+         (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).ending),
+         (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)
+            from changed c where (c.job).state <> 'parked'),
+         (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where (c.job).state = 'parked'),
+         (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item) from changed c where (c.job).state = 'parked'),
+         (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)
+            from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed'))
+    into o_accepted, o_stopping, o_motions, o_failed, v_stopped, v_released, v_parked, v_handovers, v_again;
+
+  if v_released is not null then
+    perform retoma.release(v_released);
+  end if;
+  if v_parked is not null then
+    perform retoma.hand_over(p_now, v_parked, v_handovers);
+  end if;
+  if v_again is not null then
+    perform retoma.forget_outside(v_again);
+  end if;
 
   if v_stopped is not null then
     perform retoma.halt(p_now, v_stopped, 'failed');

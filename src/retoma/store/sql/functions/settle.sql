@@ -81,10 +81,10 @@ declare
 begin
   with made as (
     insert into retoma.jobs as j (run, step, item, revision, version, tenant, queue, rank, position, state, worker,
-                             created_at, ended_at, code)
+                             created_at, ended_at, code, pool)
     select m.run, m.to_step, m.item, m.revision, m.version, m.tenant, m.queue, m.rank - m.head_start, m.position,
            case when m.optional then 'ready' else 'skipped' end::retoma.job_state, case when not m.optional then 0 end,
-           p_now, case when not m.optional then p_now end, case when not m.optional then m.missing end
+           p_now, case when not m.optional then p_now end, case when not m.optional then m.missing end, m.pool
       from unnest(p_motions) m
      where m.act = 'make'
     returning j as job
@@ -114,7 +114,12 @@ create or replace function retoma.end_runs(p_now timestamptz, p_motions retoma.m
        -- Written so that the planner does not take open runs for few and look through them all.
        and num_nonnulls(r.ends_as, r.ended_at) < 1
     returning r.id, r.revision, r.state, r.ended_at
+  ), told as (
+    insert into retoma.events (run, at, revision, kind, data)
+    select id, p_now, revision, 'end', json_build_object('state', state) from counted where ended_at is not null
   )
-  insert into retoma.events (run, at, revision, kind, data)
-  select id, p_now, revision, 'end', json_build_object('state', state) from counted where ended_at is not null;
+  select retoma.owe(p_now, array_agg(c.id), 'run.' || c.state)
+    from counted c
+   where c.ended_at is not null and exists (select from retoma.hooks h where h.run = c.id)
+   group by c.state;
 $$;

@@ -2,7 +2,7 @@
 -- answer was lost; a key that is there already gives back its run.
 create or replace function retoma.start_runs(
   p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
-  p_run_at timestamptz[], p_head_start bigint[])
+  p_run_at timestamptz[], p_head_start bigint[], p_hook json[])
 returns table (started uuid, created boolean, same_input boolean)
 set plan_cache_mode = force_generic_plan
 language plpgsql as $$
@@ -44,11 +44,11 @@ begin
     insert into retoma.events (run, at, revision, kind)
     select id, v_now, 1, 'start' from started
   ), made as (
-    insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, waiting_on, ready_at, created_at)
+    insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, waiting_on, ready_at, created_at, pool)
     select a.id, s.step, 1, a.version, a.tenant, s.queue,
            (extract(epoch from a.at) * 1000000)::bigint + a.place - a.head_start - s.head_start,
            case when s.needs = 0 then 'ready' else 'waiting' end::retoma.job_state, s.needs,
-           case when a.at > v_now and s.needs = 0 then a.at end, v_now
+           case when a.at > v_now and s.needs = 0 then a.at end, v_now, s.pool
       from started
       join asked a on a.id = started.id
       join retoma.steps s on s.version = a.version and s.born = 'start'
@@ -56,4 +56,8 @@ begin
   select coalesce(a.known, a.id), exists (select from started where started.id = a.id), coalesce(a.same, true)
     from asked a
    order by a.place;
+
+  if exists (select from unnest(p_hook) as hook where hook is not null) then
+    perform retoma.hook_runs(v_now, p_id, p_tenant, p_hook);
+  end if;
 end $$;

@@ -3,7 +3,8 @@
 create or replace function retoma.succeed(
   p_worker int, p_now timestamptz, p_queues text[], p_keep int,
   p_run uuid[], p_step text[], p_item text[], p_revision int[], p_fence int[], p_output json[], p_items int[],
-  out o_accepted int, out o_stopping uuid[], out o_motions retoma.motion[], out o_kept retoma.kept[])
+  out o_accepted int, out o_stopping uuid[], out o_motions retoma.motion[],
+  out o_kept retoma.kept[], out o_pooled retoma.handle[])
 language plpgsql as $$
 begin
   with ended as (
@@ -13,25 +14,25 @@ begin
            with ordinality as o (run, step, item, revision, fence, output, items, outcome)
      where j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
        and j.worker = p_worker and j.fence = o.fence and j.state = 'running'
-    returning j.run, j.version, j.tenant, j.revision, j.rank, j.position, j.item, j.step, j.attempt, j.ending,
+    returning j.run, j.version, j.tenant, j.revision, j.rank, j.position, j.item, j.step, j.attempt, j.ending, j.pool,
               o.outcome::int, o.items
   ), told as (
     insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
     select run, p_now, revision, attempt, p_worker, 'result', step, item from ended
   ), moved as (
     select (e.run, e.version, e.tenant, e.revision, e.rank, e.position, e.item, e.step, null, e.outcome, e.items,
-            g.to_step, g.act, g.via, g.same_item, g.optional, g.light, g.queue, g.head_start, g.needs)::retoma.motion as motion,
-           g.act, e.*, g.to_step, g.queue, g.head_start,
+            g.to_step, g.act, g.via, g.same_item, g.optional, g.light, g.queue, g.head_start, g.needs, g.pool)::retoma.motion as motion,
+           g.act, e.run, e.version, e.tenant, e.revision, e.rank, e.position, e.item, g.to_step, g.queue, g.head_start, g.pool,
            g.light and g.queue = any (p_queues) and row_number() over () <= p_keep as kept
       from ended e
       join retoma.edges g on g.version = e.version and g.from_step = e.step
      where not e.ending
   ), made as (
     insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, worker, fence,
-                             attempt, created_at, started_at)
+                             attempt, created_at, started_at, pool)
     select run, to_step, item, revision, version, tenant, queue, rank - head_start, position,
            case when kept then 'running' else 'ready' end::retoma.job_state, case when kept then p_worker end,
-           kept::int, kept::int, p_now, case when kept then p_now end
+           kept::int, kept::int, p_now, case when kept then p_now end, pool
       from moved
      where act = 'make'
     returning run, step, item, revision, version, tenant, worker
@@ -39,6 +40,7 @@ begin
   select (select count(*) from ended),
          (select array_agg(distinct run) from ended where ending),
          (select array_agg(motion) from moved where act <> 'make'),
-         (select array_agg((run, step, item, revision, version, tenant)::retoma.kept) from made where worker is not null)
-    into o_accepted, o_stopping, o_motions, o_kept;
+         (select array_agg((run, step, item, revision, version, tenant)::retoma.kept) from made where worker is not null),
+         (select array_agg((run, step, item, revision)::retoma.handle) from ended where pool is not null)
+    into o_accepted, o_stopping, o_motions, o_kept, o_pooled;
 end $$;

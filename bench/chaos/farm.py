@@ -1,0 +1,223 @@
+"""A provider outside that is nothing but files: it takes work, says how it stands, and never forgets what it was told."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from bench.chaos.chance import chance, mix
+from retoma import Context, RateLimited, Report
+
+NAME = "outside"
+CAPACITY, MOST = 3, 4  # slots as declared, and the most that anybody sets
+GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
+
+
+def worth(key: str) -> int:
+    """What comes out of the work with this effect key."""
+    return mix("farm", key)
+
+
+def place() -> Path:
+    return Path(tempfile.gettempdir()) / NAME
+
+
+def is_first(*about: object) -> bool:
+    """Whether nobody asked this before, in whatever process."""
+    folder = place()
+    folder.mkdir(exist_ok=True)
+    return _created(folder / f"asked-{mix(*map(str, about))}", "")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One submission. Times are monotonic, which is one clock for all processes of a machine."""
+
+    handle: str
+
+    @property
+    def file(self) -> Path:
+        return place() / self.handle
+
+    @property
+    def key(self) -> str:
+        run, _, name = self.handle.partition("/")
+        return ":".join([run, *name.split(",")[:-1]])
+
+    @property
+    def submitted_at(self) -> float:
+        return float(json.loads(self.file.read_text())["at"])
+
+    @property
+    def callback(self) -> str | None:
+        url: str | None = json.loads(self.file.read_text())["callback"]
+        return url
+
+    @property
+    def begins_at(self) -> float:
+        if self.fate == IDLE:
+            return float("inf")
+        return self.submitted_at + (0 if _in_a_hurry() else 0.3 * chance("queued", self.handle))
+
+    @property
+    def ends_at(self) -> float:
+        return self.begins_at + (0 if _in_a_hurry() else 0.05 + 0.7 * chance("works", self.handle))
+
+    @property
+    def cancelled_at(self) -> float | None:
+        return _time_in(self.file.with_name(self.file.name + "!cancelled"))
+
+    @property
+    def seen_at(self) -> float | None:
+        """When somebody first asked how it stands."""
+        return _time_in(self.file.with_name(self.file.name + "!seen"))
+
+    @property
+    def over_at(self) -> float:
+        return min(self.ends_at, self.cancelled_at or float("inf"))
+
+    @property
+    def fate(self) -> str:
+        of = 1.0 if _in_a_hurry() else chance("fate", self.handle)
+        return BAD if of < 0.12 else LOST if of < 0.16 else IDLE if of < 0.19 else GOOD
+
+    def stands(self, now: float) -> str:
+        if now >= (self.cancelled_at or float("inf")):
+            return "cancelled"
+        if now >= self.ends_at:
+            return self.fate
+        return "running" if now >= self.begins_at else "queued"
+
+    def note(self, what: str) -> None:
+        _created(self.file.with_name(f"{self.file.name}!{what}"), f"{time.monotonic():.6f}")
+
+
+class Farm:
+    """Its answers are lost at times, it says "too many" at times, and some of the work that it takes fails."""
+
+    async def submit(self, ctx: Context) -> str:
+        if not _in_a_hurry() and chance("too many", ctx.effect_key) < 0.1 and is_first("knock", ctx.effect_key):
+            raise RateLimited(0.2)
+        work = _new_work(ctx)
+        if not _in_a_hurry() and chance("lost reply", work.handle) < 0.1:
+            raise ConnectionError("the farm's answer was lost")
+        return work.handle
+
+    async def find(self, ctx: Context) -> str | None:
+        """The work of this effect key that goes on or has ended well, for an attempt that does not know."""
+        now = time.monotonic()
+        known = [work for work in _works_of(ctx) if work.stands(now) in ("queued", "running", GOOD)]
+        return known[-1].handle if known else None
+
+    async def status(self, handle: str) -> Report:
+        work, now = Work(handle), time.monotonic()
+        work.note("seen")
+        if not _in_a_hurry() and chance("no word", handle, int(now * 4)) < 0.1:
+            raise ConnectionError("the farm does not answer")
+        match work.stands(now):
+            case "succeeded":
+                return Report("succeeded", result=worth(work.key))
+            case "failed":
+                return Report("failed", code="FARM", message="the machine broke")
+            case "queued" | "running" | "cancelled" | "lost" as state:
+                return Report(state)
+        raise AssertionError(handle)
+
+    async def cancel(self, handle: str) -> None:
+        work = Work(handle)
+        if work.stands(time.monotonic()) in ("queued", "running"):
+            work.note("cancelled")
+
+
+def works(folder: Path) -> list[Work]:
+    """All that was ever submitted. `folder` must be where this process keeps its temporary files."""
+    files = (folder / NAME).glob("*/*")
+    return [Work(f"{file.parent.name}/{file.name}") for file in sorted(files) if file.name[0] != "." and "!" not in file.name]
+
+
+def duplicates(submissions: Iterable[Work]) -> list[str]:
+    """Work that was submitted while the same work went on or had ended well: paid for twice."""
+    of_key: dict[str, list[Work]] = defaultdict(list)
+    for work in submissions:
+        of_key[work.key].append(work)
+    return [
+        f"{later.handle} while there was {former.handle}"
+        for same in of_key.values()
+        for later in same
+        for former in same
+        if former.submitted_at < later.submitted_at
+        and former.stands(later.submitted_at) in ("queued", "running", GOOD)
+    ]
+
+
+def most_at_once(submissions: Iterable[Work]) -> int:
+    """Of what somebody looked after, and therefore must hold slots, from the first look to its end outside."""
+    steps = [
+        step
+        for work in submissions
+        if work.seen_at is not None and work.seen_at < work.over_at
+        for step in ((work.seen_at, 1), (min(work.over_at, time.monotonic()), -1))
+    ]
+    now, most = 0, 0
+    for _, step in sorted(steps):
+        now += step
+        most = max(most, now)
+    return most
+
+
+def forgotten(submissions: Iterable[Work]) -> list[Work]:
+    """Nobody ever asked how they stand."""
+    return [work for work in submissions if work.seen_at is None]
+
+
+def _new_work(ctx: Context) -> Work:
+    for number in range(1, 1_000):
+        work = Work(f"{_start(ctx)}{number:03}")
+        work.file.parent.mkdir(parents=True, exist_ok=True)
+        if _created(work.file, json.dumps({"at": time.monotonic(), "callback": ctx.callback_url})):
+            return work
+    raise AssertionError(ctx.effect_key)
+
+
+def _works_of(ctx: Context) -> Sequence[Work]:
+    start = _start(ctx)
+    folder, _, name = start.partition("/")
+    files = sorted((place() / folder).glob(f"{name}[0-9][0-9][0-9]"))
+    return [Work(f"{folder}/{file.name}") for file in files]
+
+
+def _start(ctx: Context) -> str:
+    return f"{ctx.run}/{ctx.step},{ctx.item},{ctx.revision},"
+
+
+def key_of(run: UUID, step: str, item: str = "") -> str:
+    """The effect key of a job's first revision."""
+    return f"{run}:{step}:{item}:1"
+
+
+def _created(file: Path, text: str) -> bool:
+    """Whole or not at all, and once."""
+    draft = file.with_name(f".{uuid4().hex}")
+    draft.write_text(text)
+    try:
+        os.link(draft, file)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink()
+    return True
+
+
+def _time_in(file: Path) -> float | None:
+    return float(file.read_text()) if file.exists() else None
+
+
+def _in_a_hurry() -> bool:
+    return bool(os.environ.get("CHAOS_HURRY"))

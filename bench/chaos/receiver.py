@@ -1,0 +1,171 @@
+"""Who is told of runs by webhook: fails at random, and remembers all that came, outside the database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, Self
+from uuid import UUID
+
+import asyncpg
+
+from retoma import signing
+from retoma.errors import BadSignature
+from retoma.store.database import Connection
+
+SECRET = "whsec_" + "Y2hhb3Mg" * 4
+PLACES = 6
+GONE = "/gone"  # answers 410 in the end
+ACCEPTED = 200
+
+
+@dataclass(frozen=True)
+class Got:
+    """One request. `status` is what we answered, 0 if we hung up."""
+
+    id: UUID
+    run: UUID
+    seq: int
+    body: bytes
+    status: int
+
+
+class Receiver:
+    def __init__(self, dice: Random) -> None:
+        self.got: list[Got] = []
+        self.unsigned: list[str] = []
+        self._dice = dice
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def url(self, dice: Random) -> str:
+        assert self._server is not None
+        place = GONE if dice.random() < 0.03 else f"/{dice.randrange(PLACES)}"
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{place}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while status := await self._answer(reader):
+                writer.write(f"HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n".encode())
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> int:
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        try:
+            delivery = signing.verify(SECRET, headers, body, datetime.now(UTC))
+        except BadSignature as error:
+            self.unsigned.append(f"{headers.get('webhook-id')}: {error}")
+            return 400
+        status = self._status(first.split()[1])
+        data = json.loads(body)["data"]
+        self.got.append(Got(UUID(delivery), UUID(data["run"]), data["seq"], body, status))
+        return status
+
+    def _status(self, place: str) -> int:
+        of = self._dice.random()
+        if place == GONE and of < 0.3:
+            return 410
+        return 500 if of < 0.15 else 503 if of < 0.2 else 0 if of < 0.25 else ACCEPTED
+
+
+@dataclass
+class Deliveries:
+    """What the database says is owed, and how it ended."""
+
+    hooks: list[asyncpg.Record]
+    rows: list[asyncpg.Record]
+
+    @classmethod
+    async def read(cls, connection: Connection) -> Deliveries:
+        hooks = await connection.fetch(
+            "select h.run, h.events, r.state::text as state from retoma.hooks h join retoma.runs r on r.id = h.run"
+        )
+        rows = await connection.fetch("select id, run, seq, event, state::text as state, attempt from retoma.deliveries")
+        return cls(hooks, rows)
+
+
+def unpaid(deliveries: Deliveries, asked: Iterable[UUID]) -> Iterable[str]:
+    """Owed by what happened, and not written down once, or not ended."""
+    found = Counter((row["run"], row["event"]) for row in deliveries.rows)
+    owed = Counter((hook["run"], event) for hook in deliveries.hooks for event in _happened(hook) & set(hook["events"]))
+    for (run, event), times in (owed - found).items():
+        yield f"{event} of {run}: {times} not written down"
+    for (run, event), times in (found - owed).items():
+        yield f"{event} of {run}: {times} too many"
+    hooked = {hook["run"] for hook in deliveries.hooks}
+    yield from (f"{run} has no webhook, and asked for one" for run in asked if run not in hooked)
+    for row in deliveries.rows:
+        if row["state"] not in ("delivered", "dead"):
+            yield f"{row['event']} of {row['run']} is {row['state']} after {row['attempt']} attempts"
+
+
+def _happened(hook: asyncpg.Record) -> set[str]:
+    return {"run.started", f"run.{hook['state']}"}
+
+
+def lost(deliveries: Deliveries, got: Iterable[Got]) -> Iterable[str]:
+    """Delivered, says the database, and nobody took it; or taken without being owed."""
+    accepted = {each.id for each in got if each.status == ACCEPTED}
+    known = {row["id"]: row for row in deliveries.rows}
+    yield from (
+        f"{row['event']} of {row['run']} is said to be delivered"
+        for row in known.values()
+        if row["state"] == "delivered" and row["id"] not in accepted
+    )
+    yield from (f"{each.id} came and is not in the database" for each in got if each.id not in known)
+
+
+def out_of_order(deliveries: Deliveries, got: Iterable[Got]) -> Iterable[str]:
+    """A later word of a run came before the one before it was taken, or given up."""
+    dead = {(row["run"], row["seq"]) for row in deliveries.rows if row["state"] == "dead"}
+    taken: set[tuple[UUID, int]] = set()
+    for each in got:
+        former = each.run, each.seq - 1
+        if each.seq > 1 and former not in taken and former not in dead:
+            yield f"number {each.seq} of {each.run} came first"
+        if each.status == ACCEPTED:
+            taken.add((each.run, each.seq))
+
+
+def changed(got: Iterable[Got]) -> Iterable[str]:
+    """The same id never says two things."""
+    bodies: dict[UUID, set[bytes]] = defaultdict(set)
+    for each in got:
+        bodies[each.id].add(each.body)
+    yield from (f"{delivery}: {len(said)} bodies" for delivery, said in bodies.items() if len(said) > 1)
+
+
+def figures(deliveries: Deliveries, got: list[Got]) -> dict[str, Any]:
+    states = Counter(row["state"] for row in deliveries.rows)
+    taken = Counter(each.id for each in got if each.status == ACCEPTED)
+    return {
+        "deliveries owed": len(deliveries.rows),
+        "deliveries delivered": states["delivered"],
+        "deliveries dead": states["dead"],
+        "deliveries sent": len(got),
+        "deliveries taken more than once (allowed)": sum(times - 1 for times in taken.values()),
+    }

@@ -1,0 +1,165 @@
+"""`retoma deliveries ...`: the webhooks that are owed, how their attempts went, and sending dead ones again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from retoma.cli import output
+from retoma.cli.options import Format, Listing, Shape, ShortFormat
+from retoma.cli.output import Column
+from retoma.cli.runs import found_run
+from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.client import Client
+from retoma.errors import NotFound
+from retoma.records import Delivery
+from retoma.states import DeliveryState
+from retoma.terminal import clean
+
+deliveries = typer.Typer(no_args_is_help=True, help="Look at webhooks, and send dead ones again.")
+DeliveryId = Annotated[
+    str, typer.Argument(metavar="DELIVERY", help="Its id, or as much of its beginning as is unique.")
+]
+
+_COLUMNS = [
+    Column("id", "delivery"),
+    Column("event"),
+    Column("run"),
+    Column("state", shown=output.state),
+    Column("attempt", "attempts"),
+    Column("next_at", "next", output.moment),
+    Column("status"),
+    Column("url", shown=lambda url: output.value(url, 60)),
+    Column("error", shown=lambda error: output.value(error, 80)),
+]
+_ATTEMPTS = [
+    Column("attempt"),
+    Column("at", shown=output.moment),
+    Column("took", shown=output.duration),
+    Column("status"),
+    Column("error", shown=lambda error: output.value(error, 100)),
+    Column("answer", shown=lambda answer: output.value(answer, 100)),
+]
+
+
+@deliveries.command("list")
+def list_deliveries(
+    state: Annotated[
+        list[DeliveryState] | None,
+        typer.Option("--state", metavar="STATE", help="Only those in this state; may be repeated."),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only those of this run.")] = None,
+    endpoint: Annotated[int | None, typer.Option("--endpoint", help="Only those to this endpoint.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 20,
+    before: Annotated[str | None, typer.Option("--before", help="Only those older than this one.")] = None,
+    how: Listing = Format.TABLE,
+) -> None:
+    """List webhooks, newest first.
+
+    \b
+    retoma deliveries list --state dead
+    retoma deliveries list --run 0199a3 -o json
+    """
+    in_loop(_list(state, run, endpoint, tenant, limit, before, how))
+
+
+@deliveries.command()
+def show(delivery: DeliveryId, how: Shape = ShortFormat.TABLE) -> None:
+    """Show one webhook: what it says, and how each attempt went."""
+    in_loop(_show(delivery, how))
+
+
+@deliveries.command()
+def redrive(
+    delivery: Annotated[str | None, typer.Argument(metavar="DELIVERY", help="The dead one to send again.")] = None,
+    endpoint: Annotated[int | None, typer.Option("--endpoint", help="All dead ones to this endpoint.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="All dead ones to this URL.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
+    since: Annotated[datetime | None, typer.Option("--since", help="Only those owed since then.")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="Only those owed before then.")] = None,
+) -> None:
+    """Send dead webhooks again, with the same id and body.
+
+    \b
+    retoma deliveries redrive 5f1c
+    retoma deliveries redrive --endpoint 3 --since 2026-11-15
+    """
+    if (delivery is None) == (endpoint is None and url is None and since is None):
+        raise typer.BadParameter("say which: one delivery, or --endpoint, --url or --since")
+    in_loop(_redrive(delivery, endpoint, url, tenant, since, until))
+
+
+async def _list(
+    states: list[DeliveryState] | None,
+    run: str | None,
+    endpoint: int | None,
+    tenant: str | None,
+    limit: int,
+    before: str | None,
+    how: Format,
+) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.deliveries(
+            states=states or None,
+            run=None if run is None else await found_run(client, run),
+            endpoint=endpoint,
+            tenant=tenant,
+            limit=limit,
+            before=None if before is None else await _found(client, before),
+        )
+    output.emit([_row(each) for each in found], _COLUMNS, how, "no webhooks match")
+    if how is Format.TABLE and len(found) == limit:
+        output.err().print(f"older ones: --before {found[-1].id}")
+
+
+async def _show(text: str, how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.delivery(await _found(client, text))
+    if how is ShortFormat.JSON:
+        print(output.as_json(asdict(found), indent=2))
+        return
+    output.out().print(output.table([_row(found)], _COLUMNS))
+    if found.attempts:
+        output.out().print(output.table([asdict(attempt) for attempt in found.attempts], _ATTEMPTS))
+    output.out().print(clean(found.body or "its body is made at the first attempt"), soft_wrap=True)
+
+
+async def _redrive(
+    text: str | None,
+    endpoint: int | None,
+    url: str | None,
+    tenant: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> None:
+    async with opened_client(read_settings()) as client:
+        if text is not None:
+            await client.redrive(await _found(client, text), tenant=tenant)
+            count = 1
+        else:
+            count = await client.redrive_all(
+                tenant=tenant, endpoint=endpoint, url=url, from_at=_local(since), to_at=_local(until)
+            )
+    output.out().print(f"{count} due again")
+
+
+async def _found(client: Client, text: str) -> UUID:
+    found = await client.find_delivery(text, limit=4)
+    if not found:
+        raise NotFound(f"there is no delivery {clean(text)!r}")
+    if len(found) > 1:
+        raise typer.BadParameter(f"{text!r} fits several deliveries: {', '.join(map(str, found[:3]))}; give more")
+    return found[0]
+
+
+def _row(delivery: Delivery) -> dict[str, Any]:
+    return {name: value for name, value in asdict(delivery).items() if name not in ("attempts", "body")}
+
+
+def _local(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone()

@@ -1,0 +1,80 @@
+"""`retoma endpoints ...`: the URLs that webhooks go to, and the secrets that sign them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from retoma.cli import output
+from retoma.cli.options import Format, Listing
+from retoma.cli.output import Column
+from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.records import Endpoint
+
+endpoints = typer.Typer(no_args_is_help=True, help="Look at the URLs that webhooks go to, and their secrets.")
+EndpointId = Annotated[int, typer.Argument(metavar="ENDPOINT", help="Its number in `retoma endpoints list`.")]
+
+_COLUMNS = [
+    Column("id", "endpoint"),
+    Column("tenant"),
+    Column("url", shown=lambda url: output.value(url, 80)),
+    Column("state", shown=output.state),
+    Column("due"),
+    Column("dead"),
+    Column("failures"),
+    Column("disabled_because", "because"),
+]
+
+
+@endpoints.command("list")
+def list_endpoints(
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
+    how: Listing = Format.TABLE,
+) -> None:
+    """List the URLs that webhooks went to, newest first."""
+    in_loop(_list(tenant, limit, how))
+
+
+@endpoints.command()
+def enable(endpoint: EndpointId) -> None:
+    """Send to a disabled endpoint again. What is dead stays so until `retoma deliveries redrive --endpoint`."""
+    in_loop(_enable(endpoint))
+
+
+@endpoints.command()
+def rotate(endpoint: EndpointId) -> None:
+    """Make a new secret for the webhooks of the endpoint's tenant to its host, and print it. It is shown only now.
+
+    For 24 hours each webhook carries two signatures, so that the receiver can be given the new secret meanwhile.
+    """
+    in_loop(_rotate(endpoint))
+
+
+async def _list(tenant: str | None, limit: int, how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.endpoints(tenant=tenant, limit=limit)
+    output.emit([_row(each) for each in found], _COLUMNS, how, "no webhook was asked for yet")
+
+
+async def _enable(endpoint: int) -> None:
+    async with opened_client(read_settings()) as client:
+        await client.enable_endpoint(endpoint)
+        found = await client.endpoint(endpoint)
+    output.out().print(f"endpoint {endpoint} is enabled; {found.dead} of its webhooks are dead")
+
+
+async def _rotate(endpoint: int) -> None:
+    settings = read_settings()
+    async with opened_client(settings) as client:
+        secret = await client.rotate_secret(endpoint)
+    print(secret)
+    if settings.webhook_secret is not None:
+        output.err().print("RETOMA_WEBHOOK_SECRET is set, and signs in place of this one")
+
+
+def _row(endpoint: Endpoint) -> dict[str, Any]:
+    state = "disabled" if endpoint.disabled_at else "failing" if endpoint.failures else "ok"
+    return {**asdict(endpoint), "state": state}

@@ -1,0 +1,137 @@
+"""`retoma keys ...`: who may call the server, and what they may do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from retoma.cli import output
+from retoma.cli.inputs import read_duration
+from retoma.cli.options import Format, Listing, Shape, ShortFormat
+from retoma.cli.output import Column, Row
+from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.records import KeyRecord, NewKey, Scope
+from retoma.store import clock
+
+keys = typer.Typer(no_args_is_help=True, help="Who may call the server, and what they may do.")
+KeyId = Annotated[int, typer.Argument(metavar="KEY", help="The key's number, as `retoma keys list` shows it.")]
+
+_COLUMNS = [
+    Column("id", "key"),
+    Column("name"),
+    Column("begins", "begins with"),
+    Column("tenant", shown=lambda given: given or "all"),
+    Column("scopes", shown=" ".join),
+    Column("created_at", "made", output.moment),
+    Column("expires_at", "expires", output.moment),
+    Column("used_at", "last used", output.moment),
+    Column("revoked_at", "revoked", output.moment),
+]
+
+
+@keys.command()
+def create(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Who will use it. Two keys of a name may live at a time.")
+    ],
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option("--scope", help="What it may do; may be repeated. Default: runs:read and runs:write."),
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only this tenant's things. Default: everyone's.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="After so long: 90d (s, m, h, d).")
+    ] = None,
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Make an API key and print it. It is shown only now.
+
+    \b
+    retoma keys create n8n --tenant my-channel
+    retoma keys create prometheus --scope metrics:read --expires 365d
+    """
+    life = None if expires is None else read_duration("--expires", expires)
+    in_loop(_create(name, scope or [Scope.RUNS_READ, Scope.RUNS_WRITE], tenant, life, how))
+
+
+@keys.command("list")
+def list_keys(
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only keys of this tenant.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are revoked or expired.")] = False,
+    how: Listing = Format.TABLE,
+) -> None:
+    """List API keys, newest first. The keys themselves are nowhere kept."""
+    in_loop(_list(tenant, everything, how))
+
+
+@keys.command()
+def revoke(key: KeyId) -> None:
+    """Let a key be refused from now on, by every server.
+
+    \b
+    retoma keys revoke 3
+    """
+    in_loop(_revoke(key))
+
+
+@keys.command()
+def rotate(
+    key: KeyId,
+    overlap: Annotated[str, typer.Option("--overlap", metavar="TIME", help="How long the former stays valid.")] = "24h",
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Make a key that replaces another, which stays valid for a while.
+
+    \b
+    retoma keys rotate 3 --overlap 2h
+    """
+    in_loop(_rotate(key, read_duration("--overlap", overlap), how))
+
+
+async def _create(name: str, scopes: list[Scope], tenant: str | None, life: timedelta | None, how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        expires_at = None if life is None else await clock.now(client.database) + life
+        _print(await client.make_key(name, scopes, tenant=tenant, expires_at=expires_at), how)
+
+
+async def _list(tenant: str | None, everything: bool, how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.keys(tenant=tenant, with_ended=everything)
+    output.emit([_row(key) for key in found], _COLUMNS, how, "no keys; make one: retoma keys create NAME")
+
+
+async def _revoke(key: int) -> None:
+    async with opened_client(read_settings()) as client:
+        revoked = await client.revoke_key(key)
+    output.out().print(f"key {revoked.id} ({output.value(revoked.name)}) is revoked")
+
+
+async def _rotate(key: int, overlap: timedelta, how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        _print(await client.rotate_key(key, overlap=overlap), how)
+
+
+def _print(made: NewKey, how: ShortFormat) -> None:
+    if how is ShortFormat.JSON:
+        print(output.as_json({**_row(made.key), "secret": made.secret}))
+        return
+    print(made.secret)
+    output.err().print(f"key {made.key.id}; this is the only time that it is shown")
+
+
+def _row(key: KeyRecord) -> Row:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "begins": key.hint,
+        "tenant": key.tenant,
+        "scopes": sorted(key.scopes),
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "used_at": key.used_at,
+        "revoked_at": key.revoked_at,
+    }

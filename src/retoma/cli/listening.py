@@ -1,0 +1,97 @@
+"""A server that listens, for as long as it is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import typer
+import uvicorn
+from fastapi import FastAPI
+
+from retoma.settings import Settings
+
+SECONDS_TO_END = 10
+_BACKLOG = 2048
+
+
+class Listener(uvicorn.Server):
+    """Whoever made it hears the signals and says when to end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        """Take no more requests, and let those under way end. Asked again, do not wait for them."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def bound(settings: Settings, host: str, *, fall_back: bool = False) -> socket.socket:
+    """A socket on the port of the settings. With `fall_back` on any if that is taken and nobody asked for it."""
+    try:
+        return _bound(host, settings.port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and fall_back and "port" not in settings.model_fields_set:
+            return _bound(host, 0)
+        raise typer.BadParameter(
+            f"cannot listen on {host}, port {settings.port}: {error.strerror or error}; "
+            "choose another with --port or RETOMA_PORT"
+        ) from error
+
+
+def address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def serving(server: FastAPI, listening: socket.socket, settings: Settings) -> AsyncIterator[Listener]:
+    """It answers when this begins; when this ends, requests under way have been let end."""
+    listener = Listener(_config(server, settings))
+    task = asyncio.create_task(listener.serve([listening]))
+    try:
+        while not listener.started:
+            if task.done():
+                await task
+            await asyncio.sleep(0.01)
+        yield listener
+    finally:
+        listener.should_exit = True
+        await task
+
+
+def _config(server: FastAPI, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        server,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        log_level=logging.WARNING,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies or None,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=SECONDS_TO_END,
+    )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+        0
+    ]
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made

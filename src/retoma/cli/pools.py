@@ -1,0 +1,70 @@
+"""`retoma pools ...`: shared capacity."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from retoma.cli import output
+from retoma.cli.options import Format, Listing, Shape, ShortFormat
+from retoma.cli.output import Column
+from retoma.cli.session import in_loop, opened_client, read_settings
+
+pools = typer.Typer(no_args_is_help=True, help="Shared capacity.")
+_COLUMNS = [
+    Column("name", "pool"),
+    Column("capacity"),
+    Column("used"),
+    Column("holders"),
+    Column("waiting"),
+    Column("rate", shown=lambda given: "" if given is None else f"{given:g}/s"),
+    Column("burst"),
+    Column("paused_until", "paused until", output.moment),
+]
+
+
+@pools.command("list")
+def list_pools(how: Listing = Format.TABLE) -> None:
+    """List pools: their slots, who holds them, who waits."""
+    in_loop(_list(how))
+
+
+@pools.command("set")
+def set_pool(
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="The pool's name.")],
+    capacity: Annotated[int | None, typer.Option("--capacity", min=0, help="How many slots it has.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0, help="How many jobs may begin in a second; 0: any.")
+    ] = None,
+    burst: Annotated[int | None, typer.Option("--burst", min=1, help="How many of them may begin at once.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="End a pause that a provider asked for.")] = False,
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Change a pool while everything runs. Jobs that hold slots keep them to their end.
+
+    It stays so until the application declares other numbers.
+
+    \b
+    retoma pools set gpu --capacity 5
+    """
+    if capacity is None and rate is None and burst is None and not resume:
+        raise typer.BadParameter("say what to change: --capacity, --rate, --burst or --resume")
+    in_loop(_set(pool, capacity, rate, burst, resume, how))
+
+
+async def _list(how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.pools()
+    output.emit([vars(pool) for pool in found], _COLUMNS, how, "no pools: no application has declared one yet")
+
+
+async def _set(
+    name: str, capacity: int | None, rate: float | None, burst: int | None, resume: bool, how: ShortFormat
+) -> None:
+    async with opened_client(read_settings()) as client:
+        changed = await client.set_pool(name, capacity=capacity, rate=rate, burst=burst, resume=resume)
+    if how is ShortFormat.JSON:
+        print(output.as_json(vars(changed)))
+    else:
+        output.out().print(output.table([vars(changed)], _COLUMNS))

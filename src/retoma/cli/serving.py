@@ -1,0 +1,85 @@
+"""`retoma serve`: the HTTP API, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from retoma.app import App
+from retoma.cli import application
+from retoma.cli.listening import Listener, address, bound
+from retoma.cli.listening import serving as listening_server
+from retoma.cli.options import AppPlace
+from retoma.cli.session import opened_client, read_settings
+from retoma.cli.worker import in_quick_loop
+from retoma.client import Client
+from retoma.logs import get_logger
+from retoma.server import make_server
+from retoma.settings import Settings
+
+log = get_logger("retoma.server")
+
+
+def serve(
+    app: AppPlace = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Where to listen; 0.0.0.0 is every address of this machine (RETOMA_HOST)."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one (RETOMA_PORT or PORT).")
+    ] = None,
+) -> None:
+    """Serve the HTTP API until told to stop. Every request needs an API key: retoma keys create.
+
+    SIGTERM or Ctrl-C lets requests under way end. Runs need workers beside it: retoma worker. Without an application it
+    can do everything but start runs.
+
+    \b
+    retoma serve film.py
+    retoma serve film.py --host 0.0.0.0 --port 8080
+    """
+    for name, given in (("RETOMA_HOST", host), ("RETOMA_PORT", port)):
+        if given is not None:
+            os.environ[name] = str(given)
+    settings = read_settings()
+    loaded = application.load(app, settings) if app or settings.app else None
+    in_quick_loop(_serve(loaded, settings))
+
+
+async def _serve(app: App | None, settings: Settings) -> None:
+    listening = bound(settings, settings.host)
+    async with opened_client(settings, app) as client:
+        await _say_how_to_make_a_key(client)
+        async with listening_server(make_server(app, client, settings), listening, settings) as listener:
+            log.info("server ready", address=address(listening), application=None if app is None else app.name)
+            await _stopped(listener)
+    log.info("server stopped")
+
+
+async def _stopped(listener: Listener) -> None:
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    def stop() -> None:
+        log.info("stopping: requests under way may end")
+        listener.stop()
+        asked.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await asked.wait()
+
+
+async def _say_how_to_make_a_key(client: Client) -> None:
+    if not await client.keys():
+        print(
+            "No API key exists yet, so that nobody can call this server. Make one in another terminal:\n"
+            "  retoma keys create NAME --scope runs:read --scope runs:write",
+            file=sys.stderr,
+        )

@@ -1,0 +1,38 @@
+"""A pool: capacity that many steps share, such as three GPUs or five calls at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retoma.define.mistakes import Place, check_name
+
+LARGEST_CAPACITY = 1_000_000
+
+
+@dataclass(frozen=True)
+class Pool:
+    """`capacity` slots, of which a job takes one or more while it runs or its outside work does.
+
+    With `rate`, no more than so many jobs begin in a second, and after a quiet time up to `burst` at once.
+    The numbers are where the pool begins; `retoma pools set` changes them while it is in use, and a later
+    change here is taken over when the application is next started.
+    """
+
+    name: str
+    capacity: int
+    rate: float | None = None
+    burst: int = 1
+
+    def __post_init__(self) -> None:
+        place = Place(self.name, kind="pool")
+        check_name("pool", self.name, place, also="-.")
+        if not _is_whole(self.capacity) or not 0 <= self.capacity <= LARGEST_CAPACITY:
+            raise place.mistake(f"capacity= is {self.capacity!r}; give a number of slots, such as 3")
+        if self.rate is not None and not 0 < self.rate <= LARGEST_CAPACITY:
+            raise place.mistake(f"rate= is {self.rate!r}; give how many jobs may begin in a second")
+        if not _is_whole(self.burst) or not 1 <= self.burst <= LARGEST_CAPACITY:
+            raise place.mistake(f"burst= is {self.burst!r}; give a number above zero")
+
+
+def _is_whole(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)

@@ -1,0 +1,108 @@
+"""API keys: shown once, kept as digests. Two of a name may live at a time, so that one can replace the other."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from retoma.errors import Conflict, InvalidInput, NotFound
+from retoma.records import SCOPES_OF_ALL_TENANTS, KeyRecord, NewKey, Scope
+from retoma.store import clock, keys
+from retoma.store.database import Database
+
+PREFIX = "rtm_"
+OVERLAP = timedelta(hours=24)
+_RANDOM_BYTES = 20
+_CHECKSUM_LETTERS = 6
+_LENGTH = len(PREFIX) + _RANDOM_BYTES * 8 // 5 + _CHECKSUM_LETTERS
+_HINT_LETTERS = len(PREFIX) + 4
+
+
+async def make(
+    database: Database, name: str, scopes: Iterable[Scope], tenant: tuple[int, str] | None, expires_at: datetime | None
+) -> NewKey:
+    wanted = frozenset(scopes)
+    _check_scopes(wanted, tenant)
+    secret = new_secret()
+    key = await keys.add(
+        database,
+        name=name,
+        tenant=None if tenant is None else tenant[0],
+        scopes=wanted,
+        digest=digest(secret),
+        hint=secret[:_HINT_LETTERS],
+        expires_at=expires_at,
+    )
+    if key is None:
+        raise Conflict(f"there are two live keys named {name!r} already: revoke one of them first")
+    return NewKey(key, secret)
+
+
+async def of_secret(database: Database, secret: str) -> KeyRecord | None:
+    """The live key that this is. What is no key at all is not looked for."""
+    return await keys.use(database, digest(secret)) if is_well_formed(secret) else None
+
+
+async def shown(database: Database, number: int) -> KeyRecord:
+    found = await keys.show(database, number)
+    if found is None:
+        raise NotFound(f"there is no key {number}: `retoma keys list` has them")
+    return found
+
+
+async def listed(database: Database, tenant: str | None, with_ended: bool) -> list[KeyRecord]:
+    return await keys.listed(database, tenant, with_ended)
+
+
+async def revoke(database: Database, number: int) -> KeyRecord:
+    await keys.revoke(database, number)
+    return await shown(database, number)
+
+
+async def let_expire(database: Database, number: int, overlap: timedelta) -> None:
+    await keys.let_expire(database, number, overlap)
+
+
+async def successor_expiry(database: Database, key: KeyRecord) -> datetime | None:
+    """A key that replaces another lives as long as that was to live."""
+    if key.expires_at is None:
+        return None
+    return await clock.now(database) + (key.expires_at - key.created_at)
+
+
+def new_secret() -> str:
+    """`rtm_`, 160 random bits, and a checksum by which scanners and we can tell it from other text."""
+    random = _letters(secrets.token_bytes(_RANDOM_BYTES))
+    return f"{PREFIX}{random}{_checksum(random)}"
+
+
+def is_well_formed(secret: str) -> bool:
+    if len(secret) != _LENGTH or not secret.startswith(PREFIX) or not secret.isascii():
+        return False
+    random = secret[len(PREFIX) : -_CHECKSUM_LETTERS]
+    return hmac.compare_digest(secret[-_CHECKSUM_LETTERS:], _checksum(random))
+
+
+def digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _checksum(random: str) -> str:
+    return _letters(hashlib.sha256(random.encode()).digest())[:_CHECKSUM_LETTERS]
+
+
+def _letters(random: bytes) -> str:
+    return base64.b32encode(random).decode().rstrip("=").lower()
+
+
+def _check_scopes(scopes: frozenset[Scope], tenant: tuple[int, str] | None) -> None:
+    if not scopes:
+        raise InvalidInput(f"a key needs at least one scope of {', '.join(Scope)}")
+    if tenant is not None and (beyond := scopes & SCOPES_OF_ALL_TENANTS):
+        raise InvalidInput(
+            f"{', '.join(sorted(beyond))} reach beyond the tenant {tenant[1]!r}: make this key for all tenants"
+        )

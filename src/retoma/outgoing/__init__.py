@@ -1,0 +1,16 @@
+"""The one HTTP client: every request to another machine goes through it, and none reaches a private address.
+
+    outgoing = Outgoing(Guard.of(settings))
+    answer = await outgoing.request("POST", url, json={"prompt": "tea"}, timeout=30)
+    answer.status, answer.headers["content-type"], answer.json()
+
+A URL that a caller gives is refused with UnsafeUrl unless it leads to a public address; a provider's own base URL,
+which comes from the settings, is trusted with `Guard.of(settings).allowing(base_url)`. Redirects are never followed.
+"""
+
+from retoma.errors import NoAnswer, UnsafeUrl
+from retoma.outgoing.client import Answer, Outgoing
+from retoma.outgoing.guard import LOOPBACK, Guard
+from retoma.outgoing.target import without_path
+
+__all__ = ["LOOPBACK", "Answer", "Guard", "NoAnswer", "Outgoing", "UnsafeUrl", "without_path"]

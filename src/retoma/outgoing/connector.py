@@ -1,0 +1,88 @@
+"""Connecting: a name is resolved once, every address it gave is checked, and one of those very addresses is used."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from ipaddress import ip_address
+
+import httpcore2
+
+from retoma.outgoing.addresses import Address, parsed
+from retoma.outgoing.guard import Guard
+
+Resolver = Callable[[str, int], Awaitable[list[str]]]
+
+
+async def ask_the_system(host: str, port: int) -> list[str]:
+    """All addresses of a host, in the order in which they should be tried."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+class Connector(httpcore2.AsyncNetworkBackend):
+    """What httpcore2 connects with. TLS and the Host header still have the name that was asked for."""
+
+    def __init__(self, guard: Guard, resolve: Resolver = ask_the_system) -> None:
+        self._guard = guard
+        self._resolve = resolve
+        self._network = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await self._checked(host, port)
+                return await self._first(addresses, port, timeout, local_address, socket_options)
+        except TimeoutError as error:
+            raise httpcore2.ConnectTimeout(f"no connection within {timeout:g} s") from error
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        raise httpcore2.ConnectError("no request goes to a socket of this machine")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _checked(self, host: str, port: int) -> list[Address]:
+        host = host.lower().removesuffix(".")
+        if (literal := parsed(host)) is not None:
+            addresses = [literal]
+        else:
+            addresses = [ip_address(text) for text in await self._resolved(host, port)]
+        self._guard.check_addresses(host, addresses)
+        return addresses
+
+    async def _resolved(self, host: str, port: int) -> list[str]:
+        try:
+            found = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"the name does not resolve: {error}") from error
+        if not found:
+            raise httpcore2.ConnectError("the name has no address")
+        return found
+
+    async def _first(
+        self,
+        addresses: list[Address],
+        port: int,
+        timeout: float | None,
+        local_address: str | None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """The first that answers; one that is silent may not use up the time of the others."""
+        share = None if timeout is None else timeout / len(addresses)
+        for address in addresses[:-1]:
+            try:
+                return await self._network.connect_tcp(str(address), port, share, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._network.connect_tcp(str(addresses[-1]), port, timeout, local_address, socket_options)

@@ -1,0 +1,78 @@
+"""Who may be called: the open internet, and what this deployment allows besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+
+from retoma.errors import UnsafeUrl
+from retoma.outgoing.addresses import Address, Network, is_public, parsed, unwrapped
+from retoma.outgoing.target import PORTS, Target, target_of
+from retoma.settings import Settings
+
+SETTING = "RETOMA_ALLOW_HOSTS"
+LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
+_LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A policy. What is allowed may have any port, plain http and a private address; all else none of these."""
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Guard:
+        return cls.allow(settings.allow_hosts)
+
+    @classmethod
+    def allow(cls, given: Iterable[str]) -> Guard:
+        """Names of hosts, addresses, or networks such as `10.0.0.0/8`."""
+        networks, hosts = [], set()
+        for each in given:
+            try:
+                networks.append(ip_network(each.strip("[]"), strict=False))
+            except ValueError:
+                hosts.add(each.lower().removesuffix("."))
+        return cls(frozenset(hosts), tuple(networks))
+
+    def allowing(self, url: str) -> Guard:
+        """The same, and the host of this URL: one that the settings name, never one that a caller gave."""
+        return replace(self, hosts=self.hosts | {target_of(url).host})
+
+    def check(self, url: str) -> Target:
+        """Refuse what can be refused without asking a resolver. The same is checked again when connecting."""
+        target = target_of(url)
+        if self._allows(target):
+            return target
+        if target.scheme != "https":
+            raise UnsafeUrl(f"only https is sent to {target.host!r}; {_hint(target.host)}")
+        if target.port not in PORTS.values():
+            raise UnsafeUrl(f"port {target.port} of {target.host!r} is neither 443 nor 80; {_hint(target.host)}")
+        if target.address is not None:
+            self.check_addresses(target.host, [target.address])
+        elif target.host.rpartition(".")[2] in _LOCAL_NAMES or "." not in target.host:
+            raise UnsafeUrl(f"{target.host!r} is a name within a private network; {_hint(target.host)}")
+        return target
+
+    def check_addresses(self, host: str, found: Sequence[Address]) -> None:
+        """Refuse if any of the addresses of a host is neither public nor allowed: the next call may meet that one."""
+        if host in self.hosts:
+            return
+        for address in found:
+            if not self._allows_address(address) and not is_public(address):
+                said = f"{host!r}" if str(address) == host else f"{host!r} leads to {address}, which"
+                raise UnsafeUrl(f"{said} is not a public address; {_hint(host)}")
+
+    def _allows(self, target: Target) -> bool:
+        return target.host in self.hosts or (target.address is not None and self._allows_address(target.address))
+
+    def _allows_address(self, address: Address) -> bool:
+        return any(unwrapped(address) in network for network in self.networks)
+
+
+def _hint(host: str) -> str:
+    what = str(parsed(host) or host)
+    return f"if it is meant to be called, whoever runs Retoma can allow it: add {what} to {SETTING}"

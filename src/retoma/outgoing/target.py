@@ -1,0 +1,67 @@
+"""Where a URL leads: parsed once, and used as it was checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import httpx2
+
+from retoma.errors import UnsafeUrl
+from retoma.outgoing.addresses import Address, parsed
+
+LONGEST_URL = 2_000
+PORTS = {"http": 80, "https": 443}
+_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`host` is in lower case and ASCII, without brackets or a last dot; `address` is set if it is one."""
+
+    scheme: str
+    host: str
+    port: int
+    path: bytes
+    address: Address | None
+
+    @property
+    def origin(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
+
+
+def target_of(url: str) -> Target:
+    """Raises UnsafeUrl if it is no URL, or one that two parsers might read differently."""
+    parts = _parts(url)
+    if parts.scheme not in PORTS:
+        raise UnsafeUrl(f"a URL begins with https:// or http://; given: {url[:40]!r}")
+    if parts.userinfo or "@" in url.partition("//")[2].partition("/")[0]:
+        raise UnsafeUrl(f"a URL with a user or a password in it is not taken: {parts.host!r}; send them as a header")
+    host = parts.raw_host.decode().lower().removesuffix(".")
+    address = parsed(host)
+    if address is None and (len(host) > 253 or not _NAME.fullmatch(host)):
+        raise UnsafeUrl(f"this is no host's name: {host[:80]!r}")
+    port = PORTS[parts.scheme] if parts.port is None else parts.port
+    if not 0 < port < 65536:
+        raise UnsafeUrl(f"there is no port {port}: {host!r}")
+    return Target(parts.scheme, host, port, parts.raw_path, address)
+
+
+def without_path(url: str) -> str:
+    """For logs and messages: a path or query may hold a secret."""
+    try:
+        return target_of(url).origin
+    except UnsafeUrl:
+        return "a URL that cannot be read"
+
+
+def _parts(url: str) -> httpx2.URL:
+    if not isinstance(url, str) or len(url) > LONGEST_URL:
+        raise UnsafeUrl(f"a URL is a text of at most {LONGEST_URL} characters")
+    if "\\" in url or any(character.isspace() for character in url):
+        raise UnsafeUrl("a URL has neither spaces nor backslashes")
+    try:
+        return httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise UnsafeUrl(f"this is no URL: {str(error)[:120]}") from None

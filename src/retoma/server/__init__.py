@@ -1,0 +1,17 @@
+"""The HTTP server. An application's own routes are FastAPI routers that use these names:
+
+router = APIRouter()
+
+@router.get("/jobs/{job}")
+async def job(job: UUID, by: Annotated[Caller, caller("runs:read")]) -> dict[str, Any]:
+    run = await by.client.show(job, tenant=by.tenant)
+    ...
+
+A route without `caller` must say so with `dependencies=[public]`, otherwise the server does not start.
+"""
+
+from retoma.server.callers import Caller, caller, public
+from retoma.server.problems import Problem
+from retoma.server.server import make_server
+
+__all__ = ["Caller", "Problem", "caller", "make_server", "public"]

@@ -1,0 +1,76 @@
+"""Who calls, and what they may do: each route names the scope that its caller needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Security
+from fastapi.routing import RouteContext
+from fastapi.security import APIKeyHeader, HTTPBearer
+from fastapi.security.http import HTTPAuthorizationCredentials
+from starlette.requests import Request
+
+from retoma.client import Client
+from retoma.records import Scope
+
+if TYPE_CHECKING:
+    from retoma.server.door import Door
+
+_HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, description="An API key: `retoma keys create`.")
+_BEARER = HTTPBearer(auto_error=False, description="The same key as a bearer token.")
+_NEEDED: dict[object, Scope | None] = {}  # by the function that lets a caller pass
+
+
+@dataclass(frozen=True)
+class Caller:
+    """`tenant` is whose things it may see and touch; None is everyone's. `name` is that of its key."""
+
+    client: Client
+    tenant: str | None
+    scopes: frozenset[Scope]
+    name: str
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+
+def caller(scope: str | None) -> Any:
+    """In a route: `by: Annotated[Caller, caller("runs:write")]`. None lets any valid key pass."""
+    needed = None if scope is None else Scope(scope)
+
+    async def admitted(
+        request: Request,
+        _key: Annotated[str | None, Security(_HEADER)] = None,
+        _bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)] = None,
+    ) -> Caller:
+        door: Door = request.app.state.door
+        by: Caller = await door.admit(request, needed)
+        return by
+
+    _NEEDED[admitted] = needed
+    return Depends(admitted)
+
+
+async def _anyone() -> None: ...
+
+
+public = Depends(_anyone)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a route asks of its caller: nothing, a valid key, or one with a scope."""
+
+    key: bool
+    scope: Scope | None
+
+
+def need_of(route: RouteContext) -> Need | None:
+    """None if the route does not say."""
+    dependant = getattr(route, "dependant", None)
+    calls = [dependency.call for dependency in dependant.dependencies] if dependant else []
+    for call in calls:
+        if call in _NEEDED:
+            return Need(key=True, scope=_NEEDED[call])
+    return Need(key=False, scope=None) if _anyone in calls else None

@@ -1,0 +1,127 @@
+"""Who is let in: callers with a key, and in development those on this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from retoma.client import Client
+from retoma.records import KeyRecord, Scope
+from retoma.server.buckets import Buckets
+from retoma.server.callers import Caller
+from retoma.server.keyring import Keyring
+from retoma.server.problems import Problem
+
+FAILURES_PER_MINUTE = 30
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+class Door:
+    """With `development` a caller on this machine needs no key. Otherwise everyone does."""
+
+    def __init__(self, client: Client, per_minute: int, *, development: bool) -> None:
+        self._client = client
+        self._development = development
+        self._keyring = Keyring(client)
+        self._requests = Buckets(per_minute)
+        self._failures = Buckets(FAILURES_PER_MINUTE)
+
+    async def admit(self, request: Request, scope: Scope | None) -> Caller:
+        """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
+        secret = _secret(request)
+        if secret is None and self._development and is_from_here(request):
+            return Caller(self._client, None, frozenset({Scope.ADMIN}), "development")
+        key = await self._valid(request, secret)
+        _slow_down(self._requests.take(key.id), "this key makes too many requests")
+        by = Caller(self._client, key.tenant, key.scopes, key.name)
+        if scope is not None and not by.may(scope):
+            raise Problem(403, "SCOPE_MISSING", f"this key lacks the scope {scope}", scope=scope)
+        return by
+
+    async def _valid(self, request: Request, secret: str | None) -> KeyRecord:
+        address = address_of(request)
+        if secret is None or not self._keyring.was_valid(secret):
+            self.check_failures(address)
+        key = None if secret is None else await self._keyring.find(secret)
+        if key is None:
+            self.note_failure(address)
+            raise _unauthorised()
+        return key
+
+    def check_failures(self, address: str) -> None:
+        """Raise a Problem if too much that came from there was refused."""
+        _slow_down(self._failures.wait_for(address), "too many requests from here were refused")
+
+    def note_failure(self, address: str) -> None:
+        self._failures.take(address)
+
+
+def is_from_here(request: Request) -> bool:
+    """Whether a program on this machine calls, and no web page of somebody else's in its browser.
+
+    A page can make a browser call this machine, under its own name by changing where that name leads, or under ours;
+    the headers that only a browser can set give it away. A proxy on this machine calls for others.
+    """
+    headers = request.headers
+    if any(name in headers for name in _FORWARDED) or headers.get("sec-fetch-site", "none") not in (
+        "none",
+        "same-origin",
+    ):
+        return False
+    origin = headers.get("origin")
+    names = [
+        address_of(request),
+        _host(headers.get("host", "")),
+        _host(urlsplit(origin).netloc) if origin else "localhost",
+    ]
+    return all(map(is_loopback, names))
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _host(netloc: str) -> str:
+    """Without port and brackets; nothing if it cannot be understood."""
+    try:
+        return urlsplit(f"//{netloc}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _secret(request: Request) -> str | None:
+    """The key that the request shows, in either of the two headers."""
+    given = request.headers.get("x-api-key")
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return given
+    if given is not None and given != token.strip():
+        raise _unauthorised()
+    return token.strip()
+
+
+def _unauthorised() -> Problem:
+    return Problem(
+        401,
+        "KEY_NEEDED",
+        "this needs a valid API key in the header X-API-Key, or as a bearer token; `retoma keys create` makes one",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _slow_down(seconds: float, why: str) -> None:
+    if seconds > 0:
+        after = math.ceil(seconds)
+        raise Problem(429, "TOO_MANY_REQUESTS", f"{why}: come again in {after} s", headers={"Retry-After": str(after)})

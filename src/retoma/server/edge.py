@@ -1,0 +1,153 @@
+"""What surrounds every request: limits of size, depth and time, and an answer whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import traceback
+from collections.abc import Awaitable
+from uuid import uuid4
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from retoma.logs import get_logger
+from retoma.server.problems import Problem, unavailable
+
+log = get_logger("retoma.server")
+
+LARGEST_BODY = 16 * 1024 * 1024
+DEEPEST_JSON = 64
+SECONDS = 20.0  # within which an answer begins
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class Edge:
+    """Around the whole server: nothing of it hangs, and nothing that goes wrong shows more than an id."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send)
+        try:
+            async with asyncio.timeout(SECONDS) as deadline:
+                answer.deadline = deadline
+                await self._app(scope, _once(await _body(scope, receive), receive), answer)
+        except Exception as error:  # noqa: BLE001  (the one place that answers for what nobody foresaw)
+            answer.deadline = None
+            problem = _problem(scope, error)
+            if not answer.started:
+                await problem.response()(scope, receive, answer)
+
+
+class _Answer:
+    """Sends on, and knows whether the answer has begun, which is when its deadline no longer counts."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+        self.deadline: asyncio.Timeout | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            if self.deadline is not None and not self.deadline.expired():
+                self.deadline.reschedule(None)
+            names = {name for name, _ in message.get("headers", ())}
+            message["headers"] = [*message.get("headers", ()), *(each for each in _HEADERS if each[0] not in names)]
+        await self._send(message)
+
+
+def check_json(body: bytes) -> None:
+    """Raise a Problem if this JSON is nested too deeply, or has what no JSON has."""
+    if b"\0" in body:
+        raise Problem(400, "BAD_REQUEST", "the body is not JSON in UTF-8")
+    if body.count(b"[") + body.count(b"{") > DEEPEST_JSON and _depth(body) > DEEPEST_JSON:
+        raise Problem(400, "TOO_DEEP", f"the body is nested more than {DEEPEST_JSON} levels deep")
+
+
+def _depth(body: bytes) -> int:
+    depth = deepest = 0
+    for bracket in _STRING.sub(b"", body).translate(None, _BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    headers = dict(scope["headers"])
+    announced = headers.get(b"content-length", b"0")
+    if announced.isdigit() and int(announced[:20]) > LARGEST_BODY:
+        raise too_large(LARGEST_BODY)
+    body = await _read(receive)
+    if b"json" in headers.get(b"content-type", b""):
+        check_json(body)
+    return body
+
+
+async def _read(receive: Receive) -> bytes:
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _Gone
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LARGEST_BODY:
+            raise too_large(LARGEST_BODY)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, and then whatever comes."""
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    def next_message() -> Awaitable[Message]:
+        return _given(left.pop()) if left else receive()
+
+    return next_message
+
+
+async def _given(message: Message) -> Message:
+    return message
+
+
+class _Gone(Exception):
+    """The caller has gone before it said everything."""
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(413, "BODY_TOO_LARGE", f"the body is larger than {limit:,} bytes")
+
+
+def _problem(scope: Scope, error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, TimeoutError):
+        return unavailable()
+    if isinstance(error, _Gone):
+        return Problem(400, "BAD_REQUEST", "the request ended early")
+    return _unforeseen(scope, error)
+
+
+def _unforeseen(scope: Scope, error: Exception) -> Problem:
+    """Logged by its id. What the error says stays out, because it may quote what the caller sent."""
+    number = uuid4().hex
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    where = " > ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames)
+    route = scope.get("route")
+    log.error(
+        "a request failed",
+        id=number,
+        method=scope["method"],
+        route=getattr(route, "path", None),
+        error=type(error).__name__,
+        where=where,
+    )
+    return Problem(500, "INTERNAL_ERROR", f"something went wrong here; the log has it under {number}", id=number)

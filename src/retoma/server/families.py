@@ -1,0 +1,166 @@
+"""Figures as families of metrics, as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from math import inf
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from retoma.records import Figures, Tally
+from retoma.states import RUN_ENDS, RunState
+
+JOB_STATES = ("ready", "delayed", "running", "parked", "waiting")
+OPEN_STATES = tuple(state for state in RunState if state not in RUN_ENDS)
+
+
+def of_figures(figures: Figures) -> Iterator[Metric]:
+    yield from _runs(figures)
+    yield from _queues(figures)
+    yield from _pools(figures)
+    yield from _deliveries(figures)
+    yield GaugeMetricFamily("retoma_workers", "Workers that live.", figures.workers)
+
+
+def _runs(figures: Figures) -> Iterator[Metric]:
+    pipelines = sorted({tally.pipeline for tally in figures.tallies} | {pipeline for pipeline, _ in figures.open_runs})
+    yield gauge(
+        "retoma_runs",
+        "Runs that are not over, by state.",
+        ["pipeline", "state"],
+        ([one, state, figures.open_runs.get((one, state), 0)] for one in pipelines for state in OPEN_STATES),
+    )
+    yield gauge(
+        "retoma_runs_not_begun",
+        "Runs that are due and of which no work has begun.",
+        ["pipeline"],
+        ([one, figures.not_begun.get(one, 0)] for one in pipelines),
+    )
+    yield counter(
+        "retoma_runs_ended",
+        "Runs that ended, by how.",
+        ["pipeline", "state"],
+        ([tally.pipeline, tally.outcome, tally.times] for tally in figures.tallies if tally.what == "ended"),
+    )
+    yield _histogram("retoma_run_wait_seconds", "From when a run was due until its work began.", figures, "waited")
+    yield _histogram("retoma_run_duration_seconds", "From when a run's work began until its end.", figures, "worked")
+
+
+def _queues(figures: Figures) -> Iterator[Metric]:
+    yield gauge(
+        "retoma_jobs",
+        "Jobs that are not final, by state; those that are ready later are delayed.",
+        ["queue", "state"],
+        ([queue.queue, state, queue.jobs.get(state, 0)] for queue in figures.queues for state in JOB_STATES),
+    )
+    yield gauge(
+        "retoma_oldest_ready_seconds",
+        "How long the job that comes next has been ready, of those that need no pool.",
+        ["queue"],
+        ([q.queue, _seconds(q.oldest_for)] for q in figures.queues),
+    )
+    yield gauge(
+        "retoma_queue_workers",
+        "Workers that live and serve this queue.",
+        ["queue"],
+        ([queue.queue, queue.workers] for queue in figures.queues),
+    )
+    yield gauge(
+        "retoma_queue_room",
+        "Jobs that the live workers of this queue can run at once, of all their queues.",
+        ["queue"],
+        ([queue.queue, queue.room] for queue in figures.queues),
+    )
+
+
+def _pools(figures: Figures) -> Iterator[Metric]:
+    pools = figures.pools
+    yield gauge("retoma_pool_capacity", "Slots of a pool.", ["pool"], ([p.name, p.capacity] for p in pools))
+    yield gauge("retoma_pool_used", "Slots that are held.", ["pool"], ([p.name, p.used] for p in pools))
+    yield gauge(
+        "retoma_pool_waiting", "Ready jobs that wait for slots.", ["pool"], ([p.name, p.waiting] for p in pools)
+    )
+    yield gauge(
+        "retoma_pool_paused",
+        "1 while its provider asked for a pause.",
+        ["pool"],
+        ([p.name, p.is_paused] for p in pools),
+    )
+    yield gauge(
+        "retoma_pool_newest_holder_seconds",
+        "How long ago a job last got slots, of those that still hold them.",
+        ["pool"],
+        ([p.name, _seconds(p.newest_for)] for p in pools),
+    )
+    yield gauge(
+        "retoma_pool_oldest_waiting_seconds",
+        "How long the job that comes next has waited for slots.",
+        ["pool"],
+        ([p.name, _seconds(p.oldest_for)] for p in pools),
+    )
+
+
+def _deliveries(figures: Figures) -> Iterator[Metric]:
+    found = figures.deliveries
+    yield gauge(
+        "retoma_deliveries",
+        "Webhooks that are owed, by state.",
+        ["state"],
+        [["due", found.due], ["sending", found.sending], ["dead", found.dead]],
+    )
+    yield gauge("retoma_dead_deliveries", "Webhooks that were given up and not sent again.", [], [[found.dead]])
+    yield gauge(
+        "retoma_oldest_due_delivery_seconds",
+        "How long the webhook has been due that waits longest for being sent.",
+        [],
+        [[_seconds(found.late_for)]],
+    )
+    yield counter(
+        "retoma_deliveries_ended",
+        "Webhooks that were delivered or given up.",
+        ["pipeline", "state"],
+        ([tally.pipeline, tally.outcome, tally.times] for tally in figures.tallies if tally.what == "delivery"),
+    )
+
+
+def _seconds(age: timedelta | None) -> float:
+    return age.total_seconds() if age else 0
+
+
+def gauge(name: str, help_text: str, labels: list[str], rows: Iterable[list[object]]) -> Metric:
+    """Each row is the labels' values and then the figure."""
+    return _filled(GaugeMetricFamily(name, help_text, labels=labels), rows)
+
+
+def counter(name: str, help_text: str, labels: list[str], rows: Iterable[list[object]]) -> Metric:
+    """As `gauge`; its name in the text ends in `_total`."""
+    return _filled(CounterMetricFamily(name, help_text, labels=labels), rows)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[list[object]]) -> Metric:
+    for *labels, figure in rows:
+        family.add_metric([str(label) for label in labels], float(figure))  # type: ignore[arg-type]
+    return family
+
+
+def _histogram(name: str, help_text: str, figures: Figures, what: str) -> Metric:
+    family = HistogramMetricFamily(name, help_text, labels=["pipeline"])
+    tallies = [tally for tally in figures.tallies if tally.what == what]
+    for pipeline in sorted({tally.pipeline for tally in tallies}):
+        own = [tally for tally in tallies if tally.pipeline == pipeline]
+        family.add_metric([pipeline], buckets(own, BOUNDS), sum(tally.seconds for tally in own))
+    return family
+
+
+# As retoma.bucket has them.
+BOUNDS = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600)
+
+
+def buckets(tallies: Iterable[Tally], bounds: Iterable[float]) -> list[tuple[str, float]]:
+    """How many took at most so long, for each of the bounds and for all."""
+    counted = list(tallies)
+    return [
+        ("+Inf" if bound == inf else str(float(bound)), sum(tally.times for tally in counted if tally.under <= bound))
+        for bound in (*bounds, inf)
+    ]

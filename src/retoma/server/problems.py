@@ -1,0 +1,185 @@
+"""Errors as RFC 9457 says: `application/problem+json` with type, title, status, detail and code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from retoma.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    Gone,
+    InvalidInput,
+    NotFound,
+    RetomaError,
+    SchemaMismatch,
+    Unrecordable,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = {"Retry-After": "2"}
+_SCHEMA = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What happened, to what, and what to do."},
+        "code": {"type": "string", "description": "For programs; it stays the same."},
+        "errors": {
+            "type": "array",
+            "description": "Which fields are wrong.",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
+_SAID = {
+    400: "the request cannot be read",
+    401: "no key, or not a valid one",
+    403: "the key lacks a scope",
+    404: "there is no such thing for this key",
+    405: "the method is not for this path",
+    409: "it is at odds with what is there",
+    410: "it is over",
+    413: "the body is too large",
+    422: "a value is wrong",
+    429: "too many requests; Retry-After says when to come again",
+    503: "the database does not answer; Retry-After says when to come again",
+}
+
+
+class Problem(HTTPException):
+    """What a route raises to be answered with an error. `members` stand in the body beside the standard ones."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.code = code
+        self.members = members
+
+    def response(self) -> Response:
+        body = {
+            "type": f"urn:retoma:problem:{self.code.lower()}",
+            "title": HTTPStatus(self.status_code).phrase,
+            "status": self.status_code,
+            "detail": self.detail,
+            "code": self.code,
+        }
+        # Escaped to ASCII, because half a character of the caller's own would not encode.
+        text = json.dumps(body | self.members, default=str)
+        return Response(text, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route may answer beside its result, for the OpenAPI document."""
+    return {status: {"description": _SAID[status], "content": {MEDIA_TYPE: {"schema": _SCHEMA}}} for status in statuses}
+
+
+def add_handlers(server: FastAPI) -> None:
+    server.add_exception_handler(HTTPException, _on_http_error)
+    server.add_exception_handler(RequestValidationError, _on_invalid_request)
+    server.add_exception_handler(RetomaError, _on_our_error)
+
+
+def of_error(error: RetomaError) -> Problem:
+    said = str(error)
+    match error:
+        case Gone():
+            return Problem(410, "GONE", said)
+        case NotFound():
+            return Problem(404, "NOT_FOUND", said)
+        case InvalidInput():
+            cause = error.__cause__
+            fields = _fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
+            return Problem(422, "INVALID_INPUT", said, errors=fields)
+        case Conflict():
+            return Problem(409, "CONFLICT", said)
+        case Unrecordable():
+            return Problem(422, "UNRECORDABLE", "the database cannot hold one of these values: is there a NUL in it?")
+        case DatabaseUnavailable():
+            return unavailable()
+        case SchemaMismatch():
+            return Problem(503, "SCHEMA_MISMATCH", said, headers=RETRY_AFTER)
+        case _:
+            return Problem(422, _code_of(error), said)
+
+
+def unavailable() -> Problem:
+    return Problem(
+        503,
+        "DATABASE_UNAVAILABLE",
+        "the database does not answer; whether this was done is not known: send it again, a start with the same "
+        "Idempotency-Key",
+        headers=RETRY_AFTER,
+    )
+
+
+def _code_of(error: RetomaError) -> str:
+    """`UnsafeUrl` is UNSAFE_URL."""
+    name = type(error).__name__
+    return "".join(f"_{letter}" if letter.isupper() else letter for letter in name).lstrip("_").upper()
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, Problem):
+        return error.response()
+    code = HTTPStatus(error.status_code).name
+    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+    return Problem(error.status_code, code, _told(error), headers=headers).response()
+
+
+def _allowed(request: Request) -> str:
+    """Every method that some route takes on this path."""
+    routes = iter_route_contexts(request.app.routes)
+    matching = (route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"]))
+    return ", ".join(sorted({method for route in matching for method in route.methods or ()}))
+
+
+async def _on_invalid_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    fields = _fields(error.errors())
+    told = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
+    return Problem(422, "INVALID_REQUEST", f"the request is wrong: {told}", errors=fields).response()
+
+
+async def _on_our_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RetomaError)
+    return of_error(error).response()
+
+
+def _told(error: HTTPException) -> str:
+    match error.status_code:
+        case 404:
+            return "there is no such path; /api/v1/openapi.json lists them"
+        case 405:
+            return "this path does not take this method"
+        case _:
+            return str(error.detail)
+
+
+def _fields(errors: Any) -> list[dict[str, str]]:
+    """Without the values themselves, which may be secrets."""
+    return [{"field": _place(each["loc"]), "message": str(each["msg"])} for each in errors]
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """Where it is in the body or the query, as people write it."""
+    parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
+    return ".".join(map(str, parts))

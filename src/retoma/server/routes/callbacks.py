@@ -1,0 +1,57 @@
+"""One-time URLs that outside services call when they are done. The token in the URL is the key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from retoma.client import Client
+from retoma.errors import NotFound
+from retoma.server.callers import public
+from retoma.server.door import Door, address_of
+from retoma.server.edge import check_json, too_large
+from retoma.server.problems import documented
+
+router = APIRouter(tags=["callbacks"], dependencies=[public])
+LARGEST_BODY = 1024 * 1024
+
+
+@router.post(
+    "/callbacks/{token}",
+    status_code=202,
+    summary="Say that outside work has ended",
+    response_class=Response,
+    responses={
+        202: {"description": "It is taken as a hint; the outside is asked whether it is so."},
+        **documented(404, 410),
+    },
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
+)
+async def call_back(request: Request, token: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{16,200}$")]) -> Response:
+    door: Door = request.app.state.door
+    client: Client = request.app.state.client
+    door.check_failures(address_of(request))
+    body = _parsed(await request.body())
+    try:
+        await client.call_back(token, body)
+    except NotFound:
+        door.note_failure(address_of(request))
+        raise
+    return Response(status_code=202)
+
+
+def _parsed(body: bytes) -> Any:
+    """JSON, or the text as it is: services send what they like."""
+    if len(body) > LARGEST_BODY:
+        raise too_large(LARGEST_BODY)
+    if not body:
+        return None
+    check_json(body)
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return body.decode(errors="replace")

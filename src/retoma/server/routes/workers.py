@@ -1,0 +1,45 @@
+"""Who works, and what waits for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from retoma.records import QueueRecord, WorkerRecord
+from retoma.server.callers import Caller, caller
+from retoma.server.shapes import QueueList, QueueShape, WorkerList, WorkerShape
+
+router = APIRouter(tags=["workers"])
+Reader = Annotated[Caller, caller("pools:read")]
+
+
+@router.get("/queues", summary="What each queue holds")
+async def list_queues(by: Reader) -> QueueList:
+    return QueueList(queues=[_queue(queue) for queue in await by.client.queues()])
+
+
+@router.get("/workers", summary="List the workers that live")
+async def list_workers(by: Reader) -> WorkerList:
+    return WorkerList(workers=[_worker(worker) for worker in await by.client.workers()])
+
+
+def _queue(queue: QueueRecord) -> QueueShape:
+    return QueueShape(
+        queue=queue.queue,
+        ready=queue.ready,
+        running=queue.running,
+        delayed=queue.delayed,
+        oldest_seconds=None if queue.oldest_for is None else queue.oldest_for.total_seconds(),
+    )
+
+
+def _worker(worker: WorkerRecord) -> WorkerShape:
+    return WorkerShape(
+        id=worker.id,
+        name=worker.name,
+        queues=worker.queues,
+        concurrency=worker.concurrency,
+        started_at=worker.started_at,
+        silent_seconds=worker.silent_for.total_seconds(),
+    )

@@ -1,0 +1,72 @@
+"""The server, put together: our routes under /api/v1, an application's own at the root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import RouteContext, iter_route_contexts
+
+from retoma.app import App
+from retoma.client import Client
+from retoma.errors import DefinitionError
+from retoma.server import metrics, problems
+from retoma.server.callers import need_of
+from retoma.server.door import Door
+from retoma.server.edge import Edge
+from retoma.server.routes import callbacks, deliveries, documents, health, pipelines, pools, runs, workers
+from retoma.settings import Settings
+
+ROOT = "/api/v1"
+_ROUTERS = (runs.router, pipelines.router, pools.router, workers.router, deliveries.router, documents.router)
+
+
+def make_server(app: App | None, client: Client, settings: Settings, *, development: bool = False) -> FastAPI:
+    """An ASGI application. With `development` callers on this machine need no key; never serve that to others."""
+    server = FastAPI(
+        title="Retoma" if app is None else app.name,
+        version=version("retoma"),
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    server.state.door = Door(client, settings.rate_limit_per_minute, development=development)
+    server.state.app = app
+    server.state.client = client
+    problems.add_handlers(server)
+    server.include_router(health.router)
+    server.include_router(metrics.router)
+    for router in _ROUTERS:
+        server.include_router(router, prefix=ROOT, responses=problems.documented(400, 401, 403, 413, 422, 429, 503))
+    server.include_router(callbacks.router, prefix=ROOT, responses=problems.documented(400, 413, 422, 429, 503))
+    _add_own(server, () if app is None else app.routes)
+    if development:
+        server.include_router(documents.for_people)
+    _check_needs(server)
+    server.add_middleware(Edge)
+    return server
+
+
+def _add_own(server: FastAPI, routers: Iterable[Any]) -> None:
+    for router in routers:
+        if not isinstance(router, APIRouter):
+            raise DefinitionError(f"App(routes=...) takes FastAPI's APIRouter; given: {router!r:.80}")
+        server.include_router(router)
+
+
+def routes_of(server: FastAPI) -> list[RouteContext]:
+    """Every route that is served, with all that it got from the routers around it."""
+    return list(iter_route_contexts(server.routes))
+
+
+def _check_needs(server: FastAPI) -> None:
+    """A route that forgot to ask who calls must not be served."""
+    for route in routes_of(server):
+        if need_of(route) is None:
+            raise DefinitionError(
+                f"the route {', '.join(sorted(route.methods or ()))} {route.path} does not say who may call it: "
+                "give it `by: Annotated[Caller, caller(scope)]`, or `dependencies=[public]` if anyone may"
+            )

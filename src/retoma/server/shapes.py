@@ -1,0 +1,250 @@
+"""What goes in and out, as the OpenAPI document describes it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+from retoma.define.options import HIGHEST_PRIORITY
+from retoma.define.webhook import EVENTS, MOST_RETRIES
+from retoma.states import DeliveryState, RunState
+
+MOST_INPUTS = 10_000
+LARGEST_PAGE = 500
+LARGEST_NUMBER = 2**63 - 1
+LARGEST_INT = 2**31 - 1
+
+
+def _storable(given: str) -> str:
+    if "\0" in given or any("\ud800" <= letter <= "\udfff" for letter in given):
+        raise ValueError("it has a NUL or half a character")
+    return given
+
+
+Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$"), AfterValidator(_storable)]
+Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="How many at most.")]
+Before = Annotated[UUID | None, Field(description="`next` of the page before.")]
+
+
+class Given(BaseModel):
+    """A body of a request. What is not known is an error, so that a misspelt name is not lost."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class WebhookGiven(Given):
+    url: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\x00]+$"), AfterValidator(_storable)]
+    events: list[Literal[EVENTS]] = Field(["run.ended"], min_length=1, max_length=20)  # type: ignore[valid-type]
+    profile: Literal["standard", "short"] = Field("standard", description="`short` stops after five tries.")
+    retries: int | None = Field(None, ge=0, le=MOST_RETRIES, description="At most so many after the first try.")
+
+
+class _StartOptions(Given):
+    pipeline: Name
+    tenant: Name | None = Field(None, description="Whose run it is. A key of one tenant need not say.")
+    priority: int = Field(0, ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY, description="A level is worth ten minutes.")
+    webhook: WebhookGiven | None = None
+
+
+class StartGiven(_StartOptions):
+    input: dict[str, Any] = Field({}, description="As the pipeline's schema says: GET /pipelines.")
+    run_at: AwareDatetime | None = Field(None, description="Begin then, not now.")
+
+
+class BulkGiven(_StartOptions):
+    inputs: list[dict[str, Any]] = Field(min_length=1, max_length=MOST_INPUTS)
+
+
+class Started(BaseModel):
+    id: UUID
+    created: bool = Field(description="False if the Idempotency-Key was used before: it is the same run.")
+
+
+class StartedMany(BaseModel):
+    runs: list[UUID] = Field(description="In the order of the inputs.")
+
+
+class RunShape(BaseModel):
+    id: UUID
+    tenant: str
+    pipeline: str
+    version: int
+    state: RunState
+    revision: int
+    created_at: datetime
+    run_at: datetime
+    ended_at: datetime | None
+
+
+class RunPage(BaseModel):
+    runs: list[RunShape]
+    next: UUID | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+
+
+class StepShape(BaseModel):
+    step: str
+    each: bool = Field(description="Whether it has a job for each item.")
+    queue: str
+    jobs: dict[str, int] = Field(description="How many jobs are in which state.")
+    ended: int
+    total: int
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class WaitShape(BaseModel):
+    step: str
+    item: str
+    jobs: int
+    reason: str
+    why: str = Field(description="The reason as a sentence.")
+    until: datetime | None
+
+
+class ErrorShape(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    step: str
+    item: str
+    attempt: int | None = None
+    code: str | None = None
+    message: str | None = None
+
+
+class RunDetails(RunShape):
+    input: Any
+    steps: list[StepShape]
+    estimated_end_at: datetime | None = Field(description="If its items keep their pace. Null while nothing tells.")
+    waits: list[WaitShape] = Field(description="Why what could run does not.")
+    errors: list[ErrorShape] = Field(description="What the newest failure of each job said.")
+
+
+class Cancelled(BaseModel):
+    id: UUID
+    state: RunState = Field(description="`cancelling` while something still ends.")
+
+
+class EventShape(BaseModel):
+    id: int
+    at: datetime
+    kind: str
+    revision: int
+    attempt: int | None
+    worker: int | None
+    step: str | None
+    item: str | None
+    data: Any
+
+
+class EventPage(BaseModel):
+    events: list[EventShape]
+    next: int | None = Field(description="Give it as `after` for what comes later. Null: there is no more now.")
+
+
+class PoolShape(BaseModel):
+    name: str
+    capacity: int
+    used: int
+    waiting: int
+    rate: float | None
+    paused_until: datetime | None
+
+
+class PoolList(BaseModel):
+    pools: list[PoolShape]
+
+
+class PoolGiven(Given):
+    capacity: int = Field(
+        ge=0, le=1_000_000, description="Slots. Those who hold more than that keep them to their end."
+    )
+
+
+class DeliveryShape(BaseModel):
+    id: UUID = Field(description="The `webhook-id` of every attempt.")
+    run: UUID
+    tenant: str
+    pipeline: str
+    event: str
+    seq: int
+    endpoint: int
+    url: str
+    state: DeliveryState
+    attempt: int
+    next_at: datetime | None
+    created_at: datetime
+    ended_at: datetime | None
+    status: int | None = Field(description="What the last attempt was answered with.")
+    error: str | None
+
+
+class DeliveryPage(BaseModel):
+    deliveries: list[DeliveryShape]
+    next: UUID | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+
+
+class AttemptShape(BaseModel):
+    attempt: int
+    at: datetime
+    seconds: float | None
+    status: int | None
+    error: str | None
+    answer: str | None = Field(description="The beginning of what came back.")
+
+
+class DeliveryDetails(DeliveryShape):
+    body: str | None = Field(description="What is signed and sent. Null until the first attempt.")
+    attempts: list[AttemptShape]
+
+
+class RedriveGiven(Given):
+    endpoint: int | None = Field(None, ge=1, le=LARGEST_INT)
+    url: Name | None = None
+    from_at: AwareDatetime | None = None
+    to_at: AwareDatetime | None = None
+
+
+class Redriven(BaseModel):
+    deliveries: int = Field(description="How many will be sent again.")
+
+
+class QueueShape(BaseModel):
+    queue: str
+    ready: int
+    running: int
+    delayed: int
+    oldest_seconds: float | None
+
+
+class QueueList(BaseModel):
+    queues: list[QueueShape]
+
+
+class WorkerShape(BaseModel):
+    id: int
+    name: str
+    queues: list[str]
+    concurrency: int
+    started_at: datetime
+    silent_seconds: float
+
+
+class WorkerList(BaseModel):
+    workers: list[WorkerShape]
+
+
+class PipelineShape(BaseModel):
+    name: str
+    input_schema: dict[str, Any] | None = Field(description="JSON Schema. Null: it takes no input.")
+    steps: list[str]
+
+
+class PipelineList(BaseModel):
+    pipelines: list[PipelineShape]
+
+
+class Health(BaseModel):
+    status: str

@@ -1,0 +1,45 @@
+"""Runs, as the API shows them."""
+
+from __future__ import annotations
+
+from retoma.client import Client
+from retoma.records import Run, StepProgress, Wait
+from retoma.server.shapes import ErrorShape, RunDetails, RunShape, StepShape, WaitShape
+from retoma.states import JOB_ENDS
+
+MOST_ERRORS = 100
+
+
+def shape(run: Run) -> RunShape:
+    return RunShape(**{name: getattr(run, name) for name in RunShape.model_fields})
+
+
+async def details(client: Client, run: Run) -> RunDetails:
+    graph = await client.graph(run)
+    progress = {step.step: step for step in await client.progress(run.id)}
+    errors = list((await client.errors(run.id)).items())[:MOST_ERRORS]
+    return RunDetails(
+        **shape(run).model_dump(),
+        input=run.input,
+        steps=[_step(progress[each.name]) for each in graph.steps if not each.hidden and each.name in progress],
+        estimated_end_at=None if run.is_over else await client.estimate(run.id),
+        waits=[] if run.is_over else [_wait(wait) for wait in await client.waits(run.id)],
+        errors=[ErrorShape(**{**error, "step": step, "item": item}) for (step, item), error in errors],
+    )
+
+
+def _step(step: StepProgress) -> StepShape:
+    return StepShape(
+        step=step.step,
+        each=step.each,
+        queue=step.queue,
+        jobs={str(state): count for state, count in step.jobs.items()},
+        ended=sum(count for state, count in step.jobs.items() if state in JOB_ENDS),
+        total=step.total,
+        started_at=step.started_at,
+        ended_at=step.ended_at,
+    )
+
+
+def _wait(wait: Wait) -> WaitShape:
+    return WaitShape(step=wait.step, item=wait.item, jobs=wait.jobs, reason=wait.reason, why=wait.why, until=wait.until)

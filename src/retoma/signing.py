@@ -1,0 +1,129 @@
+"""Signatures of webhooks: of those that Retoma sends, and of those that come in.
+
+Two families of headers carry them. Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`, the
+base64 of HMAC-SHA256 over `id.timestamp.body`. And the older `X-Webhook-Timestamp` and `X-Webhook-Signature`, the hex
+of HMAC-SHA256 over `timestamp.body`. All are over the very bytes of the body.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from retoma.errors import BadSignature
+
+__all__ = ["BadSignature", "check_secret", "headers_for", "hex_signature", "new_secret", "standard_signature", "verify"]
+
+PREFIX = "whsec_"
+TOLERANCE = timedelta(minutes=5)
+_FEWEST_BYTES, _SECRET_BYTES = 24, 32
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def check_secret(secret: str) -> None:
+    """Raises ValueError if it begins like a secret of Standard Webhooks and does not go on like one."""
+    _key(secret)
+
+
+def headers_for(keys: Sequence[str], message: str, at: datetime, body: bytes) -> dict[str, str]:
+    """Both families. While a secret is rotated there are two; the older header has room for the first alone."""
+    seconds = int(at.timestamp())
+    return {
+        "webhook-id": message,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(standard_signature(key, message, seconds, body) for key in keys),
+        "x-webhook-timestamp": str(seconds),
+        "x-webhook-signature": hex_signature(keys[0], seconds, body),
+    }
+
+
+def standard_signature(secret: str, message: str, seconds: int, body: bytes) -> str:
+    """One `v1,...` of Standard Webhooks."""
+    signed = _hmac(_key(secret), f"{message}.{seconds}.".encode(errors="replace") + body)
+    return f"v1,{base64.b64encode(signed).decode()}"
+
+
+def hex_signature(secret: str, seconds: int, body: bytes) -> str:
+    """The secret is used as it is written, whatever its form."""
+    return _hmac(secret.encode(), f"{seconds}.".encode() + body).hex()
+
+
+def verify(
+    keys: str | Sequence[str],
+    headers: Mapping[str, str],
+    body: bytes,
+    now: datetime,
+    tolerance: timedelta = TOLERANCE,
+) -> str | None:
+    """Raise BadSignature unless one of these secrets signed `body`, in either family, within `tolerance` of `now`.
+
+    Gives the webhook's id, by which a repeated one is known; None where only the older headers came.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    several = [keys] if isinstance(keys, str) else list(keys)
+    if "webhook-signature" in given:
+        return _verify_standard(several, given, body, now, tolerance)
+    if "x-webhook-signature" in given:
+        _verify_hex(several, given, body, now, tolerance)
+        return None
+    raise BadSignature("there is neither a webhook-signature nor an X-Webhook-Signature header")
+
+
+def _verify_standard(
+    keys: Sequence[str], given: Mapping[str, str], body: bytes, now: datetime, tolerance: timedelta
+) -> str:
+    message = given.get("webhook-id", "")
+    if not message or "." in message:
+        raise BadSignature("there is no webhook-id header, or it has a dot in it")
+    seconds = _fresh(given.get("webhook-timestamp", ""), now, tolerance)
+    right = [standard_signature(key, message, seconds, body) for key in keys]
+    _one_of(right, given["webhook-signature"].split(" "))
+    return message
+
+
+def _verify_hex(
+    keys: Sequence[str], given: Mapping[str, str], body: bytes, now: datetime, tolerance: timedelta
+) -> None:
+    seconds = _fresh(given.get("x-webhook-timestamp", ""), now, tolerance)
+    claimed = given["x-webhook-signature"].removeprefix("sha256=")
+    _one_of([hex_signature(key, seconds, body) for key in keys], [claimed])
+
+
+def _fresh(text: str, now: datetime, tolerance: timedelta) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise BadSignature("the timestamp is no whole number of seconds")
+    if abs(int(text) - now.timestamp()) > tolerance.total_seconds():
+        raise BadSignature(f"the timestamp is more than {tolerance.total_seconds():g} s away from now")
+    return int(text)
+
+
+def _one_of(right: Sequence[str], claimed: Sequence[str]) -> None:
+    # As bytes: of a text that is not ASCII the comparison would raise TypeError. And every pair, however it goes.
+    same = [hmac.compare_digest(a.encode(), b.encode(errors="replace")) for a in right for b in claimed]
+    if not any(same):
+        raise BadSignature("the signature is not that of this body with our secret")
+
+
+def _key(secret: str) -> bytes:
+    """The bytes that a `whsec_` secret spells; of a secret in another form, its own."""
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if len(key) < _FEWEST_BYTES:
+        raise ValueError(
+            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_FEWEST_BYTES} bytes"
+        )
+    return key
+
+
+def _hmac(key: bytes, signed: bytes) -> bytes:
+    return hmac.digest(key, signed, "sha256")

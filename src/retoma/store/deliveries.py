@@ -1,0 +1,182 @@
+"""Webhooks that are owed, their attempts, and the endpoints they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from retoma.records import Delivery, DeliveryAttempt, Endpoint
+from retoma.states import DeliveryState
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("deliveries")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A delivery that is ours to send until the lease ends. `tries` counts this one; `now` is the database's."""
+
+    id: UUID
+    attempt: int
+    tries: int
+    run: UUID
+    seq: int
+    event: str
+    profile: str
+    retries: int | None
+    body: str | None
+    created_at: datetime
+    endpoint: int
+    url: str
+    now: datetime
+    secret: str = field(repr=False)
+    former: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """`disabled` says that this attempt was the one that disabled the endpoint."""
+
+    state: DeliveryState
+    disabled: bool
+
+
+async def claim(database: Database, pipelines: Sequence[str], limit: int, each: int, lease: timedelta) -> list[Taken]:
+    rows = await database.fetch(
+        _SQL["claim_deliveries"], pipelines=list(pipelines), limit=limit, each=each, lease=lease
+    )
+    return [Taken(**row) for row in rows]
+
+
+async def freeze(database: Database, taken: Taken, body: str) -> str | None:
+    """What is to be sent from now on: the body that was kept first. None if another has taken the delivery up."""
+    row = await database.fetchrow(_SQL["freeze_body"], id=taken.id, attempt=taken.attempt, body=body)
+    return row["body"] if row else None
+
+
+async def record(
+    database: Database,
+    taken: Taken,
+    *,
+    outcome: str,
+    delay: timedelta,
+    pause: timedelta | None,
+    took: timedelta,
+    status: int | None = None,
+    error: str | None = None,
+    answer: str | None = None,
+) -> Recorded | None:
+    """How the delivery stands now. None if another has taken it up: then nothing was written."""
+    row = await database.fetchrow(
+        _SQL["record_attempt"],
+        id=taken.id,
+        attempt=taken.attempt,
+        outcome=outcome,
+        delay=delay,
+        pause=pause,
+        ms=round(took.total_seconds() * 1000),
+        status=status,
+        error=error,
+        answer=answer,
+    )
+    return Recorded(DeliveryState(row["state"]), row["disabled"]) if row else None
+
+
+async def next_in(database: Database, pipelines: Sequence[str]) -> timedelta | None:
+    """In how long one is due; None if none is."""
+    row = await database.fetch_one(_SQL["next_delivery"], pipelines=list(pipelines))
+    due: timedelta | None = row["next_in"]
+    return due
+
+
+async def listed(
+    database: Database,
+    *,
+    tenant: int | None = None,
+    states: Sequence[DeliveryState] | None = None,
+    run: UUID | None = None,
+    endpoint: int | None = None,
+    id: UUID | None = None,  # noqa: A002
+    before: UUID | None = None,
+    limit: int = 50,
+) -> list[Delivery]:
+    """Newest first. `before` is the last id of the page before."""
+    rows = await database.fetch(
+        _SQL["list_deliveries"],
+        tenant=tenant,
+        states=list(states) if states else None,
+        run=run,
+        endpoint=endpoint,
+        id=id,
+        before=before,
+        limit=limit,
+    )
+    return [Delivery(**{**row, "state": DeliveryState(row["state"])}) for row in rows]
+
+
+async def shown(database: Database, delivery: UUID, tenant: int | None) -> Delivery | None:
+    """One with its body and its attempts."""
+    found = await listed(database, id=delivery, tenant=tenant, limit=1)
+    if not found:
+        return None
+    body = await database.fetch_one(_SQL["body_of_delivery"], id=delivery)
+    attempts = await database.fetch(_SQL["attempts_of_delivery"], id=delivery)
+    return replace(found[0], body=body["body"], attempts=tuple(map(_attempt, attempts)))
+
+
+async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
+    """The newest ids of deliveries in this range."""
+    rows = await database.fetch(_SQL["deliveries_between"], first=first, last=last, limit=limit)
+    return [row["id"] for row in rows]
+
+
+async def redrive(
+    database: Database,
+    *,
+    tenant: int | None = None,
+    id: UUID | None = None,  # noqa: A002
+    endpoint: int | None = None,
+    url: str | None = None,
+    from_at: datetime | None = None,
+    to_at: datetime | None = None,
+) -> int:
+    """How many dead deliveries are due again."""
+    row = await database.fetch_one(
+        _SQL["redrive"], tenant=tenant, id=id, endpoint=endpoint, url=url, from_at=from_at, to_at=to_at
+    )
+    return int(row["deliveries"])
+
+
+async def endpoints(
+    database: Database,
+    *,
+    tenant: int | None = None,
+    id: int | None = None,  # noqa: A002
+    before: int | None = None,
+    limit: int = 100,
+) -> list[Endpoint]:
+    """Newest first. `before` is the last id of the page before."""
+    rows = await database.fetch(_SQL["list_endpoints"], tenant=tenant, id=id, before=before, limit=limit)
+    return [Endpoint(**row) for row in rows]
+
+
+async def enable(database: Database, endpoint: int, tenant: int | None) -> bool:
+    return bool(await database.fetch(_SQL["enable_endpoint"], id=endpoint, tenant=tenant))
+
+
+async def rotate(database: Database, endpoint: int, tenant: int | None, secret: str, overlap: timedelta) -> str | None:
+    """The host whose webhooks of this tenant are now signed with `secret`; None if there is no such endpoint."""
+    row = await database.fetchrow(_SQL["rotate_secret"], id=endpoint, tenant=tenant, secret=secret, overlap=overlap)
+    return row["host"] if row else None
+
+
+def _attempt(row: asyncpg.Record) -> DeliveryAttempt:
+    values: dict[str, Any] = {**row}
+    ms = values.pop("ms")
+    return DeliveryAttempt(**values, took=None if ms is None else timedelta(milliseconds=ms))

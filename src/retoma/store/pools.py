@@ -1,0 +1,33 @@
+"""Pools as the database knows them: their numbers, who holds slots, who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retoma.define.pool import Pool
+from retoma.records import PoolRecord
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("pools")
+
+
+async def declare(database: Database, pools: Sequence[Pool]) -> None:
+    """Make these pools known. Numbers that a person has set stay, unless the application has given others since."""
+    for pool in pools:
+        await database.fetch(
+            _SQL["declare_pool"], name=pool.name, capacity=pool.capacity, rate=pool.rate, burst=pool.burst
+        )
+
+
+async def listed(database: Database, name: str | None = None) -> list[PoolRecord]:
+    rows = await database.fetch(_SQL["list_pools"], name=name)
+    return [PoolRecord(**row) for row in rows]
+
+
+async def set_numbers(
+    database: Database, name: str, *, capacity: int | None, rate: float | None, burst: int | None, resume: bool
+) -> bool:
+    """Change what is given; a rate of 0 means none. False if there is no such pool."""
+    rows = await database.fetch(_SQL["set_pool"], name=name, capacity=capacity, rate=rate, burst=burst, resume=resume)
+    return bool(rows)

@@ -1,0 +1,102 @@
+-- name: claim_deliveries
+-- Take up deliveries that are due, with all that sending them takes.
+select c.id, c.attempt, c.tries, d.run, d.seq, d.event, d.profile, d.retries, d.body, d.created_at, d.endpoint, e.url,
+       s.secret, case when s.former_until > retoma.now() then s.former end as former, retoma.now() as now
+  from retoma.claim_deliveries(:pipelines::text[], :limit, :each, :lease) c
+  join retoma.deliveries d on d.id = c.id
+  join retoma.endpoints e on e.id = d.endpoint
+  join retoma.webhook_secrets s on s.tenant = d.tenant and s.host = d.host;
+
+-- name: freeze_body
+-- Keep what will be sent, unless it is kept already, if this attempt still owns the delivery.
+update retoma.deliveries
+   set body = coalesce(body, :body)
+ where id = :id and attempt = :attempt and state = 'sending'
+returning body;
+
+-- name: record_attempt
+-- Say how an attempt went; no row if another has taken the delivery up.
+select state, disabled
+  from retoma.record_attempt(:id, :attempt, :outcome, :delay, :pause, :ms, :status, :error, :answer);
+
+-- name: next_delivery
+-- In how long a delivery is due, or may be taken up again.
+select min(next_at) - retoma.now() as next_in
+  from retoma.deliveries
+ where ended_at is null and next_at < 'infinity' and pipeline = any (:pipelines::text[]);
+
+-- name: list_deliveries
+-- Newest first, after the one that ended the page before.
+select d.id, d.run, t.name as tenant, d.pipeline, d.event, d.seq, d.endpoint, e.url, d.state::text as state, d.attempt,
+       case when d.ended_at is null and d.next_at < 'infinity' then d.next_at end as next_at,
+       d.created_at, d.ended_at, a.status,
+       coalesce(a.error, case when d.state = 'dead' then 'the endpoint is disabled: ' || e.disabled_because end) as error
+  from retoma.deliveries d
+  join retoma.tenants t on t.id = d.tenant
+  join retoma.endpoints e on e.id = d.endpoint
+  left join lateral (
+    select a.status, a.error
+      from retoma.delivery_attempts a
+     where a.delivery = d.id
+     order by a.attempt desc
+     limit 1) a on true
+ where (:tenant::int is null or d.tenant = :tenant)
+   and (:states::text[] is null or d.state::text = any (:states))
+   and (:run::uuid is null or d.run = :run)
+   and (:id::uuid is null or d.id = :id)
+   and (:endpoint::int is null or d.endpoint = :endpoint)
+   and (:before::uuid is null or d.number < (select b.number from retoma.deliveries b where b.id = :before))
+ order by d.number desc
+ limit :limit;
+
+-- name: body_of_delivery
+select body
+  from retoma.deliveries
+ where id = :id;
+
+-- name: attempts_of_delivery
+select attempt, at, ms, status, error, answer
+  from retoma.delivery_attempts
+ where delivery = :id
+ order by attempt;
+
+-- name: deliveries_between
+-- The newest deliveries whose ids are in this range.
+select id
+  from retoma.deliveries
+ where id between :first and :last
+ order by number desc
+ limit :limit;
+
+-- name: redrive
+-- Let dead deliveries be sent again; gives how many.
+select retoma.redrive(:tenant, :id, :endpoint, :url, :from_at, :to_at) as deliveries;
+
+-- name: list_endpoints
+select e.id, t.name as tenant, e.url, e.created_at, e.failures, e.failing_since, e.open_until, e.disabled_at,
+       e.disabled_because,
+       (select count(*) from retoma.deliveries d where d.endpoint = e.id and d.ended_at is null) as due,
+       (select count(*) from retoma.deliveries d where d.endpoint = e.id and d.state = 'dead') as dead
+  from retoma.endpoints e
+  join retoma.tenants t on t.id = e.tenant
+ where (:tenant::int is null or e.tenant = :tenant)
+   and (:id::int is null or e.id = :id)
+   and (:before::int is null or e.id < :before)
+ order by e.id desc
+ limit :limit;
+
+-- name: enable_endpoint
+update retoma.endpoints
+   set disabled_at = null, disabled_because = null, failures = 0, failing_since = null, open_until = null
+ where id = :id and (:tenant::int is null or tenant = :tenant)
+returning id;
+
+-- name: rotate_secret
+-- A new secret for the endpoint's tenant and host; the former signs beside it for a while. Told twice, it does it once.
+update retoma.webhook_secrets s
+   set former = case when s.secret = :secret then s.former else s.secret end,
+       former_until = retoma.now() + :overlap,
+       secret = :secret
+  from retoma.endpoints e
+ where e.id = :id and (:tenant::int is null or e.tenant = :tenant) and s.tenant = e.tenant and s.host = e.host
+returning s.host;

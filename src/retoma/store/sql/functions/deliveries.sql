@@ -1,0 +1,258 @@
+-- Let these runs tell of themselves as their hooks say, and owe what their start is worth. A run that has its hook
+-- already was started by an earlier try, and one that is not there belongs to a key that was used before.
+create or replace function retoma.hook_runs(p_now timestamptz, p_id uuid[], p_tenant int[], p_hook json[]) returns void
+language plpgsql as $$
+declare
+  v_hooked uuid[];
+begin
+  insert into retoma.webhook_secrets (tenant, host, secret)
+  select distinct on (s.tenant, s.hook ->> 'host') s.tenant, s.hook ->> 'host', retoma.new_webhook_secret()
+    from unnest(p_tenant, p_hook) as s (tenant, hook)
+   where s.hook is not null
+   order by 1, 2
+      on conflict do nothing;
+  insert into retoma.endpoints (tenant, host, url, created_at)
+  select distinct on (s.tenant, s.hook ->> 'url') s.tenant, s.hook ->> 'host', s.hook ->> 'url', p_now
+    from unnest(p_tenant, p_hook) as s (tenant, hook)
+   where s.hook is not null
+   order by s.tenant, s.hook ->> 'url'
+      on conflict do nothing;
+  with hooked as (
+    insert into retoma.hooks (run, endpoint, events, profile, retries)
+    select r.id, e.id, array(select json_array_elements_text(s.hook -> 'events')), s.hook ->> 'profile',
+           (s.hook ->> 'retries')::int
+      from unnest(p_id, p_hook) as s (id, hook)
+      join retoma.runs r on r.id = s.id
+      join retoma.endpoints e on e.tenant = r.tenant and e.url = s.hook ->> 'url'
+     order by r.id
+        on conflict do nothing
+    returning run
+  )
+  select array_agg(run) into v_hooked from hooked;
+  perform retoma.owe(p_now, v_hooked, 'run.started');
+end $$;
+
+-- 244 random bits.
+create or replace function retoma.new_webhook_secret() returns text volatile language sql as $$
+  select 'whsec_' || encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'base64');
+$$;
+
+-- Write down what is owed for this event of these runs, in the transaction that made it true. The caller holds the
+-- runs' locks. What comes after a delivery that is still open waits for it at `infinity`.
+create or replace function retoma.owe(p_now timestamptz, p_runs uuid[], p_event text) returns void
+language plpgsql as $$
+begin
+  if not exists (select from retoma.hooks where run = any (p_runs)) then
+    return;
+  end if;
+  -- A delivery that ends just now wakes the next one: let it see ours, or see its end.
+  perform from retoma.deliveries
+    where run = any (p_runs) and ended_at is null
+    order by run, endpoint, seq for update;
+  insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, retries,
+                                 state, next_at, created_at, ended_at)
+  select h.run, h.endpoint, coalesce(former.seq, 0) + 1, e.tenant, v.pipeline, e.host, p_event, h.profile, h.retries,
+         case when e.disabled_at is null then 'due' else 'dead' end::retoma.delivery_state,
+         case when former.open then 'infinity' else greatest(p_now, e.open_until) end,
+         p_now, case when e.disabled_at is not null then p_now end
+    from retoma.hooks h
+    join retoma.endpoints e on e.id = h.endpoint
+    join retoma.runs r on r.id = h.run
+    join retoma.versions v on v.id = r.version
+    cross join lateral (
+      select max(d.seq) as seq, bool_or(d.ended_at is null) as open
+        from retoma.deliveries d
+       where d.run = h.run and d.endpoint = h.endpoint) former
+   where h.run = any (p_runs) and p_event = any (h.events)
+   order by h.run, h.endpoint;
+end $$;
+
+-- Take up to `p_limit` deliveries that are due and send them before `p_lease` is over. No host gets more than
+-- `p_each` at a time, a failing endpoint one, so that those who are slow or away do not delay the others.
+create or replace function retoma.claim_deliveries(p_pipelines text[], p_limit int, p_each int, p_lease interval)
+returns table (id uuid, attempt int, tries int)
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := retoma.now();
+begin
+  return query
+  with recursive hosts as (
+    (select d.host from retoma.deliveries d where d.ended_at is null order by d.host limit 1)
+    union all
+    select (select d.host from retoma.deliveries d where d.ended_at is null and d.host > h.host order by d.host limit 1)
+      from hosts h where h.host is not null
+  ), due as materialized (
+    select c.id
+      from (select h.host from hosts h where h.host is not null order by random()) h
+     cross join lateral (
+       select d.id
+         from retoma.deliveries d
+        where d.host = h.host and d.ended_at is null and d.next_at <= v_now and d.pipeline = any (p_pipelines)
+          and not (exists (select from retoma.endpoints e where e.id = d.endpoint and e.failures >= 5)
+                   and retoma.has_company(d, v_now))
+        order by d.next_at
+        limit greatest(0, p_each - (select count(*) from retoma.deliveries s
+                                     where s.host = h.host and s.state = 'sending' and s.ended_at is null
+                                       and s.next_at > v_now))
+          for update skip locked) c
+     limit p_limit
+  ), taken as (
+    update retoma.deliveries d
+       set state = 'sending', attempt = d.attempt + 1, tries = d.tries + 1, next_at = v_now + p_lease
+      from due
+     where d.id = due.id
+    returning d.id, d.attempt, d.tries
+  ), told as (
+    insert into retoma.delivery_attempts (delivery, attempt, at)
+    select t.id, t.attempt, v_now from taken t
+  )
+  select t.id, t.attempt, t.tries from taken t;
+end $$;
+
+-- Whether an older one, or one that is being sent, is owed to the same endpoint.
+create or replace function retoma.has_company(p_delivery retoma.deliveries, p_now timestamptz) returns boolean
+stable language sql as $$
+  select exists (
+    select from retoma.deliveries o
+     where o.host = p_delivery.host and o.endpoint = p_delivery.endpoint and o.pipeline = p_delivery.pipeline
+       and o.id <> p_delivery.id and o.ended_at is null
+       and case when o.next_at > p_now then o.state = 'sending'
+                else (o.next_at, o.number) < (p_delivery.next_at, p_delivery.number) end);
+$$;
+
+-- Say how an attempt went: `delivered`, `again` after `p_delay`, `dead`, or `gone` for good with its endpoint. Gives
+-- the delivery's state afterwards, or null if the attempt is no longer the last one: then nothing is changed.
+-- `p_pause` holds back all that is owed to the endpoint, as its answer asked.
+create or replace function retoma.record_attempt(
+  p_id uuid, p_attempt int, p_outcome text, p_delay interval, p_pause interval,
+  p_ms int, p_status int, p_error text, p_answer text)
+returns table (state text, disabled boolean)
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := retoma.now();
+  v_delivery retoma.deliveries;
+  v_disabled boolean := false;
+begin
+  update retoma.deliveries d
+     set state = case p_outcome when 'delivered' then 'delivered' when 'again' then 'due' else 'dead' end::retoma.delivery_state,
+         next_at = case p_outcome when 'again' then v_now + p_delay else d.next_at end,
+         ended_at = case when p_outcome <> 'again' then v_now end
+   where d.id = p_id and d.attempt = p_attempt and d.state = 'sending'
+  returning d.* into v_delivery;
+  if not found then
+    return;
+  end if;
+  update retoma.delivery_attempts a
+     set ms = p_ms, status = p_status, error = p_error, answer = p_answer
+   where a.delivery = p_id and a.attempt = p_attempt;
+  if v_delivery.ended_at is not null then
+    perform retoma.wake_next(v_now, v_delivery);
+  end if;
+  v_disabled := retoma.judge_endpoint(v_now, v_delivery.endpoint, p_outcome, p_pause);
+  return query select d.state::text, v_disabled from retoma.deliveries d where d.id = p_id;
+end $$;
+
+create or replace function retoma.wake_next(p_now timestamptz, p_ended retoma.deliveries) returns void language sql as $$
+  update retoma.deliveries d
+     set next_at = greatest(p_now, (select e.open_until from retoma.endpoints e where e.id = d.endpoint))
+   where d.run = p_ended.run and d.endpoint = p_ended.endpoint and d.ended_at is null and d.next_at = 'infinity'
+     and d.seq = (select min(n.seq) from retoma.deliveries n
+                   where n.run = p_ended.run and n.endpoint = p_ended.endpoint and n.ended_at is null);
+$$;
+
+-- The endpoint's breaker. From the fifth failure in a row nothing is sent to it for a while that doubles up to five
+-- minutes; after five days of nothing else it is disabled. Gives whether it was just now.
+create or replace function retoma.judge_endpoint(p_now timestamptz, p_endpoint int, p_outcome text, p_pause interval)
+returns boolean language plpgsql as $$
+declare
+  v_endpoint retoma.endpoints;
+begin
+  if p_outcome = 'delivered' then
+    update retoma.endpoints set failures = 0, failing_since = null, open_until = null
+     where id = p_endpoint and failures > 0;
+    return false;
+  end if;
+  update retoma.endpoints e
+     set failures = e.failures + 1,
+         failing_since = coalesce(e.failing_since, p_now),
+         open_until = greatest(
+           p_now + p_pause,
+           case when e.failures >= 4 then p_now + least(interval '5 minutes', interval '10 seconds' * 2 ^ least(e.failures - 4, 10)) end)
+   where e.id = p_endpoint
+  returning * into v_endpoint;
+  if v_endpoint.disabled_at is null
+     and (p_outcome = 'gone' or v_endpoint.failures >= 10 and v_endpoint.failing_since <= p_now - interval '5 days') then
+    update retoma.endpoints
+       set disabled_at = p_now,
+           disabled_because = case when p_outcome = 'gone' then 'it answered 410 Gone'
+                                   else 'it gave nothing but failures for 5 days' end
+     where id = p_endpoint;
+    perform retoma.give_up_due(p_now, p_endpoint);
+    return true;
+  end if;
+  if v_endpoint.disabled_at is not null then
+    perform retoma.give_up_due(p_now, p_endpoint);
+    return false;
+  end if;
+  if v_endpoint.open_until is not null then
+    perform from retoma.deliveries
+      where endpoint = p_endpoint and state = 'due' and next_at < v_endpoint.open_until
+      order by run, endpoint, seq for update;
+    update retoma.deliveries set next_at = v_endpoint.open_until
+     where endpoint = p_endpoint and state = 'due' and next_at < v_endpoint.open_until;
+  end if;
+  return false;
+end $$;
+
+-- What is owed to a disabled endpoint is dead; what is being sent may still end.
+create or replace function retoma.give_up_due(p_now timestamptz, p_endpoint int) returns void language plpgsql as $$
+begin
+  perform from retoma.deliveries
+    where endpoint = p_endpoint and state = 'due'
+    order by run, endpoint, seq for update;
+  update retoma.deliveries set state = 'dead', ended_at = p_now
+   where endpoint = p_endpoint and state = 'due';
+end $$;
+
+-- Let dead deliveries be sent again with the same id and body: one, or all of an endpoint or a URL, within a time. Those of a
+-- disabled endpoint stay dead. Gives how many.
+create or replace function retoma.redrive(
+  p_tenant int, p_id uuid, p_endpoint int, p_url text, p_from timestamptz, p_to timestamptz) returns int
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_count int;
+begin
+  with chosen as materialized (
+    select d.id
+      from retoma.deliveries d
+      join retoma.endpoints e on e.id = d.endpoint
+     where d.state = 'dead' and e.disabled_at is null
+       and (p_tenant is null or d.tenant = p_tenant)
+       and (p_id is null or d.id = p_id)
+       and (p_endpoint is null or d.endpoint = p_endpoint)
+       and (p_url is null or e.url = p_url)
+       and (p_from is null or d.created_at >= p_from)
+       and (p_to is null or d.created_at < p_to)
+     order by d.run, d.endpoint, d.seq
+       for update of d
+  ), again as (
+    update retoma.deliveries d
+       set state = 'due', tries = 0, ended_at = null,
+           -- In their order again.
+           next_at = case when exists (select from retoma.deliveries f join chosen o on o.id = f.id
+                                        where f.run = d.run and f.endpoint = d.endpoint and f.seq < d.seq)
+                          then 'infinity' else v_now end
+      from chosen c
+     where c.id = d.id and d.state = 'dead'
+    returning d.id
+  )
+  select count(*) into v_count from again;
+  return v_count;
+end $$;

@@ -1,0 +1,99 @@
+-- Jobs that are not final, by queue. What runs, is parked or waits is looked for in the oldest open runs, since no index
+-- may hold it.
+create or replace function retoma.jobs_by_queue(p_most_runs int) returns table (queue text, state text, jobs bigint)
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+stable language sql as $$
+  with found as (
+    select queue, 'ready' as state
+      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0 and pool is null
+    union all
+    select queue, 'ready'
+      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0 and pool is null
+    union all
+    select queue, 'ready'
+      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+    union all
+    select queue, 'delayed'
+      from retoma.jobs where ready_at is not null
+    union all
+    select j.queue, j.state::text
+      from (select id from retoma.runs where ended_at is null order by id limit p_most_runs) r,
+           lateral (select queue, state from retoma.jobs j
+                     where j.run = r.id and j.state in ('waiting', 'running', 'parked') offset 0) j
+  )
+  select queue, state, count(*) from found group by 1, 2;
+$$;
+
+create or replace function retoma.jobs_by_pool() returns table (pool text, waiting bigint)
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+stable language sql as $$
+  select pool, count(*)
+    from retoma.jobs
+   where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+   group by 1;
+$$;
+
+-- Tenants with ready work in a queue, that needs no pool.
+create or replace function retoma.tenants_ready(p_queue text, p_limit int) returns setof int stable language sql as $$
+  with recursive found (tenant) as (
+    (select j.tenant from retoma.jobs j
+      where j.queue = p_queue and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
+      order by j.tenant limit 1)
+    union all
+    select (select j.tenant from retoma.jobs j
+             where j.queue = p_queue and j.tenant > found.tenant
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
+             order by j.tenant limit 1)
+      from found where found.tenant is not null
+  )
+  select tenant from found where tenant is not null limit p_limit;
+$$;
+
+-- The jobs that come next: of each queue, and of each pool, the first of every tenant.
+create or replace function retoma.next_in_line(p_tenants int) returns setof retoma.jobs
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+stable language sql as $$
+  select j.*
+    from (select distinct queue from retoma.steps) q,
+         retoma.tenants_ready(q.queue, p_tenants) as t (tenant),
+         lateral (select * from retoma.jobs j
+                   where j.queue = q.queue and j.tenant = t.tenant
+                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
+                   order by j.rank limit 1) j
+  union all
+  select j.*
+    from (select distinct queue from retoma.steps) q,
+         lateral (select * from retoma.jobs j
+                   where j.queue = q.queue
+                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths > 0 and j.pool is null
+                   order by j.rank limit 1) j
+  union all
+  select j.*
+    from retoma.pools p,
+         retoma.tenants_for_pool(p.name, 0, p_tenants) as t (tenant),
+         lateral (select * from retoma.jobs j
+                   where j.pool = p.name and j.tenant = t.tenant
+                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+                   order by j.rank, j.position limit 1) j;
+$$;
+
+-- Since when a ready job could run: since it was made or due, its last need or its outside work ended, or it was set back.
+create or replace function retoma.ready_since(p_job retoma.jobs) returns timestamptz
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+stable language sql as $$
+  select greatest(p_job.created_at,
+                  (select r.run_at from retoma.runs r where r.id = p_job.run),
+                  (select o.ended_at from retoma.outside o
+                    where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision),
+                  (select max(e.at)
+                     from retoma.events e
+                    where e.run = p_job.run
+                      and (e.step = p_job.step and e.item = p_job.item
+                           or exists (select from retoma.edges g
+                                       where g.version = p_job.version and g.from_step = e.step and g.to_step = p_job.step
+                                         and (not g.same_item or g.via <> '' or e.item = p_job.item)))));
+$$;

@@ -1,0 +1,207 @@
+-- Note that a part of a job begins, if this lease still owns the job. The state: `new`; `begun` by an earlier attempt
+-- of which nobody knows how it ended; `done`, with its value; or `lost`, if the job is another's now.
+-- The callback whose token is given can be called from now on.
+create or replace function retoma.begin_effect(
+  p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text,
+  p_token_hash bytea, p_token_lives interval, out o_state text, out o_value json)
+language plpgsql as $$
+declare
+  v_effect retoma.effects;
+begin
+  perform from retoma.jobs
+    where run = p_run and step = p_step and item = p_item and revision = p_revision
+      and worker = p_worker and fence = p_fence and state = 'running' for no key update;
+  if not found then
+    o_state := 'lost';
+    return;
+  end if;
+  if p_token_hash is not null then
+    insert into retoma.callbacks (token_hash, run, step, item, revision, expires_at)
+    values (p_token_hash, p_run, p_step, p_item, p_revision, retoma.now() + p_token_lives)
+        on conflict do nothing;
+  end if;
+  insert into retoma.effects (run, step, item, revision, name, fence, begun_at)
+  values (p_run, p_step, p_item, p_revision, p_name, p_fence, retoma.now())
+      on conflict do nothing;
+  if found then
+    o_state := 'new';
+    return;
+  end if;
+  select * into v_effect from retoma.effects
+   where run = p_run and step = p_step and item = p_item and revision = p_revision and name = p_name;
+  o_state := case when v_effect.done_at is null then 'begun' else 'done' end;
+  o_value := v_effect.value;
+  if v_effect.done_at is null then
+    -- Whoever began it can no longer say how it ended.
+    update retoma.effects set fence = p_fence
+     where run = p_run and step = p_step and item = p_item and revision = p_revision and name = p_name;
+  end if;
+end $$;
+
+-- Forget the outside work of jobs that are tried again because it failed: the next attempt submits anew.
+create or replace function retoma.forget_outside(p_jobs retoma.handle[]) returns void language sql as $$
+  with failed as (
+    delete from retoma.outside o
+     using unnest(p_jobs) j
+     where o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision
+       and o.state in ('failed', 'cancelled', 'lost')
+    returning o.*
+  )
+  delete from retoma.effects e
+   using failed f
+   where e.run = f.run and e.step = f.step and e.item = f.item and e.revision = f.revision
+     and e.value::jsonb = f.handle::jsonb;
+$$;
+
+-- Write down what is done outside for jobs that were just parked. One of which the outside has told already is looked
+-- at now, and one whose run is stopping too.
+create or replace function retoma.hand_over(p_now timestamptz, p_jobs retoma.jobs[], p_handovers json[]) returns void
+language plpgsql as $$
+begin
+  -- The outside may be calling just now: see its call, or let it see what is written here.
+  perform from retoma.callbacks c
+    where (c.run, c.step, c.item, c.revision) in (select j.run, j.step, j.item, j.revision from unnest(p_jobs) j)
+    order by token_hash for update;
+  insert into retoma.outside (run, step, item, revision, version, handle, poll, cancel, every, queued_for, running_for,
+                              total_for, next_at, parked_at)
+  select j.run, j.step, j.item, j.revision, j.version, h -> 'handle', h ->> 'poll', h ->> 'cancel',
+         make_interval(secs => (h ->> 'every')::float), make_interval(secs => (h ->> 'queued')::float),
+         make_interval(secs => (h ->> 'running')::float), make_interval(secs => (h ->> 'total')::float),
+         case when j.ending or exists (select from retoma.callbacks c
+                                        where c.run = j.run and c.step = j.step and c.item = j.item
+                                          and c.revision = j.revision and c.called_at is not null)
+              then p_now
+              else p_now + make_interval(secs => coalesce(case when h ->> 'poll' is null then (h ->> 'total')::float end,
+                                                          (h ->> 'every')::float)) end,
+         p_now
+    from unnest(p_jobs) with ordinality as j
+    join unnest(p_handovers) with ordinality as g (h, place) on g.place = j.ordinality
+      on conflict (run, step, item, revision) do update set next_at = excluded.next_at;
+end $$;
+
+-- Outside work that somebody should look at now, each given to one caller. `o_stop` says why it should end.
+create or replace function retoma.looks_due(p_versions int[], p_limit int, p_lease interval)
+returns table (
+  run uuid, step text, item text, revision int, version int, handle json, poll text, cancel text, looks int,
+  state text, stop text, given_up boolean, called boolean, called_with json)
+set plan_cache_mode = force_generic_plan
+language sql as $$
+  with clock as materialized (
+    select retoma.now() as at
+  ), taken as (
+    update retoma.outside o
+       set looks = o.looks + 1, next_at = clock.at + p_lease
+      from clock
+     where o.ctid = any (array(
+       select d.ctid from retoma.outside d
+        where d.next_at <= (select at from clock) and d.ended_at is null and d.version = any (p_versions)
+        order by d.next_at limit p_limit for update skip locked))
+    returning o.*, clock.at
+  )
+  select t.run, t.step, t.item, t.revision, t.version, t.handle, t.poll, t.cancel, t.looks, t.state,
+         case when j.ending then 'RUN_STOPPED'
+              when t.state = 'queued' and t.at >= t.parked_at + t.queued_for then 'QUEUE_TIMEOUT'
+              when t.state = 'running' and t.at >= t.running_at + t.running_for
+                or t.at >= t.parked_at + t.total_for then 'TIMEOUT' end,
+         -- It was told to end long ago, or should have by itself: whatever goes on there, nobody waits for it any longer.
+         coalesce(t.at >= t.stopping_at + interval '1 minute', false) and t.cancel is not null
+           or t.at >= t.parked_at + t.total_for + interval '1 minute',
+         c.called_at is not null, c.body
+    from taken t
+    join retoma.jobs j on j.run = t.run and j.step = t.step and j.item = t.item and j.revision = t.revision
+    left join lateral (
+      select b.called_at, b.body from retoma.callbacks b
+       where b.run = t.run and b.step = t.step and b.item = t.item and b.revision = t.revision and b.called_at is not null
+       order by b.called_at desc limit 1) c on true;
+$$;
+
+-- Record what a look found, unless a later look was made. Gives whether it was taken.
+create or replace function retoma.record_look(
+  p_run uuid, p_step text, p_item text, p_revision int, p_looks int,
+  p_state text, p_progress real, p_result json, p_error json, p_failed boolean, p_stopping boolean)
+returns boolean
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_job retoma.jobs;
+  v_over boolean := p_state in ('succeeded', 'failed', 'cancelled', 'lost');
+begin
+  -- Jobs before outside work, as those do that cancel.
+  select * into v_job from retoma.jobs
+   where run = p_run and step = p_step and item = p_item and revision = p_revision for update;
+  update retoma.outside o
+     set state = p_state, progress = coalesce(p_progress, o.progress), result = p_result, error = p_error,
+         failed_looks = case when p_failed then o.failed_looks + 1 else 0 end,
+         running_at = case when p_state = 'running' then coalesce(o.running_at, v_now) else o.running_at end,
+         stopping_at = case when p_stopping then coalesce(o.stopping_at, v_now) else o.stopping_at end,
+         ended_at = case when v_over then v_now end,
+         next_at = retoma.next_look(v_now, o, p_state, p_failed, p_stopping or v_job.ending)
+   where o.run = p_run and o.step = p_step and o.item = p_item and o.revision = p_revision
+     and o.looks = p_looks and o.ended_at is null;
+  if not found then
+    return false;
+  end if;
+  if v_over and v_job.state = 'parked' then
+    perform retoma.take_back(v_now, v_job);
+  end if;
+  return true;
+end $$;
+
+-- When to look again: as often as the step asked, less often while the outside does not answer, and in time for the
+-- nearest limit.
+create or replace function retoma.next_look(p_now timestamptz, p_outside retoma.outside, p_state text, p_failed boolean, p_stopping boolean)
+returns timestamptz immutable language sql as $$
+  select case
+    when p_stopping then p_now + interval '1 second'
+    when p_outside.poll is null then p_outside.parked_at + p_outside.total_for
+    else least(
+      p_now + case when p_failed then least(p_outside.every * 2 ^ least(p_outside.failed_looks + 1, 10),
+                                            greatest(p_outside.every, interval '1 minute'))
+                   else p_outside.every end,
+      retoma.not_before(p_now, p_outside.parked_at + p_outside.total_for),
+      retoma.not_before(p_now, case when p_state = 'queued' then p_outside.parked_at + p_outside.queued_for
+                                    else coalesce(p_outside.running_at, p_now) + p_outside.running_for end))
+  end;
+$$;
+
+-- A time in the future: a limit that has passed is looked at in a second. Null stays null.
+create or replace function retoma.not_before(p_now timestamptz, p_at timestamptz) returns timestamptz immutable language sql as $$
+  select case when p_at is not null then greatest(p_now + interval '1 second', p_at) end;
+$$;
+
+-- The outside has ended: its slots are free, and its job goes on, or ends with its run.
+create or replace function retoma.take_back(p_now timestamptz, p_job retoma.jobs) returns void language plpgsql as $$
+begin
+  perform retoma.release(array[(p_job.run, p_job.step, p_job.item, p_job.revision)::retoma.handle]);
+  update retoma.jobs
+     set state = case when ending then 'cancelled' else 'ready' end::retoma.job_state, pool = null,
+         worker = case when ending then 0 end,
+         ended_at = case when ending then p_now end,
+         code = case when ending then 'RUN_STOPPED' end
+   where run = p_job.run and step = p_job.step and item = p_job.item and revision = p_job.revision and state = 'parked';
+  if p_job.ending then
+    perform retoma.close_runs(p_now, array[p_job.run]);
+  end if;
+end $$;
+
+-- The outside calls: `taken`, `repeated` (it called before), `expired`, or `unknown`.
+create or replace function retoma.call_back(p_hash bytea, p_body json) returns text language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_callback retoma.callbacks;
+begin
+  select * into v_callback from retoma.callbacks where token_hash = p_hash for update;
+  if not found then
+    return 'unknown';
+  elsif v_callback.called_at is not null then
+    return 'repeated';
+  elsif v_callback.expires_at <= v_now then
+    return 'expired';
+  end if;
+  update retoma.callbacks set called_at = v_now, body = p_body where token_hash = p_hash;
+  update retoma.outside set next_at = v_now
+   where run = v_callback.run and step = v_callback.step and item = v_callback.item and revision = v_callback.revision
+     and ended_at is null;
+  return 'taken';
+end $$;

@@ -1,0 +1,228 @@
+-- Tenants with work for a pool, each once, in turn after the one that was served last.
+create or replace function retoma.tenants_for_pool(p_pool text, p_after int, p_limit int) returns setof int
+stable language sql as $$
+  with recursive found (tenant) as (
+    (select j.tenant from retoma.jobs j
+      where j.pool = p_pool and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+      order by j.tenant limit 1)
+    union all
+    select (select j.tenant from retoma.jobs j
+             where j.pool = p_pool and j.tenant > found.tenant
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+             order by j.tenant limit 1)
+      from found where found.tenant is not null
+  )
+  select tenant from found where tenant is not null order by tenant <= p_after, tenant limit p_limit;
+$$;
+
+-- Whether some live worker takes jobs of this queue.
+create or replace function retoma.is_served(p_queue text) returns boolean stable language sql as $$
+  select exists (select from retoma.workers w where w.ended_at is null and p_queue = any (w.queues));
+$$;
+
+create or replace function retoma.free_slots(p_pool text, p_capacity int) returns int stable language sql as $$
+  select p_capacity - coalesce(sum(slots), 0)::int from retoma.holdings where pool = p_pool;
+$$;
+
+-- Take these jobs, and their slots. The caller holds the pool's row.
+create or replace function retoma.admit(p_worker int, p_now timestamptz, p_jobs tid[]) returns setof retoma.claimed
+language sql as $$
+  with taken as (
+    update retoma.jobs j
+       set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
+     where j.ctid = any (p_jobs)
+    returning j.*
+  ), held as (
+    insert into retoma.holdings (run, step, item, revision, pool, slots)
+    select t.run, t.step, t.item, t.revision, t.pool, s.slots
+      from taken t
+      join retoma.steps s on s.version = t.version and s.step = t.step
+  )
+  select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt, t.failures, t.deaths, t.spent_ms, t.version,
+         t.tenant, p.run_input, p.item_value, p.results
+    from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input) p
+   order by t.rank, t.run, t.position;
+$$;
+
+-- Claim jobs that need a pool: tenants in turn, and for each the lowest rank. One that comes first and does not fit
+-- is passed by smaller ones for the pool's patience; then what gets free is kept for it.
+-- A row 'later' tells in how many milliseconds a rate lets the next begin.
+create or replace function retoma.claim_pooled(
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_room int, p_suspect boolean)
+returns setof retoma.claimed language plpgsql as $$
+declare
+  v_left int := p_room;
+  v_suspect boolean := p_suspect;
+  v_pool retoma.pools;
+  v_share record;
+begin
+  for v_pool in
+    select p.* from retoma.pools p
+     where exists (select from retoma.jobs j
+                    where j.pool = p.name and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null)
+     order by p.name for update
+  loop
+    exit when v_left <= 0;
+    continue when v_pool.paused_until > p_now;
+    if v_pool.rate is not null then
+      v_pool.tokens := least(v_pool.burst, v_pool.tokens + v_pool.rate * extract(epoch from p_now - v_pool.tokens_at));
+      v_pool.tokens_at := p_now;
+    end if;
+    v_share := retoma.share_out(p_now, v_pool, p_queues, p_versions, v_left, v_suspect);
+    v_pool := v_share.o_pool;
+    if cardinality(v_share.o_jobs) > 0 then
+      v_left := v_left - cardinality(v_share.o_jobs);
+      v_suspect := v_suspect and not v_share.o_suspect;
+      return query select * from retoma.admit(p_worker, p_now, v_share.o_jobs);
+    end if;
+    if v_pool.rate is not null and v_pool.tokens < 1 then
+      return query select 'later', null::uuid, null, null, null::int, ceil((1 - v_pool.tokens) / v_pool.rate * 1000)::int,
+                          null::int, null::int, null::int, null::int, null::int, null::int, null::json, null::json, null::json[];
+    end if;
+    update retoma.pools
+       set tokens = v_pool.tokens, tokens_at = v_pool.tokens_at, last_tenant = v_pool.last_tenant, head_run = v_pool.head_run,
+           head_step = v_pool.head_step, head_item = v_pool.head_item, head_revision = v_pool.head_revision, head_at = v_pool.head_at
+     where name = v_pool.name;
+  end loop;
+end $$;
+
+-- Which jobs of one pool may begin, in their order. They are locked and not changed yet.
+create or replace function retoma.share_out(
+  p_now timestamptz, p_pool retoma.pools, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
+  out o_pool retoma.pools, out o_jobs tid[], out o_suspect boolean)
+language plpgsql as $$
+declare
+  v_free int := retoma.free_slots(p_pool.name, p_pool.capacity);
+  v_left int := least(p_room, case when p_pool.rate is null then p_room else floor(p_pool.tokens)::int end);
+  v_tenants int[];
+  v_tenant int;
+  v_job record;
+  v_got int;
+  v_passed boolean := false;               -- one that does not fit was passed: look only at what does
+  v_fitting boolean;
+begin
+  o_pool := p_pool;
+  o_jobs := '{}';
+  o_suspect := false;
+  if p_pool.head_run is not null then
+    select j.ctid as job, s.slots, j.tenant, j.deaths > 0 as suspect,
+           j.queue = any (p_queues) and j.version = any (p_versions) and (j.deaths = 0 or p_suspect) as mine,
+           p_pool.head_at <= p_now - p_pool.patience as kept_for
+      into v_job
+      from retoma.jobs j
+      join retoma.steps s on s.version = j.version and s.step = j.step
+     where j.run = p_pool.head_run and j.step = p_pool.head_step and j.item = p_pool.head_item and j.revision = p_pool.head_revision
+       and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool = p_pool.name
+       and retoma.is_served(j.queue)
+       for update of j skip locked;
+    if not found then
+      o_pool := retoma.without_head(o_pool);
+    elsif v_job.slots > v_free then
+      if v_job.kept_for then
+        return;
+      end if;
+      v_passed := true;
+    elsif v_job.mine and v_left > 0 then
+      o_pool := retoma.without_head(retoma.after_taking(o_pool, v_job.tenant));
+      o_jobs := array[v_job.job];
+      o_suspect := v_job.suspect;
+      v_free := v_free - v_job.slots;
+      v_left := v_left - 1;
+    elsif v_job.kept_for then
+      v_free := v_free - v_job.slots;
+    end if;
+  end if;
+
+  loop
+    v_got := 0;
+    v_fitting := v_passed;
+    v_tenants := array(select retoma.tenants_for_pool(p_pool.name, o_pool.last_tenant, greatest(v_left, 0)));
+    exit when v_left <= 0 or v_free <= 0 or v_tenants = '{}';
+    foreach v_tenant in array v_tenants loop
+      for v_job in
+        select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.deaths > 0 as suspect
+          from retoma.jobs j
+          join retoma.steps s on s.version = j.version and s.step = j.step
+         where j.pool = p_pool.name and j.tenant = v_tenant
+           and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+           and j.queue = any (p_queues) and j.version = any (p_versions)
+           and (j.deaths = 0 or p_suspect and not o_suspect)
+           and (not v_fitting or s.slots <= v_free)
+           and j.ctid <> all (o_jobs)
+         order by j.rank, j.run, j.position
+         limit greatest(1, v_left / cardinality(v_tenants)) for update of j skip locked
+      loop
+        exit when v_left <= 0 or v_free <= 0;
+        continue when v_job.suspect and o_suspect;
+        if v_job.slots > v_free then
+          v_passed := true;
+          if o_pool.head_run is null then
+            o_pool.head_run := v_job.run;
+            o_pool.head_step := v_job.step;
+            o_pool.head_item := v_job.item;
+            o_pool.head_revision := v_job.revision;
+            o_pool.head_at := p_now;
+          end if;
+          continue;
+        end if;
+        o_pool := retoma.after_taking(o_pool, v_tenant);
+        o_jobs := o_jobs || v_job.job;
+        o_suspect := o_suspect or v_job.suspect;
+        v_free := v_free - v_job.slots;
+        v_left := v_left - 1;
+        v_got := v_got + 1;
+      end loop;
+    end loop;
+    -- With one tenant one round takes all there is; with several, another shares out what is left.
+    exit when v_got = 0 and v_fitting = v_passed;
+  end loop;
+end $$;
+
+create or replace function retoma.after_taking(p_pool retoma.pools, p_tenant int) returns retoma.pools language plpgsql immutable as $$
+begin
+  p_pool.last_tenant := p_tenant;
+  if p_pool.rate is not null then
+    p_pool.tokens := p_pool.tokens - 1;
+  end if;
+  return p_pool;
+end $$;
+
+create or replace function retoma.without_head(p_pool retoma.pools) returns retoma.pools language plpgsql immutable as $$
+begin
+  p_pool.head_run := null;
+  p_pool.head_step := null;
+  p_pool.head_item := null;
+  p_pool.head_revision := null;
+  p_pool.head_at := null;
+  return p_pool;
+end $$;
+
+-- Give back the slots of jobs that have ended, or go back to be tried again.
+create or replace function retoma.release(p_jobs retoma.handle[]) returns void language sql as $$
+  delete from retoma.holdings h
+   using unnest(p_jobs) j
+   where h.run = j.run and h.step = j.step and h.item = j.item and h.revision = j.revision;
+$$;
+
+-- Let nothing new begin in the pools of these jobs until the time that their providers named.
+create or replace function retoma.pause_pools(p_now timestamptz, p_run uuid[], p_step text[], p_delay interval[], p_code text[])
+returns void language plpgsql as $$
+begin
+  if not 'RATE_LIMITED' = any (p_code) then
+    return;
+  end if;
+  perform from retoma.pools where name in (
+    select s.pool from unnest(p_run, p_step, p_code) as w (run, step, code)
+      join retoma.runs r on r.id = w.run
+      join retoma.steps s on s.version = r.version and s.step = w.step
+     where w.code = 'RATE_LIMITED') order by name for update;
+  update retoma.pools p
+     set paused_until = greatest(p.paused_until, p_now + w.delay)
+    from (select s.pool, max(w.delay) as delay
+            from unnest(p_run, p_step, p_delay, p_code) as w (run, step, delay, code)
+            join retoma.runs r on r.id = w.run
+            join retoma.steps s on s.version = r.version and s.step = w.step
+           where w.code = 'RATE_LIMITED'
+           group by 1) w
+   where p.name = w.pool;
+end $$;

@@ -1,0 +1,63 @@
+-- name: queue_figures
+-- Jobs that are not final, by queue.
+select queue, state, jobs
+  from retoma.jobs_by_queue(:most_runs);
+
+-- name: all_queues
+-- Every queue that a step is on or a worker serves, with the workers that live and what they can run at once.
+select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as room
+  from (select queue from retoma.steps union select unnest(queues) from retoma.workers where ended_at is null) q
+  left join retoma.workers w on w.ended_at is null and w.beat_at >= retoma.now() - :silence::interval and q.queue = any (w.queues)
+ group by queue
+ order by queue;
+
+-- name: oldest_ready
+-- How long those have been ready that come next, those that wait for a pool apart.
+select queue, pool, max(retoma.now() - retoma.ready_since(j)) as age
+  from retoma.next_in_line(:most_tenants) j
+ group by queue, pool;
+
+-- name: open_runs
+-- Runs that are not over.
+select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
+  from (select version, state, count(*) as runs from retoma.runs where ended_at is null group by version, state) r
+  join retoma.versions v on v.id = r.version
+ group by 1, 2
+ order by 1, 2;
+
+-- name: runs_not_begun
+-- Runs whose time has come and in which no work has begun, among the oldest that are open.
+select v.pipeline, count(*) as runs
+  from (select * from retoma.runs where ended_at is null order by id limit :most_runs) r
+  join retoma.versions v on v.id = r.version
+ where r.state <> 'pending' and retoma.began_at(r) is null
+ group by 1
+ order by 1;
+
+-- name: tally
+select retoma.tally(:limit);
+
+-- name: tallies
+select pipeline, what, outcome, under, times, seconds
+  from retoma.tallies
+ order by pipeline, what, outcome, under;
+
+-- name: delivery_figures
+-- What is owed, what is dead, and by how much the sending is late.
+select count(*) filter (where state = 'due') as due, count(*) filter (where state = 'sending') as sending,
+       (select count(*) from retoma.deliveries where state = 'dead') as dead,
+       retoma.now() - min(next_at) filter (where next_at <= retoma.now()) as late_for
+  from retoma.deliveries
+ where ended_at is null;
+
+-- name: pool_figures
+-- The slots of each pool, the jobs that wait for them, and how long ago one last got its slots.
+select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting, 0)::int as waiting,
+       coalesce(p.paused_until > retoma.now(), false) as is_paused, retoma.now() - h.newest_at as newest_for
+  from retoma.pools p
+  left join (select h.pool, sum(h.slots) as used, max(j.started_at) as newest_at
+               from retoma.holdings h
+               join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
+              group by h.pool) h on h.pool = p.name
+  left join retoma.jobs_by_pool() w on w.pool = p.name
+ order by p.name;

@@ -1,0 +1,42 @@
+-- name: begin_effect
+-- Note that a part of a job begins, and learn whether it did before.
+select o_state as state, o_value::text as value
+  from retoma.begin_effect(:worker, :run, :step, :item, :revision, :fence, :name, :token_hash, :token_lives);
+
+-- name: end_effect
+-- Record what came of it, if no later lease has taken it over.
+update retoma.effects
+   set value = :value, done_at = retoma.now()
+ where run = :run and step = :step and item = :item and revision = :revision and name = :name
+   and fence = :fence and done_at is null
+returning name;
+
+-- name: undo_effect
+-- It is known not to have happened.
+delete from retoma.effects
+ where run = :run and step = :step and item = :item and revision = :revision and name = :name
+   and fence = :fence and done_at is null;
+
+-- name: outside_of_job
+select state, result::text as result, error::text as error
+  from retoma.outside
+ where run = :run and step = :step and item = :item and revision = :revision and ended_at is not null;
+
+-- name: outside_of_run
+-- What a run has had done outside.
+select step, item, revision, state, parked_at, running_at, stopping_at, ended_at, progress, looks, failed_looks, error::text as error
+  from retoma.outside
+ where run = :run
+ order by parked_at, step, item, revision;
+
+-- name: looks_due
+select run, step, item, revision, version, handle::text as handle, poll, cancel, looks, state, stop, given_up, called,
+       called_with::text as called_with
+  from retoma.looks_due(:versions, :limit, :lease);
+
+-- name: record_look
+select retoma.record_look(
+  :run, :step, :item, :revision, :looks, :state, :progress, :result, :error, :failed, :stopping) as taken;
+
+-- name: call_back
+select retoma.call_back(:token_hash, :body) as answer;

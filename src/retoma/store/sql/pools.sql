@@ -1,0 +1,31 @@
+-- name: declare_pool
+-- A pool as an application gives it. What a person has set since stays, unless the application gives other numbers now.
+insert into retoma.pools as p (name, declared, capacity, rate, burst, tokens, tokens_at)
+values (:name, json_build_object('capacity', :capacity::int, 'rate', :rate::float, 'burst', :burst::int),
+        :capacity, :rate, :burst, :burst, retoma.now())
+    on conflict (name) do update
+   set declared = excluded.declared, capacity = excluded.capacity, rate = excluded.rate, burst = excluded.burst,
+       tokens = least(p.tokens, excluded.burst)
+ where p.declared::jsonb <> excluded.declared::jsonb;
+
+-- name: set_pool
+-- Change what is given; the rest stays.
+update retoma.pools p
+   set capacity = coalesce(:capacity::int, p.capacity),
+       rate = case when :rate::float = 0 then null else coalesce(:rate::float, p.rate) end,
+       burst = coalesce(:burst::int, p.burst),
+       paused_until = case when :resume::boolean then null else p.paused_until end
+ where p.name = :name
+returning p.name;
+
+-- name: list_pools
+select p.name, p.capacity, p.rate, p.burst, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
+       coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting
+  from retoma.pools p
+  left join (select pool, sum(slots) as used, count(*) as holders from retoma.holdings group by pool) h on h.pool = p.name
+  left join (select pool, count(*) as waiting
+               from retoma.jobs
+              where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+              group by pool) w on w.pool = p.name
+ where :name::text is null or p.name = :name
+ order by p.name;

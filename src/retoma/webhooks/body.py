@@ -1,0 +1,55 @@
+"""What a webhook says."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from inspect import isawaitable
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from retoma.client import Client
+from retoma.define.webhook import STARTED
+from retoma.records import Run
+from retoma.store.deliveries import Taken
+
+LARGEST = 20_000
+
+
+async def body_of(client: Client, taken: Taken, public_url: str | None) -> str:
+    """The body for this event: the application's own, or ours. It is JSON, and is signed and sent as it is here."""
+    run = await client.show(taken.run)
+    if client.app is not None and client.app.webhook_body is not None:
+        made = client.app.webhook_body(client, run, taken.event)
+        return _text(await made if isawaitable(made) else made)
+    return await _standard(client, run, taken, public_url)
+
+
+async def _standard(client: Client, run: Run, taken: Taken, public_url: str | None) -> str:
+    """Without the results, and then without the input, if it would be too large: the run's URL has them."""
+    ended = taken.event != STARTED
+    results = await client.results(run.id) if ended else None
+    data: dict[str, Any] = {
+        "run": run.id,
+        "tenant": run.tenant,
+        "pipeline": run.pipeline,
+        "state": taken.event.removeprefix("run.") if ended else "running",
+        "seq": taken.seq,
+    }
+    if public_url:
+        data["url"] = f"{public_url.rstrip('/')}/api/v1/runs/{run.id}"
+    full = {**data, "input": run.input} | ({} if results is None else {"results": results})
+    for told in (full, {name: full[name] for name in full if name != "results"}, data):
+        text = _text({"type": taken.event, "timestamp": _moment(taken.created_at), "data": told})
+        if len(text.encode()) <= LARGEST:
+            break
+    return text
+
+
+def _text(body: Any) -> str:
+    return json.dumps(to_jsonable_python(body), ensure_ascii=False, separators=(",", ":"))
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,197 @@
+"""The sender: takes up webhooks that are due, signs and sends them, and says how it went.
+
+Any number of processes may send; none leads. One that dies between sending and recording has its deliveries sent
+again, with the same id, once their lease is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+from retoma.client import Client
+from retoma.engine.deliveries import Outcome, Verdict, after_answer, after_failure, retry_after
+from retoma.errors import DatabaseUnavailable, NoAnswer, NoBody, UnsafeUrl
+from retoma.logs import get_logger
+from retoma.outgoing import Answer, Outgoing, without_path
+from retoma.settings import Settings
+from retoma.signing import check_secret, headers_for
+from retoma.states import DeliveryState
+from retoma.store import deliveries
+from retoma.store.database import Database
+from retoma.store.deliveries import Taken
+from retoma.store.notify import listen
+from retoma.webhooks.body import body_of
+
+log = get_logger("retoma.webhooks")
+TIMEOUT = 10.0
+LONGEST_ANSWER = 64_000
+KEPT_OF_ANSWER = 1_000
+LEASE = timedelta(seconds=30)
+MOST_FOR_ONE_HOST = 8
+LONGEST_LOOK = 0.5
+
+
+class Sender:
+    """Sends until `stop`, which lets what is under way end."""
+
+    def __init__(self, client: Client, settings: Settings, outgoing: Outgoing, *, concurrency: int = 50) -> None:
+        self._client = client
+        self._database: Database = client.database
+        self._pipelines = sorted(client.app.pipelines) if client.app else []
+        self._settings = settings
+        self._check_secret()
+        self._outgoing = outgoing
+        self._concurrency = concurrency
+        self._sending: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until stopped; a database that is away for a while is waited for."""
+        listening = None if self._database.pooled else asyncio.ensure_future(listen(self._database, self._wake.set))
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                try:
+                    await self._take()
+                except Exception as error:  # noqa: BLE001  (what is owed stays owed; the next look tries again)
+                    log.warning("webhooks wait", error=str(error))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LONGEST_LOOK):
+                        await self._wake.wait()
+        finally:
+            if listening is not None:
+                listening.cancel()
+            await asyncio.gather(*self._sending, *([listening] if listening else []), return_exceptions=True)
+
+    async def send_due(self) -> int:
+        """Send all that is due now, and what that makes due; gives the number of attempts. For tests."""
+        sent = 0
+        while taken := await self._claim(self._concurrency):
+            await asyncio.gather(*map(self._send, taken))
+            sent += len(taken)
+        return sent
+
+    async def _take(self) -> None:
+        room = self._concurrency - len(self._sending)
+        if room > 0:
+            for taken in await self._claim(room):
+                task = asyncio.ensure_future(self._send(taken))
+                self._sending.add(task)
+                task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        self._wake.set()  # there is room, and the next of the same run may be due
+
+    async def _claim(self, room: int) -> list[Taken]:
+        return await deliveries.claim(self._database, self._pipelines, room, MOST_FOR_ONE_HOST, LEASE)
+
+    async def _send(self, taken: Taken) -> None:
+        try:
+            await self._attempt(taken)
+        except DatabaseUnavailable as error:
+            log.warning(
+                "how a webhook went is not recorded; it is sent again", delivery=str(taken.id), error=str(error)
+            )
+        except Exception as error:
+            log.exception("a webhook cannot be sent", delivery=str(taken.id), error=str(error))
+
+    async def _attempt(self, taken: Taken) -> None:
+        began = time.monotonic()
+        answer, error = None, None
+        try:
+            body = await self._frozen(taken)
+            if body is None:
+                return
+            answer = await self._post(taken, body)
+            verdict = _judged(taken, answer)
+        except UnsafeUrl as refused:
+            verdict, error = Verdict(Outcome.DEAD), str(refused)
+        except (NoAnswer, NoBody) as failed:
+            verdict, error = _failed(taken), str(failed)
+        await self._record(taken, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
+
+    async def _frozen(self, taken: Taken) -> bytes | None:
+        """The body, kept before the first attempt, so that every attempt sends the same. None if it is not ours now."""
+        body = taken.body
+        if body is None:
+            body = await deliveries.freeze(self._database, taken, await self._made(taken))
+        return None if body is None else body.encode()
+
+    async def _made(self, taken: Taken) -> str:
+        try:
+            return await body_of(self._client, taken, self._settings.public_url)
+        except DatabaseUnavailable:
+            raise
+        except Exception as wrong:
+            raise NoBody(f"its body cannot be made: {type(wrong).__name__}: {wrong}") from wrong
+
+    async def _post(self, taken: Taken, body: bytes) -> Answer:
+        headers = headers_for(self._secrets(taken), str(taken.id), taken.now, body)
+        return await self._outgoing.request(
+            "POST",
+            taken.url,
+            headers={"content-type": "application/json", **headers},
+            content=body,
+            timeout=TIMEOUT,
+            limit=LONGEST_ANSWER,
+        )
+
+    def _secrets(self, taken: Taken) -> list[str]:
+        if self._settings.webhook_secret is not None:
+            return [self._settings.webhook_secret.get_secret_value()]
+        return [taken.secret, taken.former] if taken.former else [taken.secret]
+
+    def _check_secret(self) -> None:
+        if (secret := self._settings.webhook_secret) is not None:
+            check_secret(secret.get_secret_value())
+
+    async def _record(
+        self, taken: Taken, verdict: Verdict, took: timedelta, answer: Answer | None, error: str | None
+    ) -> None:
+        recorded = await deliveries.record(
+            self._database,
+            taken,
+            outcome=verdict.outcome,
+            delay=verdict.delay,
+            pause=verdict.pause,
+            took=took,
+            status=answer.status if answer else None,
+            error=_storable(error or _said(answer)),
+            answer=_storable(answer.text) if answer else None,
+        )
+        if recorded is None:
+            log.warning("a late end of an attempt is refused: another sender has taken it up", delivery=str(taken.id))
+        elif recorded.disabled:
+            log.warning("an endpoint is disabled", endpoint=taken.endpoint, host=without_path(taken.url))
+        elif recorded.state is DeliveryState.DEAD:
+            log.warning("a webhook is given up", delivery=str(taken.id), host=without_path(taken.url))
+
+
+def _judged(taken: Taken, answer: Answer) -> Verdict:
+    wait = retry_after(answer.headers.get("retry-after"), taken.now)
+    return after_answer(answer.status, wait, profile=taken.profile, retries=taken.retries, tries=taken.tries)
+
+
+def _failed(taken: Taken) -> Verdict:
+    return after_failure(profile=taken.profile, retries=taken.retries, tries=taken.tries)
+
+
+def _said(answer: Answer | None) -> str | None:
+    if answer is None or answer.is_success:
+        return None
+    if 300 <= answer.status < 400:
+        return f"it answered {answer.status}: redirects are not followed"
+    return f"it answered {answer.status}"
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else text.replace("\0", "")[:KEPT_OF_ANSWER]

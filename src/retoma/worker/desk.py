@@ -1,0 +1,132 @@
+"""Where attempts write down what they have done: parts that are done once, and work that goes on outside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from retoma.define.codec import encode_any
+from retoma.define.context import Limits, called
+from retoma.define.durations import as_timedelta
+from retoma.define.mistakes import LONGEST_NAME
+from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
+from retoma.engine.exchange import Claim
+from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutsideFailed, RetryLater
+from retoma.store import outside
+from retoma.store.database import Database
+from retoma.worker.plan import LARGEST_RESULT, Plan
+
+CALLBACK = "/api/v1/callbacks/"
+TOKEN_BYTES = 32
+TOKENS_LIVE = timedelta(days=30)
+
+
+class Desks:
+    """Gives each attempt of a worker its desk."""
+
+    def __init__(self, database: Database, public_url: str | None) -> None:
+        self.worker = 0  # known when the worker has registered
+        self.database = database
+        self.public_url = public_url
+
+    def desk(self, claim: Claim, plan: Plan) -> AttemptDesk:
+        return AttemptDesk(self, claim, plan)
+
+
+class AttemptDesk:
+    def __init__(self, desks: Desks, claim: Claim, plan: Plan) -> None:
+        self._desks = desks
+        self._claim = claim
+        self._plan = plan
+        self._token = secrets.token_urlsafe(TOKEN_BYTES) if desks.public_url else None
+
+    @property
+    def callback_url(self) -> str | None:
+        if self._token is None:
+            return None
+        return f"{(self._desks.public_url or '').rstrip('/')}{CALLBACK}{self._token}"
+
+    async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
+        part = self._part(name)
+        token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
+        state, known = await outside.begin(self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE)
+        if state == "lost":
+            raise self._lost()
+        if state == "done":
+            return json.loads(known or "null")
+        value = await called(reconcile) if state == "begun" and reconcile is not None else None
+        if value is None:
+            value = await self._call(part, call)
+        recorded = _encoded(value, f"what once({name!r}) of {self._claim.step!r} gives")
+        if not await outside.end(self._desks.database, part, recorded):
+            raise self._lost()
+        return json.loads(recorded)
+
+    async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any:
+        claim = self._claim
+        found = await outside.ended(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
+        if found is None:
+            raise Parked(self._handover(handle, poll, cancel, limits))
+        if found.state == "succeeded":
+            return found.result
+        raise OutsideFailed(
+            found.error.get("message") or f"it ended as {found.state}", found.error.get("code") or found.state.upper()
+        )
+
+    async def _call(self, part: outside.Part, call: Callable[[], Any]) -> Any:
+        try:
+            return await called(call)
+        except (RetryLater, GiveUp):
+            # The step says that nothing happened; after any other error nobody knows.
+            await outside.undo(self._desks.database, part)
+            raise
+
+    def _part(self, name: str) -> outside.Part:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or "\0" in name:
+            raise DefinitionError(f"once({name!r:.80}): give a name of 1 to {LONGEST_NAME} characters")
+        claim = self._claim
+        return outside.Part(claim.run, claim.step, claim.item, claim.revision, claim.fence, name)
+
+    def _handover(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Handover:
+        if poll is None and self._token is None:
+            raise DefinitionError(
+                f"{self._claim.step!r} waits for a callback, and nobody knows where it could be called: "
+                "give external(poll=...), or set RETOMA_PUBLIC_URL"
+            )
+        resources = self._plan.resources
+        return Handover(
+            handle=json.loads(_encoded(handle, f"the handle of {self._claim.step!r}")),
+            poll=place_of(poll, "poll", resources),
+            cancel=place_of(cancel, "cancel", resources),
+            every=_duration("every", limits.every),
+            queued=None if limits.queued is None else _duration("queued", limits.queued),
+            running=None if limits.running is None else _duration("running", limits.running),
+            total=_duration("total", limits.total or self._plan.step.policy.timeout),
+        )
+
+    def _lost(self) -> LeaseLost:
+        claim = self._claim
+        of = f" of {claim.item!r}" if claim.item else ""
+        return LeaseLost(
+            f"{claim.step!r}{of} in run {claim.run} is no longer this attempt's: what it does is discarded"
+        )
+
+
+def _duration(name: str, given: object) -> timedelta:
+    if not isinstance(given, timedelta | int | float) or as_timedelta(given) <= timedelta(0):
+        raise DefinitionError(f"external({name}={given!r}): give a duration above zero, such as minutes(5)")
+    return as_timedelta(given)
+
+
+def _encoded(value: Any, what: str) -> str:
+    try:
+        text = encode_any(value)
+    except TypeError as error:
+        raise DefinitionError(f"{what} cannot be JSON: {error}") from error
+    if len(text) > LARGEST_RESULT:
+        raise DefinitionError(f"{what} is over {LARGEST_RESULT:,} bytes of JSON: keep large data in a file")
+    return text

@@ -1,0 +1,45 @@
+"""The six metrics that users of the orchestrator know, by their names, from what the database has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from retoma import Client
+
+POOL = "gpu"
+BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)
+
+
+async def measures(client: Client) -> list[Metric]:
+    figures = await client.figures()
+    own = set(client.app.pipelines if client.app else ())
+    queued = sum(runs for pipeline, runs in figures.not_begun.items() if pipeline in own)
+    due = sum(runs for (pipeline, state), runs in figures.open_runs.items() if pipeline in own and state != "pending")
+    free = sum(max(0, pool.capacity - pool.used) for pool in figures.pools if pool.name == POOL)
+    tallies = [tally for tally in figures.tallies if tally.pipeline in own]
+    worked = [(tally.under, tally.times) for tally in tallies if tally.what == "worked"]
+    seconds = sum(tally.seconds for tally in tallies if tally.what == "worked")
+    delivered = sum(tally.times for tally in tallies if (tally.what, tally.outcome) == ("delivery", "delivered"))
+    dead = sum(tally.times for tally in tallies if (tally.what, tally.outcome) == ("delivery", "dead"))
+    return [
+        GaugeMetricFamily("orchestrator_jobs_queued", "Number of jobs in queue", queued),
+        GaugeMetricFamily("orchestrator_jobs_inprogress", "Number of jobs in progress", due - queued),
+        GaugeMetricFamily("orchestrator_workers_available", "Number of available RunPod workers", free),
+        HistogramMetricFamily(
+            "orchestrator_job_duration_seconds", "Job execution time", buckets=_buckets(worked), sum_value=seconds
+        ),
+        CounterMetricFamily("orchestrator_webhook_success_total", "Number of successful webhook deliveries", delivered),
+        CounterMetricFamily("orchestrator_webhook_failure_total", "Number of failed webhook deliveries", dead),
+    ]
+
+
+def _buckets(worked: Iterable[tuple[float, int]]) -> list[tuple[str, float]]:
+    """The engine's buckets have all of these bounds."""
+    counted = list(worked)
+    return [
+        ("+Inf" if bound == inf else str(float(bound)), sum(times for under, times in counted if under <= bound))
+        for bound in (*BUCKETS, inf)
+    ]

@@ -1,0 +1,1 @@
+"""Clients of outside services, each with an offline twin."""

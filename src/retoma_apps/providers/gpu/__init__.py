@@ -1,0 +1,34 @@
+"""GPU hosts: RunPod, its stand-in, and ffmpeg on this machine; one port for all."""
+
+from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
+from retoma_apps.providers.gpu.files import Files, FileSettings, Opened, filename, files_of
+from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable, Operation, OutcomeUnknown
+from retoma_apps.providers.gpu.local import LocalHost
+from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid
+from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
+from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
+
+__all__ = [
+    "DEFAULT_ZOOMS",
+    "OPERATIONS",
+    "AddAudio",
+    "Caption",
+    "FileSettings",
+    "Files",
+    "GpuHost",
+    "HostUnavailable",
+    "Image",
+    "Img2Vid",
+    "LocalHost",
+    "Opened",
+    "Operation",
+    "OutcomeUnknown",
+    "RunPodHost",
+    "RunPodSettings",
+    "Segment",
+    "Style",
+    "Zoom",
+    "filename",
+    "files_of",
+    "parse_srt",
+]

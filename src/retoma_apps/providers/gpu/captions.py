@@ -1,0 +1,115 @@
+"""Subtitles: read from SRT, written as an ASS script for ffmpeg."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
+FONT = "Noto Sans"
+ALWAYS = 35_999.0  # seconds; the longest that an ASS clock shows with one digit of hours
+_TIME = r"(\d{1,3}):(\d{2}):(\d{2})[,.](\d{1,3})"
+_TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}")
+_TAG = re.compile(r"</?(?:i|b|u|s|font)(?:\s[^>]*)?>", re.IGNORECASE)
+_UNSHOWABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_ALIGNMENT = {"bottom": 2, "middle": 5, "top": 8}
+
+
+class Style(BaseModel):
+    """`font_size` is in pixels of a picture that is 1080 high; it grows and shrinks with the picture."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    font_size: Annotated[int, Field(ge=8, le=400)] = 64
+    color: Colour = "#ffffff"
+    outline_color: Colour = "#000000"
+    outline: Annotated[float, Field(ge=0, le=20)] = 4
+    bold: bool = False
+    position: Literal["bottom", "middle", "top"] = "bottom"
+
+
+class Segment(BaseModel):
+    """Seconds from the start of the video."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: Annotated[float, Field(ge=0, le=ALWAYS)]
+    end: Annotated[float, Field(gt=0, le=ALWAYS)]
+    text: Annotated[str, Field(max_length=2000)]
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> Self:
+        if self.end <= self.start:
+            raise ValueError(f"a segment ends at {self.end:g} s, which is not after its start at {self.start:g} s")
+        return self
+
+
+def parse_srt(text: str) -> list[Segment]:
+    """Raises ValueError with the number of the block that cannot be read."""
+    blocks = re.split(r"\n\s*\n", text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip())
+    segments = [_segment(number, block) for number, block in enumerate(blocks, 1) if block.strip()]
+    if not segments:
+        raise ValueError("the subtitles are empty")
+    return segments
+
+
+def ass_script(segments: Iterable[Segment], style: Style) -> str:
+    """The whole script. Text is shown as it is: what looks like a command of the format does nothing."""
+    lines = [
+        f"Dialogue: 0,{_clock(one.start)},{_clock(one.end)},Default,,0,0,0,,{_escaped(one.text)}" for one in segments
+    ]
+    return "\n".join([*_head(style), *lines, ""])
+
+
+def _segment(number: int, block: str) -> Segment:
+    lines = block.strip("\n").split("\n")
+    at = 0 if _TIMES.match(lines[0]) else 1
+    times = _TIMES.match(lines[at]) if at < len(lines) else None
+    if times is None:
+        raise ValueError(f"block {number} of the subtitles has no line such as 00:00:01,000 --> 00:00:02,500")
+    start, end = _seconds(times.groups()[:4]), _seconds(times.groups()[4:])
+    return Segment(start=start, end=end, text=_TAG.sub("", "\n".join(lines[at + 1 :])))
+
+
+def _seconds(parts: tuple[str, ...]) -> float:
+    hours, minutes, seconds, rest = parts
+    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + int(rest.ljust(3, "0")) / 1000
+
+
+def _clock(seconds: float) -> str:
+    hundredths = round(seconds * 100)
+    return f"{hundredths // 360000}:{hundredths // 6000 % 60:02}:{hundredths // 100 % 60:02}.{hundredths % 100:02}"
+
+
+def _escaped(text: str) -> str:
+    # A word joiner after a backslash is not seen, and keeps it from beginning a command.
+    plain = _UNSHOWABLE.sub("", text.strip()).replace("\\", "\\\u2060").replace("{", "\\{").replace("}", "\\}")
+    return "\\N".join(plain.split("\n"))
+
+
+def _head(style: Style) -> list[str]:
+    fields = (
+        f"Default,{FONT},{style.font_size},{_colour(style.color)},{_colour(style.outline_color)},"
+        f"{-1 if style.bold else 0},1,{style.outline:g},0,{_ALIGNMENT[style.position]},80,80,60"
+    )
+    return [
+        "[Script Info]",
+        "ScriptType: v4.00+",
+        "PlayResX: 1920",
+        "PlayResY: 1080",
+        "ScaledBorderAndShadow: yes",
+        "[V4+ Styles]",
+        "Format: Name,Fontname,Fontsize,PrimaryColour,OutlineColour,Bold,BorderStyle,Outline,Shadow,Alignment,"
+        "MarginL,MarginR,MarginV",
+        f"Style: {fields}",
+        "[Events]",
+        "Format: Layer,Start,End,Style,Name,MarginL,MarginR,MarginV,Effect,Text",
+    ]
+
+
+def _colour(rgb: str) -> str:
+    """#rrggbb as ASS writes it: blue first, no transparency."""
+    return f"&H00{rgb[5:7]}{rgb[3:5]}{rgb[1:3]}".upper()

@@ -1,0 +1,168 @@
+"""ffmpeg as a program of its own, kept short: it reads only the files it is given, and dies with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import re
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+Progress = Callable[[int], None]
+"""Is told how many frames are done."""
+
+_MEMORY = 6 * 1024**3
+_LARGEST_FILE = 8 * 1024**3
+_MOST_PIXELS = 100_000_000
+_PR_SET_PDEATHSIG = 1
+_TAIL = 4_000
+
+# The kind is told by the first bytes and then forced on ffmpeg: what looks like a playlist is never opened as one,
+# since it could name other files of this machine.
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", 0, "png_pipe"),
+    (b"\xff\xd8\xff", 0, "jpeg_pipe"),
+    (b"WEBP", 8, "webp_pipe"),
+    (b"GIF8", 0, "gif_pipe"),
+    (b"BM", 0, "bmp_pipe"),
+)
+_MEDIA = (
+    (b"ftyp", 4, "mov"),
+    (b"\x1aE\xdf\xa3", 0, "matroska"),
+    (b"WAVE", 8, "wav"),
+    (b"AVI ", 8, "avi"),
+    (b"ID3", 0, "mp3"),
+    (b"OggS", 0, "ogg"),
+    (b"fLaC", 0, "flac"),
+    (b"\xff\xf1", 0, "aac"),
+    (b"\xff\xf9", 0, "aac"),
+    (b"\xff", 0, "mp3"),
+)
+
+
+class FfmpegFailed(Exception):
+    """ffmpeg refused its input or was killed. The message is the first line that it said."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    seconds: float | None
+    has_video: bool
+    has_audio: bool
+
+
+def image_input(path: Path) -> list[str]:
+    return [*_guarded(_kind(path, _IMAGES, "an image (PNG, JPEG, WebP, GIF or BMP)")), "-i", path.name]
+
+
+def media_input(path: Path) -> list[str]:
+    return [*_guarded(media_kind(path)), "-i", path.name]
+
+
+def media_kind(path: Path) -> str:
+    return _kind(path, _MEDIA, "a video or audio file (MP4, MOV, WebM, Matroska, WAV, MP3, Ogg, FLAC or AAC)")
+
+
+async def run(arguments: Sequence[str], folder: Path, progress: Progress | None = None) -> None:
+    """Run ffmpeg in `folder`. It is killed if this is cancelled."""
+    process = await _started([*arguments[:-1], "-progress", "pipe:1", "-nostats", "-y", arguments[-1]], folder)
+    try:
+        _, said = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
+        code = await process.wait()
+    finally:
+        await _ended(process)
+    if code:
+        raise FfmpegFailed(_first_line(said) or f"ffmpeg ended with {code}")
+
+
+async def probe(path: Path) -> Probe:
+    """What is in a file, by ffmpeg's own account of it."""
+    process = await _started(["-hide_banner", *media_input(path)], path.parent, level="info")
+    try:
+        said = await _tail(process.stderr)
+    finally:
+        await _ended(process)
+    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", said)
+    seconds = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else None
+    return Probe(seconds, _has_stream("Video", said), _has_stream("Audio", said))
+
+
+def _has_stream(kind: str, said: str) -> bool:
+    return re.search(rf"^\s+Stream #0:\d+.*: {kind}: ", said, re.MULTILINE) is not None
+
+
+def _guarded(kind: str) -> list[str]:
+    return ["-protocol_whitelist", "file", "-max_pixels", str(_MOST_PIXELS), "-f", kind]
+
+
+def _kind(path: Path, known: Sequence[tuple[bytes, int, str]], what: str) -> str:
+    with path.open("rb") as file:
+        head = file.read(16)
+    for magic, at, kind in known:
+        if head[at : at + len(magic)] == magic:
+            return kind
+    raise FfmpegFailed(f"this is not {what}")
+
+
+async def _started(arguments: Sequence[str], folder: Path, level: str = "error") -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        _program(),
+        "-nostdin",
+        "-loglevel",
+        level,
+        *arguments,
+        cwd=folder,
+        env={},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=_limited,
+    )
+
+
+def _program() -> str:
+    import imageio_ffmpeg  # type: ignore[import-untyped]  # an extra: only who renders here needs it
+
+    return str(imageio_ffmpeg.get_ffmpeg_exe())
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def _follow(stdout: asyncio.StreamReader | None, progress: Progress | None) -> None:
+    assert stdout is not None
+    async for line in stdout:
+        name, _, value = line.decode(errors="replace").strip().partition("=")
+        if progress is not None and name == "frame" and value.isdigit():
+            progress(int(value))
+
+
+async def _tail(stderr: asyncio.StreamReader | None) -> str:
+    assert stderr is not None
+    kept = b""
+    while chunk := await stderr.read(65536):
+        kept = (kept + chunk)[-_TAIL:]
+    return kept.decode(errors="replace")
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _first_line(said: str) -> str:
+    """What went wrong first; what follows is its echo. ffmpeg's addresses of memory are left out."""
+    lines = [re.sub(r"\[[^]]* @ 0x[0-9a-f]+\]\s*", "", line).strip() for line in said.splitlines()]
+    return next((line[:300] for line in lines if line), "")

@@ -1,0 +1,99 @@
+"""The offline twin of a GPU provider: ffmpeg on this machine, in processes of its own.
+
+Work goes on when the worker that submitted it dies, and submitting the same key again gives the same handle as long as
+that work goes on or has succeeded. All workers that share a home folder see the same renders; workers of other machines
+do not, so that this host is for one machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from retoma import Report, Settings
+from retoma_apps.providers.gpu.files import FileSettings
+from retoma_apps.providers.gpu.host import Operation
+from retoma_apps.providers.gpu.orders import order as checked
+from retoma_apps.providers.gpu.renders import Renders
+
+REMEMBERED = timedelta(days=1)
+# What a renderer needs to run and to reach a bucket. It parses what strangers send, so it gets nothing else.
+_KEPT_NAMES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
+_KEPT_PREFIXES = ("AWS_",)
+
+
+class LocalHost:
+    def __init__(self, settings: Settings | None = None, files: FileSettings | None = None) -> None:
+        settings = settings or Settings()
+        self._files = files or FileSettings(home=settings.home)
+        self._allow_hosts = settings.allow_hosts
+        self._renders = Renders(settings.home.absolute() / "renders")
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    async def submit(
+        self,
+        operation: Operation,
+        input: dict[str, Any],  # noqa: A002, the port's word
+        *,
+        key: str,
+        callback_url: str | None = None,
+        timeout: timedelta,
+    ) -> str:
+        """Raises GiveUp if the input is not an order."""
+        checked(operation, input)
+        order = {
+            "operation": operation,
+            "input": input,
+            "callback_url": callback_url,
+            "timeout": timeout.total_seconds(),
+            "allow_hosts": list(self._allow_hosts),
+            "files": self._files.model_dump(mode="json"),
+        }
+        return await asyncio.to_thread(self._started, key, order)
+
+    async def status(self, handle: str) -> Report:
+        self._reap()
+        return await asyncio.to_thread(self._renders.report, handle)
+
+    async def cancel(self, handle: str) -> None:
+        await asyncio.to_thread(self._renders.cancel, handle)
+
+    async def find(self, key: str) -> str | None:
+        return await asyncio.to_thread(self._renders.find, key)
+
+    def _started(self, key: str, order: dict[str, Any]) -> str:
+        handle, lock = self._renders.open(key, order)
+        if lock is not None:
+            folder = self._renders.folder(handle)
+            assert folder is not None
+            self._children.append(_renderer(folder, lock))
+            os.close(lock)
+            self._renders.forget(REMEMBERED)
+        return handle
+
+    def _reap(self) -> None:
+        self._children = [child for child in self._children if child.poll() is None]
+
+
+def _renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:
+    """A process in a session of its own: neither our end nor a Ctrl-C here ends it."""
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(  # noqa: S603, our own module
+            [sys.executable, "-P", "-m", "retoma_apps.providers.gpu.renderer", str(folder)],
+            pass_fds=[lock],
+            start_new_session=True,
+            cwd="/",
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _environment() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name in _KEPT_NAMES or name.startswith(_KEPT_PREFIXES)}

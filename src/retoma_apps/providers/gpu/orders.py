@@ -1,0 +1,120 @@
+"""What each operation is given, checked before any work begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from retoma import GiveUp
+from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
+from retoma_apps.providers.gpu.files import PREFIX
+from retoma_apps.providers.gpu.host import Operation
+from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
+
+Url = Annotated[str, Field(pattern=r"^https?://", max_length=2048)]
+Prefix = Annotated[str, Field(pattern=PREFIX.pattern, max_length=200)]
+LONGEST_SUBTITLES = 2_000_000
+
+
+class Order(BaseModel):
+    """`prefix` is where the outputs go; the server makes it, never a caller."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    prefix: Prefix
+
+
+class Image(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    image_url: Url
+    duracao: Annotated[float, Field(gt=0, le=600, description="Seconds that the clip lasts.")]
+    zoom: Zoom | None = Field(None, description="Unset: the next of the order's zoom types.")
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _numbers_are_names_too(cls, given: object) -> object:
+        return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
+class Picture(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    width: Annotated[int, Field(ge=16, le=7680, multiple_of=2)] = 1920
+    height: Annotated[int, Field(ge=16, le=4320, multiple_of=2)] = 1080
+    fps: Annotated[int, Field(ge=1, le=60)] = 30
+
+
+class Img2Vid(Order):
+    images: Annotated[list[Image], Field(min_length=1, max_length=1000)]
+    zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(default_factory=lambda: list(DEFAULT_ZOOMS))
+    picture: Picture = Picture()
+
+    @field_validator("images")
+    @classmethod
+    def _ids_are_unique(cls, images: list[Image]) -> list[Image]:
+        seen: set[str] = set()
+        for image in images:
+            if image.id in seen:
+                raise ValueError(f"two images have the id {image.id!r}")
+            seen.add(image.id)
+        return images
+
+    def clips(self) -> Iterator[tuple[Image, Zoom]]:
+        """Each image with the movement it gets: its own, or the next of `zoom_types` in turn."""
+        turns = self.zoom_types or list(DEFAULT_ZOOMS)
+        for position, image in enumerate(self.images):
+            yield image, image.zoom or turns[position % len(turns)]
+
+
+class Caption(Order):
+    """Either `subtitles` (SRT, its URL, or segments) or one `text` that stays for the whole video."""
+
+    video_url: Url
+    subtitles: list[Segment] | Annotated[str, Field(max_length=LONGEST_SUBTITLES)] | None = None
+    text: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    style: Style = Style()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.subtitles is None) == (self.text is None):
+            raise ValueError("give either `subtitles` or `text`")
+        if isinstance(self.subtitles, str) and self.subtitles_url is None:
+            parse_srt(self.subtitles)
+        return self
+
+    @property
+    def subtitles_url(self) -> str | None:
+        given = self.subtitles
+        return given if isinstance(given, str) and re.match(r"https?://\S+$", given) else None
+
+
+class AddAudio(Order):
+    video_url: Url
+    audio_url: Url
+    volume: Annotated[float, Field(ge=0, le=10, description="Of the added audio; 1 leaves it as it is.")] = 1.0
+
+
+MODELS: dict[Operation, type[Img2Vid | Caption | AddAudio]] = {
+    "img2vid": Img2Vid,
+    "caption": Caption,
+    "addaudio": AddAudio,
+}
+
+
+def order(operation: Operation, given: dict[str, Any]) -> Img2Vid | Caption | AddAudio:
+    """Raises GiveUp, since the same input would be refused again."""
+    try:
+        return MODELS[operation].model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise GiveUp(f"{operation}: {where or 'the input'}: {first['msg']}", "INVALID_INPUT") from None
+    except KeyError:
+        raise GiveUp(
+            f"there is no operation {operation!r}; it is one of {', '.join(MODELS)}", "INVALID_INPUT"
+        ) from None

@@ -1,0 +1,93 @@
+"""The process that renders one order: `python -m retoma_apps.providers.gpu.renderer FOLDER`.
+
+Whoever starts it leaves it the folder's lock, which it holds by living. It may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from retoma import GiveUp
+from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma_apps.providers.gpu.files import FileSettings, files_of
+from retoma_apps.providers.gpu.orders import order
+from retoma_apps.providers.gpu.renders import write_status
+from retoma_apps.providers.gpu.work import Work, WorkFailed
+
+_TELL_EVERY = 0.2  # seconds
+_NICENESS = 5  # the worker beside us must go on beating
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    (folder / "process").write_text(str(os.getpid()))
+    if (folder / "cancelled").exists():
+        return
+    os.nice(_NICENESS)
+    asyncio.run(render(folder, json.loads((folder / "order.json").read_text())))
+
+
+async def render(folder: Path, given: dict[str, Any]) -> None:
+    write_status(folder, **await _outcome(folder, given))
+    if given["callback_url"] is not None:
+        await _call_back(given["callback_url"], folder.name)
+
+
+async def _outcome(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
+    room = folder / "work"
+    room.mkdir()
+    try:
+        async with asyncio.timeout(given["timeout"]), Outgoing(Guard.allow(given["allow_hosts"])) as outgoing:
+            files = files_of(FileSettings(**given["files"]))
+            work = Work(room, outgoing, files, _teller(folder))
+            return {
+                "state": "succeeded",
+                "result": await work.do(order(given["operation"], given["input"])),
+                "progress": 1.0,
+            }
+    except TimeoutError:
+        return _failure("TIMEOUT", f"it was not rendered within {given['timeout']:g} s")
+    except WorkFailed as error:
+        return _failure(error.code, str(error), error.details)
+    except GiveUp as error:
+        return _failure(error.code, str(error))
+    except Exception as error:  # noqa: BLE001  (an end without a word would be worse)
+        return _failure("PROCESSING_ERROR", f"{type(error).__name__}: {error}"[:500])
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def _failure(code: str, message: str, details: str | None = None) -> dict[str, Any]:
+    return {"state": "failed", "code": code, "message": message, "result": {"details": details} if details else None}
+
+
+def _teller(folder: Path) -> Callable[[float], None]:
+    told_at = 0.0
+
+    def tell(progress: float) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at >= _TELL_EVERY:
+            told_at = time.monotonic()
+            write_status(folder, state="running", progress=round(progress, 4))
+
+    return tell
+
+
+async def _call_back(url: str, handle: str) -> None:
+    """A hint that it is worth asking. Whoever misses it asks anyway."""
+    with suppress(NoAnswer, UnsafeUrl):
+        async with Outgoing(Guard().allowing(url)) as outgoing:
+            await outgoing.request("POST", url, json={"id": handle})
+
+
+if __name__ == "__main__":
+    main()

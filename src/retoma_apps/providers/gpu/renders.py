@@ -1,0 +1,141 @@
+"""Renders on this machine: one folder each, whose lock is held for as long as its process lives.
+
+    <key's digest>.<try>/order.json    what to do
+                         lock          held by the process that renders
+                         status.json   how far it is, or how it ended; replaced whole
+                         cancelled     there if a cancel was asked
+                         log           what the process said
+
+A lock is inherited by the process and let go by the system when it ends, however it ends. So nothing here can be left
+claiming that it runs, and no process is mistaken for another.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from retoma import Report
+
+ENDED_WELL_OR_LIVES = ("running", "succeeded")
+_HANDLE = re.compile(r"[0-9a-f]{32}\.\d{1,6}")
+
+
+class Renders:
+    """The folders under `root`, which all processes of this machine that use it share."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def folder(self, handle: str) -> Path | None:
+        folder = self._root / handle
+        return folder if _HANDLE.fullmatch(handle) and folder.is_dir() else None
+
+    def report(self, handle: str) -> Report:
+        folder = self.folder(handle)
+        if folder is None:
+            return Report("lost", code="LOST", message=f"nothing is known of the render {handle!r} on this machine")
+        lives = _is_held(folder / "lock")  # looked at first: an end written meanwhile is then seen
+        told = read_status(folder)
+        if told is not None and Report(**told).is_end:
+            return Report(**told)
+        if lives:
+            return Report("running", progress=(told or {}).get("progress"))
+        if (folder / "cancelled").exists():
+            return Report("cancelled", code="CANCELLED", message="cancelled while it was rendering")
+        return Report("lost", code="LOST", message=f"the process that rendered {handle!r} died without a word")
+
+    def find(self, key: str) -> str | None:
+        """The latest try with this key, if it goes on or has succeeded."""
+        last = self._last_try(key)
+        handle = _handle(key, last)
+        return handle if last and self.report(handle).state in ENDED_WELL_OR_LIVES else None
+
+    def open(self, key: str, order: dict[str, Any]) -> tuple[str, int | None]:
+        """A new folder and its held lock; or, if the key's work goes on or has succeeded, that one and None."""
+        draft, lock = self._drafted(order)
+        while (found := self.find(key)) is None:
+            handle = _handle(key, self._last_try(key) + 1)
+            try:
+                draft.rename(self._root / handle)
+            except OSError:  # another submission of the same key was quicker
+                continue
+            return handle, lock
+        os.close(lock)
+        shutil.rmtree(draft)
+        return found, None
+
+    def cancel(self, handle: str) -> None:
+        """Mark it first: a process that has not yet said its number looks for the mark when it has."""
+        if (folder := self.folder(handle)) is None:
+            return
+        (folder / "cancelled").touch()
+        with suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            process = int((folder / "process").read_text())
+            if _is_held(folder / "lock"):
+                os.killpg(process, signal.SIGKILL)
+
+    def forget(self, older_than: timedelta) -> None:
+        """Remove the folders of what ended so long ago."""
+        for folder in self._root.iterdir():
+            aged = time.time() - folder.stat().st_mtime > older_than.total_seconds()
+            if aged and not _is_held(folder / "lock"):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _drafted(self, order: dict[str, Any]) -> tuple[Path, int]:
+        draft = self._root / f"draft-{uuid4().hex}"
+        draft.mkdir(parents=True)
+        (draft / "order.json").write_text(json.dumps(order))
+        lock = os.open(draft / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return draft, lock
+
+    def _last_try(self, key: str) -> int:
+        return max((int(each.suffix[1:]) for each in self._root.glob(f"{_digest(key)}.*")), default=0)
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    try:
+        told: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    except FileNotFoundError:
+        return None
+    return told
+
+
+def write_status(folder: Path, **told: Any) -> None:
+    part = folder / "status.part"
+    part.write_text(json.dumps(told))
+    part.replace(folder / "status.json")
+
+
+def _digest(key: str) -> str:
+    return sha256(key.encode()).hexdigest()[:32]
+
+
+def _handle(key: str, number: int) -> str:
+    return f"{_digest(key)}.{number}"
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

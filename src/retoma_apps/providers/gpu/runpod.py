@@ -1,0 +1,287 @@
+"""RunPod Serverless: a thin client.
+
+RunPod takes no idempotency key. The key travels in the job's input, so that `find` can look for it among the requests
+that the endpoint lists, and so that a worker's handler can see that its outputs are there already (they are named by
+the order's prefix, so a second render writes the same files and never others). What cannot be found: a job that left
+the list (it ended more than 30 minutes ago, or its ttl has passed), and any job if the endpoint lists nothing or leaves
+the inputs out. RunPod documents that the list exists, not what is in it. Such a submission is made again, and may then
+be paid for twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import GiveUp, RateLimited, Report
+from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
+from retoma_apps.providers.gpu.host import HostUnavailable, Operation, OutcomeUnknown
+
+QUEUE_ALLOWANCE = timedelta(hours=24)
+_LARGEST_ANSWER = 20 * 1024**2
+_LARGEST_REQUEST = 10 * 1024**2
+_SECONDS = 30.0
+_WINDOW = timedelta(seconds=10)  # RunPod counts requests per ten seconds
+_LONGEST_PAUSE = timedelta(hours=1)
+_SHORTEST_RUN, _SHORTEST_LIFE, _LONGEST = timedelta(seconds=5), timedelta(seconds=10), timedelta(days=7)
+_WENT_WRONG = ("FAILED", "CANCELLED", "TIMED_OUT")
+
+
+class RunPodSettings(BaseSettings):
+    """One endpoint serves all operations, unless one is named for an operation of its own."""
+
+    model_config = SettingsConfigDict(env_prefix="RUNPOD_", env_file=".env", extra="ignore")
+
+    api_key: SecretStr = SecretStr("")
+    base_url: str = "https://api.runpod.ai/v2"
+    endpoint_id: str = ""
+    endpoint_id_img2vid: str = ""
+    endpoint_id_caption: str = ""
+    endpoint_id_addaudio: str = ""
+    timeout_seconds: float = Field(_SECONDS, gt=0, description="How long one request to RunPod may take.")
+
+    def endpoint(self, operation: Operation) -> str:
+        """Raises GiveUp if none is set."""
+        if found := getattr(self, f"endpoint_id_{operation}", "") or self.endpoint_id:
+            return str(found)
+        raise GiveUp(
+            f"no RunPod endpoint is set for {operation}: set RUNPOD_ENDPOINT_ID, or the same with _{operation.upper()}",
+            "NOT_CONFIGURED",
+        )
+
+    @property
+    def endpoints(self) -> list[str]:
+        given = (self.endpoint_id, self.endpoint_id_img2vid, self.endpoint_id_caption, self.endpoint_id_addaudio)
+        return sorted({each for each in given if each})
+
+
+class RunPodHost:
+    """A handle is `endpoint/job`. Make it where it is used: its connections belong to one event loop."""
+
+    def __init__(self, settings: RunPodSettings | None = None, outgoing: Outgoing | None = None) -> None:
+        self._settings = settings or RunPodSettings()
+        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+
+    async def submit(
+        self,
+        operation: Operation,
+        input: dict[str, Any],  # noqa: A002, RunPod's own word
+        *,
+        key: str,
+        callback_url: str | None = None,
+        timeout: timedelta,
+    ) -> str:
+        endpoint = self._settings.endpoint(operation)
+        body: dict[str, Any] = {"input": {**input, "operation": operation, "key": key}, "policy": _policy(timeout)}
+        if callback_url is not None:
+            body["webhook"] = callback_url
+        _check_size(body)
+        answer = await self._submitted(endpoint, body)
+        job = _field(answer, "id")
+        if not isinstance(job, str) or not job:
+            raise OutcomeUnknown(f"RunPod answered {answer.status} to a submission, and gave no job's id")
+        return f"{endpoint}/{job}"
+
+    async def status(self, handle: str) -> Report:
+        answer = await self._asked("GET", f"{_path(handle, 'status')}")
+        if answer.status == 404:
+            return Report("lost", code="LOST", message="RunPod knows nothing of this job: it was dropped or is too old")
+        self._check(answer)
+        return _report(_object(answer))
+
+    async def cancel(self, handle: str) -> None:
+        answer = await self._asked("POST", _path(handle, "cancel"))
+        if answer.status != 404:  # nothing is left to cancel
+            self._check(answer)
+
+    async def find(self, key: str) -> str | None:
+        for endpoint in self._settings.endpoints:
+            answer = await self._asked("GET", f"{endpoint}/requests")
+            if answer.status == 404:
+                continue  # this endpoint lists nothing
+            self._check(answer)
+            for entry in _entries(answer):
+                if _is_of(entry, key):
+                    return f"{endpoint}/{entry['id']}"
+        return None
+
+    async def health(self, operation: Operation) -> dict[str, Any]:
+        """RunPod's own counts of jobs and workers."""
+        answer = await self._asked("GET", f"{self._settings.endpoint(operation)}/health")
+        self._check(answer)
+        return _object(answer)
+
+    async def close(self) -> None:
+        await self._outgoing.close()
+
+    async def _submitted(self, endpoint: str, body: dict[str, Any]) -> Answer:
+        try:
+            answer = await self._request("POST", f"{endpoint}/run", body)
+        except NoAnswer as error:
+            if error.maybe_sent:
+                raise OutcomeUnknown(f"RunPod may have taken this job, but its answer was lost: {error}") from error
+            raise HostUnavailable(f"RunPod cannot be reached: {error}") from error
+        if answer.status >= 500:
+            raise OutcomeUnknown(f"RunPod may have taken this job, but answered {answer.status}")
+        self._check(answer)
+        return answer
+
+    async def _asked(self, method: str, path: str) -> Answer:
+        try:
+            return await self._request(method, path)
+        except NoAnswer as error:
+            raise HostUnavailable(f"RunPod did not answer: {error}") from error
+
+    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
+        return await self._outgoing.request(
+            method,
+            f"{self._settings.base_url.rstrip('/')}/{path}",
+            headers={"Authorization": f"Bearer {self._settings.api_key.get_secret_value()}"},
+            json=body,
+            timeout=self._settings.timeout_seconds,
+            limit=_LARGEST_ANSWER,
+        )
+
+    def _check(self, answer: Answer) -> None:
+        """Raise for everything but a success, each kind as who calls must act on it."""
+        if answer.is_success:
+            return
+        if answer.status == 429:
+            raise RateLimited(_pause(answer), "RunPod says that these are too many requests")
+        if answer.status >= 500:
+            raise HostUnavailable(f"RunPod answered {answer.status}")
+        self._refuse(answer)
+
+    def _refuse(self, answer: Answer) -> NoReturn:
+        causes = {
+            401: ("AUTH_FAILED", "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid"),
+            402: ("PAYMENT_REQUIRED", "RunPod wants money: its account has no credit left"),
+            403: ("FORBIDDEN", "RunPod's key may not use this endpoint: give it the right to, or set another"),
+            404: ("NOT_CONFIGURED", "RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID"),
+        }
+        code, cause = causes.get(answer.status, ("REFUSED", f"RunPod refuses this request with {answer.status}"))
+        raise GiveUp(f"{cause}{self._said(answer)}", code)
+
+    def _said(self, answer: Answer) -> str:
+        """The provider's own words, shortened, and without our key if it repeats it."""
+        said = _field(answer, "error")
+        if not isinstance(said, str) or not said:
+            return ""
+        key = self._settings.api_key.get_secret_value()
+        return f" ({(said.replace(key, '...') if key else said)[:200]})"
+
+
+def _policy(timeout: timedelta) -> dict[str, int]:
+    """RunPod's ttl counts from the submission, so it has to cover the queueing too."""
+    running = min(max(timeout, _SHORTEST_RUN), _LONGEST)
+    life = min(max(running + QUEUE_ALLOWANCE, _SHORTEST_LIFE), _LONGEST)
+    return {"executionTimeout": _ms(running), "ttl": _ms(life)}
+
+
+def _report(told: dict[str, Any]) -> Report:
+    """Every state that RunPod names, and those it may name one day."""
+    status = told.get("status")
+    match status:
+        case "IN_QUEUE":
+            return Report("queued")
+        case "IN_PROGRESS" | "RUNNING":
+            return Report("running", progress=_progress(told.get("output")))
+        case "COMPLETED":
+            return Report("succeeded", result=told.get("output"), progress=1.0)
+        case "FAILED":
+            return Report("failed", code="PROCESSING_ERROR", message=_error(told))
+        case "TIMED_OUT":
+            return Report(
+                "failed", code="TIMEOUT", message=_error(told) if told.get("error") else "RunPod timed it out"
+            )
+        case "CANCELLED":
+            return Report("cancelled", code="CANCELLED", message="cancelled at RunPod")
+        case _:
+            return Report("running", message=f"RunPod names a state that is not known here: {str(status)[:60]!r}")
+
+
+def _progress(output: Any) -> float | None:
+    """Our handlers tell `{"progress": 0.4}` while they work."""
+    part = output.get("progress") if isinstance(output, dict) else None
+    return min(max(float(part), 0.0), 1.0) if isinstance(part, int | float) and not isinstance(part, bool) else None
+
+
+def _error(told: dict[str, Any]) -> str:
+    """RunPod's SDK packs an exception into JSON text; its traceback is not for our users."""
+    said = told.get("error")
+    try:
+        packed = json.loads(said) if isinstance(said, str) else said
+    except ValueError:
+        packed = None
+    if isinstance(packed, dict) and "error_message" in packed:
+        said = packed["error_message"]
+    return str(said)[:500] if said else "RunPod gave no reason"
+
+
+def _entries(answer: Answer) -> Iterator[dict[str, Any]]:
+    try:
+        listed = answer.json()
+    except ValueError as error:
+        raise HostUnavailable("RunPod's list of requests is no JSON, or too long to read") from error
+    entries = listed.get("requests", ()) if isinstance(listed, dict) else listed
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+            yield entry
+
+
+def _is_of(entry: dict[str, Any], key: str) -> bool:
+    """Work of this key that goes on or has succeeded: what went wrong is made anew in any case."""
+    given = entry.get("input")
+    return isinstance(given, dict) and given.get("key") == key and entry.get("status") not in _WENT_WRONG
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    try:
+        told = answer.json()
+    except ValueError as error:
+        raise HostUnavailable("RunPod's answer is no JSON, or too long to read") from error
+    if not isinstance(told, dict):
+        raise HostUnavailable("RunPod's answer is no object")
+    return told
+
+
+def _field(answer: Answer, name: str) -> Any:
+    try:
+        told = answer.json()
+    except ValueError:
+        return None
+    return told.get(name) if isinstance(told, dict) else None
+
+
+def _pause(answer: Answer) -> timedelta:
+    """Retry-After as seconds, or as a date by RunPod's own clock; without one, as long as RunPod counts."""
+    given = answer.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", given):
+        return min(timedelta(seconds=float(given)), _LONGEST_PAUSE)
+    try:
+        pause = parsedate_to_datetime(given) - parsedate_to_datetime(answer.headers.get("date", ""))
+    except (TypeError, ValueError):
+        return _WINDOW
+    return min(max(pause, timedelta(seconds=1)), _LONGEST_PAUSE)
+
+
+def _path(handle: str, verb: str) -> str:
+    endpoint, _, job = handle.partition("/")
+    return f"{quote(endpoint, safe='')}/{verb}/{quote(job, safe='')}"
+
+
+def _check_size(body: dict[str, Any]) -> None:
+    if len(json.dumps(body)) > _LARGEST_REQUEST:
+        raise GiveUp("this order is larger than the 10 MB that RunPod takes: split it", "TOO_LARGE")
+
+
+def _ms(time: timedelta) -> int:
+    return round(time.total_seconds() * 1000)

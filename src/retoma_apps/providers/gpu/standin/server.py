@@ -1,0 +1,437 @@
+"""RunPod's routes over a Fleet, with faults to order."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma_apps.providers.gpu.files import filename
+from retoma_apps.providers.gpu.host import GpuHost
+from retoma_apps.providers.gpu.standin.fleet import Fleet, Job, Status
+
+LARGEST_BODY = 10 * 1024**2
+_WEBHOOK_TRIES = 3
+_WEBHOOK_DELAY = 10.0
+_TICK = 0.05
+_LEAST_EXECUTION_MS, _LEAST_TTL_MS, _MOST_MS = 5_000, 10_000, 7 * 86_400_000
+
+
+@dataclass
+class Faults:
+    """Counts are of the next requests and run down; shares are of all requests, from 0 to 1."""
+
+    rate_limited: int = 0
+    retry_after: float | None = 2
+    lost_replies: int = 0
+    """Submissions that are taken, whose answer breaks off."""
+    broken: int = 0
+    """Requests of any kind that get a 500 and do nothing."""
+    broken_after: int = 0
+    """Submissions that are taken and get a 502."""
+    rate_limited_share: float = 0.0
+    lost_replies_share: float = 0.0
+    broken_share: float = 0.0
+    bad_images: set[str] = field(default_factory=set)
+    """Their job fails with a message that names the first of them; with `partial` they are only listed."""
+    partial: bool = False
+    fail: set[str] = field(default_factory=set)
+    """Operations whose jobs all end FAILED."""
+
+
+@dataclass
+class _Call:
+    """A webhook that is owed."""
+
+    url: str
+    body: dict[str, Any]
+    due_at: float
+    tries: int = 0
+
+
+class StandIn:
+    """With `manual` time moves only by `advance`. With `twin` the work is really done, by that host."""
+
+    def __init__(
+        self,
+        *,
+        workers: int = 3,
+        manual: bool = False,
+        key: str | None = None,
+        seconds: Callable[[Job], float] | None = None,
+        seconds_per_image: float = 1.0,
+        queue_seconds: float = 0.0,
+        cancel_seconds: float = 0.0,
+        retention: float = 1800.0,
+        files_url: str = "https://files.invalid",
+        ledger: Path | None = None,
+        twin: GpuHost | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.faults = Faults()
+        self.submits: Counter[str] = Counter()
+        """How often each key was submitted and taken."""
+        self.duplicates = 0
+        """Submissions of a key whose work went on or had succeeded: work that is paid for twice."""
+        self.refused: Counter[int] = Counter()
+        self.webhooks: Counter[str] = Counter()
+        self.fleet = Fleet(
+            workers,
+            seconds or _never_by_itself if twin else seconds or _by_images(seconds_per_image),
+            self._outcome,
+            queue_seconds=queue_seconds,
+            cancel_seconds=cancel_seconds,
+            retention=retention,
+        )
+        self._manual = manual
+        self._now = 0.0
+        self._key = key
+        self._files_url = files_url
+        self._ledger = ledger
+        self._twin = twin
+        self._handles: dict[str, str] = {}
+        self._random = Random(seed)  # noqa: S311, faults need no secrecy
+        self._calls: list[_Call] = []
+        self._turn = asyncio.Lock()
+        self.app = self._routes()
+
+    @property
+    def now(self) -> float:
+        return self._now if self._manual else time.monotonic()
+
+    @property
+    def jobs(self) -> list[Job]:
+        return list(self.fleet.jobs.values())
+
+    async def advance(self, seconds: float = 0.0) -> None:
+        """Let time pass, and all that falls into it happen, webhooks included."""
+        self._now += seconds
+        await self.tick()
+
+    async def tick(self) -> None:
+        async with self._turn:
+            self._settle()
+            if self._twin is not None:
+                await self._follow_twin(self._twin)
+            await self._send_webhooks()
+
+    @asynccontextmanager
+    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """The base URL, for RUNPOD_BASE_URL, while it is served."""
+        async with served(self.app, host, port) as origin:
+            ticking = asyncio.create_task(self._keep_ticking())
+            try:
+                yield f"{origin}/v2"
+            finally:
+                ticking.cancel()
+                await asyncio.gather(ticking, return_exceptions=True)
+
+    def tally(self) -> dict[str, Any]:
+        """What a referee wants to know."""
+        return {
+            "submits": sum(self.submits.values()),
+            "keys": len(self.submits),
+            "duplicates": self.duplicates,
+            "refused": {str(status): count for status, count in self.refused.items()},
+            "webhooks": dict(self.webhooks),
+            "jobs": dict(Counter(job.status for job in self.jobs)),
+        }
+
+    async def _keep_ticking(self) -> None:
+        while not self._manual:
+            await self.tick()
+            await asyncio.sleep(_TICK)
+
+    def _settle(self) -> None:
+        self.fleet.settle(self.now)
+        for job in self.fleet.ended:
+            self._note("ended", job)
+            if job.webhook is not None:
+                self._calls.append(_Call(job.webhook, self._told(job), job.ended_at or 0.0))
+        self.fleet.ended.clear()
+
+    async def _follow_twin(self, twin: GpuHost) -> None:
+        for job in self.fleet.running:
+            if job.id not in self._handles:
+                operation, longest = job.input["operation"], timedelta(seconds=job.longest)
+                self._handles[job.id] = await twin.submit(operation, job.input, key=job.id, timeout=longest)
+            report = await twin.status(self._handles[job.id])
+            if report.is_end:
+                status: Status = "COMPLETED" if report.state == "succeeded" else "FAILED"
+                self.fleet.end(job, status, report.result, None if status == "COMPLETED" else report.message)
+        self._settle()
+
+    async def _send_webhooks(self) -> None:
+        for call in [call for call in self._calls if call.due_at <= self.now]:
+            call.tries += 1
+            taken = await _posted(call)
+            self.webhooks["taken" if taken else "refused"] += 1
+            call.due_at += _WEBHOOK_DELAY
+            if taken or call.tries == _WEBHOOK_TRIES:
+                self._calls.remove(call)
+
+    def _outcome(self, job: Job) -> tuple[Status, Any, str | None]:
+        operation, prefix = job.input.get("operation", ""), job.input.get("prefix", "")
+        if operation in self.faults.fail:
+            return "FAILED", None, f"{operation} failed, as it was told to"
+        if "images" not in job.input:
+            return "COMPLETED", self._video(prefix, f"{operation or 'output'}.mp4"), None
+        bad = [image["id"] for image in job.input["images"] if str(image["id"]) in self.faults.bad_images]
+        if bad and not self.faults.partial:
+            return "FAILED", None, f"Image {bad[0]} is corrupted"
+        good = [str(image["id"]) for image in job.input["images"] if image["id"] not in bad]
+        videos = [{"id": each, **self._video(prefix, filename(each))} for each in good]
+        failed = [{"id": str(each), "code": "CORRUPT_IMAGE", "message": f"Image {each} is corrupted"} for each in bad]
+        return "COMPLETED", {"videos": videos, "failed": failed}, None
+
+    def _video(self, prefix: str, name: str) -> dict[str, str]:
+        return {"video_url": f"{self._files_url}/{prefix}{name}", "filename": name}
+
+    def _told(self, job: Job) -> dict[str, Any]:
+        """What /status says of a job."""
+        started = job.started_at if job.started_at is not None else self.now
+        told: dict[str, Any] = {"id": job.id, "status": job.status, "delayTime": _ms(started - job.submitted_at)}
+        if job.started_at is not None:
+            told["executionTime"] = _ms((job.ended_at or self.now) - job.started_at)
+            told["workerId"] = "standin"
+        if (progress := self.fleet.progress(job)) is not None:
+            told["output"] = {"progress": progress}
+        return told | {
+            name: value for name, value in (("output", job.output), ("error", job.error)) if value is not None
+        }
+
+    def _note(self, what: str, job: Job) -> None:
+        """One line in the ledger outside, whole or not at all."""
+        if self._ledger is not None:
+            line = {"what": what, "id": job.id, "key": job.key, "status": job.status, "at": time.time()}
+            with self._ledger.open("ab", buffering=0) as file:
+                file.write(json.dumps(line).encode() + b"\n")
+
+    def _routes(self) -> FastAPI:
+        app = FastAPI(title="RunPod stand-in", docs_url=None, redoc_url=None)
+        app.middleware("http")(self._guarded)
+        for method, path, answer in self._table():
+            app.add_api_route(path, answer, methods=[method], response_model=None)
+        return app
+
+    def _table(self) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+        yield "POST", "/v2/{endpoint}/run", self._run
+        yield "GET", "/v2/{endpoint}/status/{job}", self._status
+        yield "POST", "/v2/{endpoint}/cancel/{job}", self._cancel
+        yield "POST", "/v2/{endpoint}/retry/{job}", self._retry
+        yield "POST", "/v2/{endpoint}/purge-queue", self._purge
+        yield "GET", "/v2/{endpoint}/requests", self._requests
+        yield "GET", "/v2/{endpoint}/health", self._health
+        yield "GET", "/standin/tally", self._show_tally
+        yield "PUT", "/standin/faults", self._set_faults
+        yield "POST", "/standin/advance", self._advance
+
+    async def _guarded(self, request: Request, answer: Callable[[Request], Any]) -> Response:
+        if request.url.path.startswith("/v2/"):
+            if (refusal := self._refusal(request)) is not None:
+                self.refused[refusal.status_code] += 1
+                return refusal
+            async with self._turn:
+                self._settle()
+        answered: Response = await answer(request)
+        return answered
+
+    def _refusal(self, request: Request) -> Response | None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+            return JSONResponse({"error": "Unauthorized"}, 401)
+        if self._strikes("rate_limited"):
+            after = self.faults.retry_after
+            return JSONResponse(
+                {"error": "Too Many Requests"}, 429, {} if after is None else {"Retry-After": f"{after:g}"}
+            )
+        return JSONResponse({"error": "internal error"}, 500) if self._strikes("broken") else None
+
+    def _strikes(self, fault: str) -> bool:
+        if (left := getattr(self.faults, fault)) > 0:
+            setattr(self.faults, fault, left - 1)
+            return True
+        return self._random.random() < getattr(self.faults, f"{fault}_share", 0.0)
+
+    async def _run(self, endpoint: str, request: Request) -> Response:
+        raw = await request.body()
+        if len(raw) > LARGEST_BODY:
+            return JSONResponse({"error": "request body is larger than 10 MB"}, 413)
+        try:
+            job = _submitted(endpoint, json.loads(raw), self.now)
+        except (ValueError, TypeError, AttributeError) as error:
+            return JSONResponse({"error": f"bad request: {error}"}, 400)
+        self._take(job)
+        if self._strikes("broken_after"):
+            return JSONResponse({"error": "bad gateway"}, 502)
+        if self._strikes("lost_replies"):
+            return _BreaksOff()
+        return JSONResponse({"id": job.id, "status": "IN_QUEUE"})
+
+    def _take(self, job: Job) -> None:
+        if job.key is not None:
+            same = [other for other in self.jobs if other.key == job.key]
+            self.duplicates += any(other.is_live or other.status == "COMPLETED" for other in same)
+        self.submits[job.key or job.id] += 1
+        self.fleet.jobs[job.id] = job
+        self._note("submitted", job)
+        self._settle()
+
+    async def _status(self, endpoint: str, job: str) -> Response:
+        found = self._found(endpoint, job)
+        return JSONResponse(self._told(found)) if found else _unknown()
+
+    async def _cancel(self, endpoint: str, job: str) -> Response:
+        if (found := self._found(endpoint, job)) is None:
+            return _unknown()
+        was_live = found.is_live
+        self.fleet.cancel(found)
+        self._settle()
+        if job in self._handles and self._twin is not None:
+            await self._twin.cancel(self._handles[job])
+        return JSONResponse({"id": job, "status": "CANCELLED" if was_live else found.status})
+
+    async def _retry(self, endpoint: str, job: str) -> Response:
+        found = self._found(endpoint, job)
+        if found is None:
+            return _unknown()
+        if found.status not in ("FAILED", "TIMED_OUT"):
+            return JSONResponse({"error": "only a failed or timed out job can be retried"}, 400)
+        self.fleet.again(found)
+        return JSONResponse({"id": job, "status": "IN_QUEUE"})
+
+    async def _purge(self, endpoint: str) -> Response:
+        queued = [job for job in self.jobs if job.endpoint == endpoint and job.status == "IN_QUEUE"]
+        for job in queued:
+            self.fleet.forget(job)
+        return JSONResponse({"removed": len(queued), "status": "completed"})
+
+    async def _requests(self, endpoint: str) -> Response:
+        told = [self._told(job) | {"input": job.input} for job in self.jobs if job.endpoint == endpoint]
+        return JSONResponse({"requests": told})
+
+    async def _health(self, endpoint: str) -> Response:
+        count = Counter(job.status for job in self.jobs if job.endpoint == endpoint)
+        running = len(self.fleet.running)
+        jobs = {
+            "completed": count["COMPLETED"],
+            "failed": count["FAILED"],
+            "inProgress": count["IN_PROGRESS"],
+            "inQueue": count["IN_QUEUE"],
+            "retried": 0,
+        }
+        return JSONResponse({"jobs": jobs, "workers": {"idle": self.fleet.workers - running, "running": running}})
+
+    async def _show_tally(self) -> Response:
+        return JSONResponse(self.tally())
+
+    async def _set_faults(self, request: Request) -> Response:
+        known = {each.name for each in fields(Faults)}
+        for name, value in (await request.json()).items():
+            if name not in known:
+                return JSONResponse({"error": f"there is no fault {name!r}; there are {sorted(known)}"}, 400)
+            setattr(self.faults, name, set(value) if isinstance(value, list) else value)
+        return JSONResponse(
+            {name: sorted(value) if isinstance(value, set) else value for name, value in asdict(self.faults).items()}
+        )
+
+    async def _advance(self, request: Request) -> Response:
+        await self.advance(float((await request.json())["seconds"]))
+        return JSONResponse(self.tally())
+
+    def _found(self, endpoint: str, job: str) -> Job | None:
+        found = self.fleet.jobs.get(job)
+        return found if found is not None and found.endpoint == endpoint else None
+
+
+@asynccontextmanager
+async def served(app: ASGIApp, host: str, port: int) -> AsyncIterator[str]:
+    """Where an application is reached while it is served from this event loop."""
+    # The protocol is named: asyncio turns Nagle's waiting off only then, and each answer would come 40 ms late.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        server = _Quiet(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://{host}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves the signals to whoever embeds it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _BreaksOff(Response):
+    """Promises a body and closes the connection before it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
+
+
+def _submitted(endpoint: str, body: dict[str, Any], now: float) -> Job:
+    if not isinstance(body.get("input"), dict):
+        raise ValueError("`input` is missing or no object")
+    policy = body.get("policy") or {}
+    return Job(
+        f"{uuid4()}-u1",
+        endpoint,
+        body["input"],
+        now,
+        webhook=body.get("webhook"),
+        longest=_bounded(policy.get("executionTimeout", 600_000), _LEAST_EXECUTION_MS) / 1000,
+        ttl=_bounded(policy.get("ttl", 86_400_000), _LEAST_TTL_MS) / 1000,
+    )
+
+
+def _bounded(ms: float, least: int) -> float:
+    if not least <= ms <= _MOST_MS:
+        raise ValueError(f"a policy's time of {ms} ms is not between {least} and {_MOST_MS}")
+    return ms
+
+
+async def _posted(call: _Call) -> bool:
+    try:
+        async with Outgoing(Guard().allowing(call.url)) as outgoing:
+            return (await outgoing.request("POST", call.url, json=call.body)).status == 200
+    except (NoAnswer, UnsafeUrl):
+        return False
+
+
+def _by_images(seconds_per_image: float) -> Callable[[Job], float]:
+    return lambda job: seconds_per_image * max(1, len(job.input.get("images", ())))
+
+
+def _never_by_itself(_: Job) -> float:
+    return float("inf")
+
+
+def _unknown() -> Response:
+    return JSONResponse({"error": "job not found"}, 404)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

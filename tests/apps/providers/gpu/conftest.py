@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from retoma_apps.providers.gpu import RunPodHost, RunPodSettings
+from retoma_apps.providers.gpu.standin import StandIn
+from retoma_apps.providers.gpu.standin.server import served
+from tests.apps.providers.gpu.shelf import Shelf
+
+KEY = "rpa_CANARY1234567890"
+
+
+class Switch:
+    """One server for all tests; each puts its own application behind it."""
+
+    app: ASGIApp
+    origin: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+@pytest.fixture(scope="session")
+async def switch() -> AsyncIterator[Switch]:
+    made = Switch()
+    async with served(made, "127.0.0.1", 0) as made.origin:
+        yield made
+
+
+@pytest.fixture
+async def standin(switch: Switch) -> StandIn:
+    made = StandIn(workers=2, manual=True, key=KEY)
+    switch.app = made.app
+    return made
+
+
+@pytest.fixture
+async def base_url(switch: Switch, standin: StandIn) -> str:
+    return f"{switch.origin}/v2"
+
+
+@pytest.fixture
+async def runpod(base_url: str) -> AsyncIterator[RunPodHost]:
+    host = RunPodHost(settings_for(base_url))
+    yield host
+    await host.close()
+
+
+def settings_for(base_url: str, **changed: Any) -> RunPodSettings:
+    given = {"api_key": SecretStr(KEY), "base_url": base_url, "endpoint_id": "pod"} | changed
+    return RunPodSettings(_env_file=None, **given)  # type: ignore[call-arg]
+
+
+def img2vid(*ids: str) -> dict[str, Any]:
+    images = [{"id": each, "image_url": f"https://example.com/{each}.png", "duracao": 1} for each in ids or ("1",)]
+    return {"prefix": "gpu/job/1/", "images": images}
+
+
+async def submitted(host: RunPodHost, *ids: str, key: str = "key", **options: Any) -> str:
+    options = {"timeout": timedelta(minutes=10)} | options
+    return await host.submit("img2vid", img2vid(*ids), key=key, **options)
+
+
+@pytest.fixture
+async def shelf(switch: Switch) -> Shelf:
+    switch.app = made = Shelf(switch.origin)
+    return made

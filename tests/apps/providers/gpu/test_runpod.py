@@ -1,0 +1,280 @@
+"""The RunPod client against the stand-in: every state, every refusal, every lost answer."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from retoma import GiveUp, RateLimited
+from retoma.outgoing import Answer
+from retoma_apps.providers.gpu import HostUnavailable, OutcomeUnknown, RunPodHost
+from retoma_apps.providers.gpu.runpod import _pause, _report
+from retoma_apps.providers.gpu.standin import StandIn
+from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submitted
+
+
+async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.fleet.queue_seconds = 5
+    handle = await submitted(runpod, "1", "2")
+    assert (await runpod.status(handle)).state == "queued"
+    await standin.advance(6)
+    running = await runpod.status(handle)
+    assert (running.state, running.progress) == ("running", 0.5)
+    await standin.advance(1)
+    ended = await runpod.status(handle)
+    assert ended.state == "succeeded"
+    assert ended.result == {
+        "videos": [
+            {"id": "1", "video_url": "https://files.invalid/gpu/job/1/video_1.mp4", "filename": "video_1.mp4"},
+            {"id": "2", "video_url": "https://files.invalid/gpu/job/1/video_2.mp4", "filename": "video_2.mp4"},
+        ],
+        "failed": [],
+    }
+
+
+async def test_handles_name_the_endpoint_and_a_job_with_runpods_suffix(runpod: RunPodHost) -> None:
+    endpoint, _, job = (await submitted(runpod)).partition("/")
+    assert endpoint == "pod"
+    assert job.endswith("-u1")
+
+
+async def test_no_more_jobs_run_than_there_are_workers(standin: StandIn, runpod: RunPodHost) -> None:
+    handles = [await submitted(runpod, key=f"key-{number}") for number in range(3)]
+    states = [(await runpod.status(handle)).state for handle in handles]
+    assert states == ["running", "running", "queued"]
+
+
+async def test_a_failed_job_tells_its_error(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.faults.bad_images = {"42"}
+    handle = await submitted(runpod, "41", "42")
+    await standin.advance(10)
+    report = await runpod.status(handle)
+    assert (report.state, report.code, report.message) == ("failed", "PROCESSING_ERROR", "Image 42 is corrupted")
+
+
+async def test_a_handler_that_reports_bad_images_one_by_one_succeeds_with_both_lists(
+    standin: StandIn, runpod: RunPodHost
+) -> None:
+    standin.faults.bad_images, standin.faults.partial = {"42"}, True
+    handle = await submitted(runpod, "41", "42")
+    await standin.advance(10)
+    report = await runpod.status(handle)
+    assert [video["id"] for video in report.result["videos"]] == ["41"]
+    assert report.result["failed"] == [{"id": "42", "code": "CORRUPT_IMAGE", "message": "Image 42 is corrupted"}]
+
+
+async def test_a_job_that_outlives_its_timeout_fails_with_the_code_timeout(
+    standin: StandIn, runpod: RunPodHost
+) -> None:
+    handle = await submitted(runpod, *(str(number) for number in range(20)), timeout=timedelta(seconds=10))
+    await standin.advance(10)
+    report = await runpod.status(handle)
+    assert (report.state, report.code) == ("failed", "TIMEOUT")
+
+
+async def test_a_cancelled_job_is_cancelled_only_when_the_provider_says_so(
+    standin: StandIn, runpod: RunPodHost
+) -> None:
+    standin.fleet.cancel_seconds = 3
+    handle = await submitted(runpod, *(str(number) for number in range(20)))
+    await runpod.cancel(handle)
+    assert (await runpod.status(handle)).state == "running"
+    await standin.advance(3)
+    assert (await runpod.status(handle)).state == "cancelled"
+
+
+async def test_cancelling_what_has_ended_or_is_gone_changes_nothing(standin: StandIn, runpod: RunPodHost) -> None:
+    handle = await submitted(runpod)
+    await standin.advance(10)
+    await runpod.cancel(handle)
+    assert (await runpod.status(handle)).state == "succeeded"
+    await runpod.cancel("pod/never-there-u1")
+
+
+async def test_a_result_that_is_past_its_retention_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
+    handle = await submitted(runpod)
+    await standin.advance(10)
+    await standin.advance(1790)
+    assert (await runpod.status(handle)).state == "succeeded"
+    await standin.advance(10)
+    assert (await runpod.status(handle)).state == "lost"
+
+
+async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.fleet.queue_seconds = 1e9
+    handle = await submitted(runpod, timeout=timedelta(hours=1))
+    await standin.advance(timedelta(hours=24.9).total_seconds())
+    assert (await runpod.status(handle)).state == "queued"
+    await standin.advance(timedelta(hours=0.2).total_seconds())
+    assert (await runpod.status(handle)).state == "lost"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "code"),
+    [
+        ("IN_QUEUE", "queued", None),
+        ("IN_PROGRESS", "running", None),
+        ("RUNNING", "running", None),
+        ("COMPLETED", "succeeded", None),
+        ("FAILED", "failed", "PROCESSING_ERROR"),
+        ("TIMED_OUT", "failed", "TIMEOUT"),
+        ("CANCELLED", "cancelled", "CANCELLED"),
+    ],
+)
+def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: str | None) -> None:
+    report = _report({"id": "x", "status": status})
+    assert (report.state, report.code) == (state, code)
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "", None, 7, {"odd": True}])
+def test_a_state_nobody_knows_is_told_and_kept_as_running(status: object) -> None:
+    report = _report({"status": status})
+    assert report.state == "running"
+    assert "not known" in (report.message or "")
+
+
+def test_an_exception_that_runpods_sdk_packed_is_unpacked_without_its_traceback() -> None:
+    packed = json.dumps(
+        {"error_type": "ValueError", "error_message": "no such codec", "error_traceback": "File secret.py"}
+    )
+    assert _report({"status": "FAILED", "error": packed}).message == "no such codec"
+
+
+async def test_too_many_requests_pause_for_as_long_as_the_provider_says(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.faults.rate_limited, standin.faults.retry_after = 1, 7
+    with pytest.raises(RateLimited) as raised:
+        await submitted(runpod)
+    assert raised.value.delay == timedelta(seconds=7)
+    assert await submitted(runpod)
+    assert standin.tally()["submits"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 10),
+        ({"retry-after": "3"}, 3),
+        ({"retry-after": "999999999"}, 3600),
+        ({"retry-after": "-5"}, 10),
+        ({"retry-after": "soon"}, 10),
+        ({"retry-after": "Mon, 02 Jan 2030 10:00:30 GMT", "date": "Mon, 02 Jan 2030 10:00:00 GMT"}, 30),
+        ({"retry-after": "Mon, 02 Jan 2030 09:00:00 GMT", "date": "Mon, 02 Jan 2030 10:00:00 GMT"}, 1),
+        ({"retry-after": "Mon, 02 Jan 2030 10:00:30 GMT"}, 10),
+    ],
+)
+def test_retry_after_is_read_in_both_forms_and_bounded(headers: dict[str, str], seconds: float) -> None:
+    assert _pause(Answer(429, headers, b"")) == timedelta(seconds=seconds)
+
+
+async def test_a_submission_whose_answer_is_lost_is_found_by_its_key(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.faults.lost_replies = 1
+    with pytest.raises(OutcomeUnknown, match="may have taken"):
+        await submitted(runpod, key="run-1")
+    handle = await runpod.find("run-1")
+    assert handle == f"pod/{standin.jobs[0].id}"
+    assert await runpod.find("run-2") is None
+
+
+async def test_a_server_error_after_a_submission_leaves_it_unknown(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.faults.broken_after = 1
+    with pytest.raises(OutcomeUnknown, match="502"):
+        await submitted(runpod, key="run-1")
+    assert await runpod.find("run-1")
+
+
+async def test_what_went_wrong_is_not_found_again_but_the_try_after_it_is(standin: StandIn, runpod: RunPodHost) -> None:
+    standin.faults.fail = {"img2vid"}
+    await submitted(runpod, key="run-1")
+    await standin.advance(10)
+    assert await runpod.find("run-1") is None
+    second = await submitted(runpod, key="run-1")
+    assert await runpod.find("run-1") == second
+    assert standin.duplicates == 0
+
+
+async def test_a_key_is_looked_for_at_the_endpoint_of_every_operation(standin: StandIn, base_url: str) -> None:
+    host = RunPodHost(settings_for(base_url, endpoint_id_caption="captions"))
+    given = {"prefix": "gpu/job/1/", "video_url": "https://example.com/v.mp4", "text": "Olá"}
+    handle = await host.submit("caption", given, key="run-1", timeout=timedelta(minutes=10))
+    assert handle.startswith("captions/")
+    assert await host.find("run-1") == handle
+    await host.close()
+
+
+async def test_an_unreachable_provider_has_surely_taken_nothing(runpod: RunPodHost) -> None:
+    away = RunPodHost(settings_for("http://127.0.0.1:9/v2"))
+    with pytest.raises(HostUnavailable):
+        await submitted(away)
+    with pytest.raises(HostUnavailable):
+        await away.status("pod/x-u1")
+    await away.close()
+
+
+async def test_a_server_error_on_a_question_is_neither_lost_nor_ended(standin: StandIn, runpod: RunPodHost) -> None:
+    handle = await submitted(runpod)
+    standin.faults.broken = 2
+    with pytest.raises(HostUnavailable):
+        await runpod.status(handle)
+    with pytest.raises(HostUnavailable):
+        await runpod.find("key")
+
+
+async def test_a_wrong_key_is_refused_for_good_and_never_shown(standin: StandIn, base_url: str) -> None:
+    host = RunPodHost(settings_for(base_url, api_key="rpa_WRONGCANARY"))
+    with pytest.raises(GiveUp, match="RUNPOD_API_KEY") as raised:
+        await submitted(host)
+    assert raised.value.code == "AUTH_FAILED"
+    assert "CANARY" not in repr(raised.value) + repr(host._settings)
+    await host.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, "AUTH_FAILED"), (402, "PAYMENT_REQUIRED"), (403, "FORBIDDEN"), (400, "REFUSED")]
+)
+async def test_a_refusal_says_what_to_do_and_hides_the_key_that_it_echoes(
+    runpod: RunPodHost, status: int, code: str
+) -> None:
+    with pytest.raises(GiveUp) as raised:
+        runpod._check(Answer(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
+    assert raised.value.code == code
+    assert KEY not in str(raised.value)
+
+
+async def test_an_operation_without_an_endpoint_says_which_setting_is_missing(base_url: str) -> None:
+    host = RunPodHost(settings_for(base_url, endpoint_id=""))
+    with pytest.raises(GiveUp, match="RUNPOD_ENDPOINT_ID"):
+        await submitted(host)
+    await host.close()
+
+
+async def test_an_order_that_is_larger_than_runpod_takes_is_not_sent(standin: StandIn, runpod: RunPodHost) -> None:
+    with pytest.raises(GiveUp, match="split"):
+        await runpod.submit("img2vid", img2vid() | {"note": "x" * 11_000_000}, key="key", timeout=timedelta(minutes=1))
+    assert standin.tally()["submits"] == 0
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"null", b'{"status": "COMPLETED"', b"\xff"])
+async def test_an_answer_that_is_no_object_ends_nothing(
+    runpod: RunPodHost, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answers(*_: object, **__: object) -> Answer:
+        return Answer(200, {}, body)
+
+    monkeypatch.setattr(runpod._outgoing, "request", answers)
+    with pytest.raises(HostUnavailable):
+        await runpod.status("pod/x-u1")
+    with pytest.raises(OutcomeUnknown):
+        await submitted(runpod)
+
+
+async def test_a_handle_cannot_lead_to_another_path(standin: StandIn, runpod: RunPodHost) -> None:
+    assert (await runpod.status("pod/../../standin/tally")).state == "lost"
+
+
+async def test_health_gives_the_providers_counts(standin: StandIn, runpod: RunPodHost) -> None:
+    await submitted(runpod)
+    told = await runpod.health("img2vid")
+    assert told["jobs"]["inProgress"] == 1
+    assert told["workers"] == {"idle": 1, "running": 1}

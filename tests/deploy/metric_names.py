@@ -1,0 +1,15 @@
+"""Which metrics a query asks for."""
+
+from __future__ import annotations
+
+import re
+
+_FUNCTIONS = {"histogram_quantile", "increase", "max", "min", "rate", "sum", "vector"}
+_LABELS = {"job", "le", "pipeline", "pool", "queue", "state"}
+_OPERATORS = {"and", "by", "or"}
+
+
+def used_in(query: str) -> set[str]:
+    """Without its functions, labels, text and durations."""
+    bare = re.sub(r'"[^"]*"|\[[^]]*\]|\{[^}]*\}', " ", query)
+    return set(re.findall(r"[a-zA-Z_][a-zA-Z0-9_]*", bare)) - _FUNCTIONS - _LABELS - _OPERATORS

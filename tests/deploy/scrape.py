@@ -1,0 +1,88 @@
+"""A scrape of a real server on which everything that metrics tell of has happened once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from retoma import App, Pipeline, Pool, Webhook
+from retoma.records import Scope
+from retoma.store.database import Database
+from retoma_apps.gpu.measures import measures
+from tests.conftest import empty
+from tests.engine.builders import do
+from tests.server.api import Api, an_api
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+gpu = Pool("gpu", capacity=3)
+video = Pipeline("img2vid")
+
+
+@video.step
+def plan() -> list[int]:
+    return [1]
+
+
+@video.step(pool=gpu, slots=2)
+def clip(plan: list[int]) -> str:
+    return "clip.mp4"
+
+
+@asynccontextmanager
+async def a_busy_server(database: Database, **options: Any) -> AsyncIterator[Api]:
+    """One run has ended after 30 s of waiting and 4 min of work, its webhook was delivered and another's given up; one
+    holds 2 of 3 slots, and one waits for them."""
+    await empty(database)
+    application = App("gpu", pipelines=[video], measures=measures)
+    async with an_api(database, application=application, scopes=[Scope.METRICS_READ], **options) as api:
+        await _one_ended(api)
+        await api.client.start_many("img2vid", [None, None])
+        async with api.sandbox.hands() as hands:
+            await do(hands, await hands.claim(10))
+            assert len(await hands.claim(10)) == 1
+            yield api
+
+
+async def scraped(api: Api) -> str:
+    answer = await api.get("/metrics")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def samples(text: str) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def names(text: str) -> set[str]:
+    return {name for name, _ in samples(text)}
+
+
+async def _one_ended(api: Api) -> None:
+    hooked = Webhook("https://hooks.example.com/one", events=("run.started", "run.ended"))
+    await api.client.start("img2vid", webhook=hooked)
+    clock = api.sandbox.clock
+    async with api.sandbox.hands() as hands:
+        await do(hands, await hands.claim(1))
+        await clock.advance(timedelta(seconds=30))
+        claims = await hands.claim(1)
+        await clock.advance(timedelta(minutes=4))
+        await do(hands, claims)
+    for outcome in ("delivered", "dead"):
+        await _send(api, outcome)
+
+
+async def _send(api: Api, outcome: str) -> None:
+    async with api.sandbox.database.connection() as connection:
+        await connection.execute(
+            "select retoma.record_attempt(id, attempt, $1, '0', null, 5, 200, null, null) "
+            "from retoma.claim_deliveries('{img2vid}', 1, 1, '1 minute')",
+            outcome,
+        )

@@ -1,0 +1,46 @@
+"""The page on monitoring says what servers really give and what the rules really watch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from retoma.store.database import Database
+from tests.deploy.scrape import a_busy_server, scraped
+from tests.deploy.test_prometheus import rules
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
+Row = tuple[str, frozenset[str], str, str]
+
+
+async def test_the_page_has_every_metric_with_its_labels_type_and_meaning(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        text = await scraped(api)
+    given = {row for row in _families(text) if row[0].startswith(("retoma_", "orchestrator_"))}
+    assert set(_listed()) == given
+
+
+def test_the_page_has_every_alert() -> None:
+    listed = re.findall(r"^\| `((?:Orchestrator|Retoma)\w+)` \|", PAGE.read_text(), re.MULTILINE)
+    assert listed == [rule["alert"] for rule in rules()]
+
+
+def _families(text: str) -> set[Row]:
+    return {
+        (
+            family.name + "_total" * (family.type == "counter"),
+            frozenset(label for sample in family.samples for label in sample.labels) - {"le"},
+            family.type,
+            family.documentation,
+        )
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def _listed() -> list[Row]:
+    rows = re.findall(
+        r"^\| `(\w+)(?:\{(.*?)\})?` \| (gauge|counter|histogram) \| (.*) \|$", PAGE.read_text(), re.MULTILINE
+    )
+    return [(name, frozenset(re.findall(r"\w+", labels)), kind, meaning) for name, labels, kind, meaning in rows]

@@ -1,0 +1,278 @@
+"""The workflows for n8n: their nodes are joined, their expressions give what the routes take, and their check of
+signatures lets through what Retoma signs and nothing else. Expressions and code are run by Node, as n8n runs them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma import signing
+from tests.parts import require
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
+FILES = sorted(FOLDER.glob("*.json"))
+SECRET = "a secret that both sides know"
+COMPLETED = {
+    "jobId": "orc-550e8400",
+    "id_roteiro": 34,
+    "status": "COMPLETED",
+    "operation": "img2vid",
+    "result": {"code": 200, "videos": [{"id": "1", "video_url": "https://s3/ação.mp4", "filename": "video_1.mp4"}]},
+}
+every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+
+# Reads {kind, source, names} and gives what n8n would: of an expression its value, of code its items.
+NODE = """
+const { kind, source, names } = JSON.parse(require('fs').readFileSync(0, 'utf8'));
+const scope = { ...names, require };
+if (names.$input) scope.$input = { first: () => names.$input };
+if (names.nodes) scope.$ = (name) => ({ item: names.nodes[name], first: () => names.nodes[name] });
+const value = (text) => new Function(...Object.keys(scope), `return (${text})`)(...Object.values(scope));
+async function run() {
+  if (kind === 'code') {
+    const AsyncFunction = (async () => {}).constructor;
+    const helpers = { getBinaryDataBuffer: async () => Buffer.from(names.raw, 'base64') };
+    return new AsyncFunction(...Object.keys(scope), source).call({ helpers }, ...Object.values(scope));
+  }
+  if (!source.startsWith('=')) return source;
+  const parts = source.slice(1).split(/\\{\\{([\\s\\S]*?)\\}\\}(?!\\))/);
+  if (parts.length === 3 && !parts[0] && !parts[2]) return value(parts[1]);
+  return parts.map((part, place) => (place % 2 ? value(part) : part)).join('');
+}
+run().then((found) => console.log(JSON.stringify(found ?? null)));
+"""
+
+
+def by_node(kind: str, source: str, **names: Any) -> Any:
+    require(shutil.which("node") is not None, "node (Debian: apt-get install nodejs)")
+    given = json.dumps(
+        {
+            "kind": kind,
+            "source": source,
+            "names": {f"${name}" if name in DOLLAR else name: value for name, value in names.items()},
+        }
+    )
+    ended = subprocess.run(["node", "-e", NODE], input=given, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+DOLLAR = {"json", "env", "execution", "input"}
+
+
+def workflow(name: str) -> dict[str, Any]:
+    return dict(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def node(name: str, of: str) -> dict[str, Any]:
+    (found,) = (node for node in workflow(of)["nodes"] if node["name"] == name)
+    return dict(found["parameters"])
+
+
+def value(source: str, **names: Any) -> Any:
+    return by_node("expression", source, **names)
+
+
+@every_file
+def test_every_node_has_a_name_an_id_and_a_place_of_its_own(file: Path) -> None:
+    nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"]
+    for what in ("name", "id", "position"):
+        assert len({str(node[what]) for node in nodes}) == len(nodes)
+
+
+@every_file
+def test_every_node_is_reached_from_the_trigger(file: Path) -> None:
+    found = json.loads(file.read_text(encoding="utf-8"))
+    after = {
+        name: {target["node"] for branch in joined["main"] for target in branch}
+        for name, joined in found["connections"].items()
+    }
+    reached: set[str] = set()
+    ahead = {found["nodes"][0]["name"]}
+    while ahead:
+        reached |= ahead
+        ahead = {target for name in ahead for target in after.get(name, ())} - reached
+    assert found["nodes"][0]["type"] == "n8n-nodes-base.webhook"
+    assert reached == {node["name"] for node in found["nodes"]}
+
+
+@every_file
+def test_both_outcomes_of_every_question_lead_on(file: Path) -> None:
+    found = json.loads(file.read_text(encoding="utf-8"))
+    for asked in (node["name"] for node in found["nodes"] if node["type"] == "n8n-nodes-base.if"):
+        assert [len(branch) for branch in found["connections"][asked]["main"]] == [1, 1]
+
+
+@every_file
+def test_no_file_holds_a_secret_or_an_address(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "rtm_" not in text
+    assert "whsec_" not in text
+
+
+def test_a_job_is_submitted_with_the_fields_of_the_route() -> None:
+    parameters = node("Enviar imagens", "submit-and-wait")
+    script = {
+        "id": 34,
+        "canal": "Canal",
+        "titulo": 'As "aspas"',
+        "imagens": [{"id": "1", "image_url": "u", "duracao": 5.32}],
+    }
+    names = {"json": {"body": script}, "execution": {"id": "812", "resumeUrl": "https://n8n/webhook-waiting/812"}}
+    assert parameters["method"] == "POST"
+    assert value(parameters["url"], env={"RETOMA_URL": "https://retoma"}) == "https://retoma/video/img2vid/async"
+    assert json.loads(value(parameters["jsonBody"], **names)) == {
+        "id_roteiro": 34,
+        "webhook_url": "https://n8n/webhook-waiting/812",
+        "path": 'Canal/As "aspas"/videos/temp/',
+        "images": [{"id": "1", "image_url": "u", "duracao": 5.32}],
+    }
+
+
+def test_a_submission_that_is_repeated_carries_the_same_key() -> None:
+    (header,) = node("Enviar imagens", "submit-and-wait")["headerParameters"]["parameters"]
+    assert header["name"] == "Idempotency-Key"
+    assert value(header["value"], execution={"id": "812"}) == "n8n-812"
+
+
+def test_the_job_is_kept_and_its_callback_waited_for_by_post() -> None:
+    kept = node("Guardar jobId", "submit-and-wait")["assignments"]["assignments"]
+    answer = {"jobId": "orc-1", "statusUrl": "/jobs/orc-1"}
+    assert {one["name"]: value(one["value"], json=answer) for one in kept} == answer
+    waiting = node("Esperar o callback", "submit-and-wait")
+    assert (waiting["resume"], waiting["httpMethod"]) == ("webhook", "POST")
+    assert waiting["limitWaitTime"] is True
+
+
+@pytest.mark.parametrize(
+    ("received", "goes_on"),
+    [
+        ({"body": COMPLETED}, True),
+        ({"body": COMPLETED | {"status": "FAILED"}}, False),
+        ({"body": COMPLETED | {"status": "CANCELLED"}}, False),
+        ({"jobId": "orc-1", "statusUrl": "/jobs/orc-1"}, False),
+    ],
+    ids=["completed", "failed", "cancelled", "nothing came in time"],
+)
+def test_the_workflow_goes_on_only_when_the_job_is_completed(received: dict[str, Any], goes_on: bool) -> None:
+    (condition,) = node("Concluído?", "submit-and-wait")["conditions"]["conditions"]
+    assert condition["operator"]["operation"] == "equals"
+    assert (value(condition["leftValue"], json=received) == condition["rightValue"]) is goes_on
+
+
+def test_the_results_are_found_where_callback_and_status_have_them() -> None:
+    assert _at({"body": COMPLETED}, node("Vídeos do callback", "submit-and-wait")["fieldToSplitOut"])
+    assert _at(COMPLETED, node("Vídeos da consulta", "submit-and-wait")["fieldToSplitOut"])
+
+
+def test_without_a_callback_the_job_is_asked_for() -> None:
+    url = node("Consultar o job", "submit-and-wait")["url"]
+    nodes = {"Guardar jobId": {"json": {"statusUrl": "/jobs/orc-1"}}}
+    assert value(url, env={"RETOMA_URL": "https://retoma"}, nodes=nodes) == "https://retoma/jobs/orc-1"
+
+
+def test_a_failed_job_stops_the_workflow_with_what_it_said() -> None:
+    said = node("Falhou", "submit-and-wait")["errorMessage"]
+    failed = {"jobId": "orc-1", "status": "FAILED", "error": {"code": "TIMEOUT", "message": "too long"}}
+    assert value(said, json=failed) == "orc-1: FAILED TIMEOUT too long"
+    assert value(said, json={"jobId": "orc-1", "status": "IN_PROGRESS"}).startswith("orc-1: IN_PROGRESS")
+
+
+def test_what_retoma_signs_is_let_through() -> None:
+    assert checked(**signed()) == {"authentic": "true", "reason": "", "id": "msg-1", "body": COMPLETED}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"secret": "another"}, "wrong signature"),
+        ({"body": b'{"status": "COMPLETED"}'}, "wrong signature"),
+        ({"headers": {"x-webhook-signature": ""}}, "wrong signature"),
+        ({"headers": {"x-webhook-signature": "ção" * 21}}, "wrong signature"),
+        ({"headers": {"x-webhook-signature": "0" * 63}}, "wrong signature"),
+        ({"headers": {"x-webhook-timestamp": ""}}, "no timestamp"),
+        ({"headers": {"x-webhook-timestamp": "1e9"}}, "no timestamp"),
+        ({"headers": {"x-webhook-timestamp": str(int(time.time()) + 1)}}, "wrong signature"),
+        ({"secret": ""}, "WEBHOOK_SECRET is not set in n8n"),
+    ],
+)
+def test_what_is_not_signed_so_is_refused(change: dict[str, Any], reason: str) -> None:
+    given = signed()
+    headers = given["headers"] | change.pop("headers", {})
+    found = checked(**(given | {"headers": headers} | change))
+    assert found["authentic"] == "false"
+    assert found["reason"] == reason
+    assert found["body"] is None
+
+
+@pytest.mark.parametrize("shift", [-330, 330])
+def test_what_was_not_signed_just_now_is_refused(shift: int) -> None:
+    assert checked(**signed(shift))["reason"] == "not signed just now"
+
+
+@pytest.mark.parametrize("shift", [-270, 270])
+def test_clocks_may_differ_by_almost_five_minutes(shift: int) -> None:
+    assert checked(**signed(shift))["authentic"] == "true"
+
+
+def test_the_signature_is_over_the_bytes_that_came() -> None:
+    assert node("Receber callback", "webhook-trigger")["options"]["rawBody"] is True
+    spaced = json.dumps(COMPLETED, indent=3, ensure_ascii=False).encode()
+    assert checked(**signed(body=spaced))["authentic"] == "true"
+
+
+def test_signatures_are_compared_in_constant_time() -> None:
+    assert "timingSafeEqual(given, expected)" in node("Verificar assinatura", "webhook-trigger")["jsCode"]
+
+
+def test_only_what_is_authentic_is_answered_with_200() -> None:
+    found = workflow("webhook-trigger")
+    accepted, refused = (branch[0]["node"] for branch in found["connections"]["Autêntico?"]["main"])
+    answers = {name: node(name, "webhook-trigger")["options"]["responseCode"] for name in (accepted, refused)}
+    assert list(answers.values()) == [200, 401]
+    (condition,) = node("Autêntico?", "webhook-trigger")["conditions"]["conditions"]
+    assert value(condition["leftValue"], json={"authentic": "true"}) == condition["rightValue"] == "true"
+
+
+def test_each_video_becomes_an_item() -> None:
+    code = node("Vídeos", "webhook-trigger")["jsCode"]
+    nodes = {"Verificar assinatura": {"json": {"body": COMPLETED}}}
+    assert by_node("code", code, nodes=nodes, raw="") == [{"json": COMPLETED["result"]["videos"][0]}]  # type: ignore[index]
+
+
+def signed(shift: int = 0, body: bytes | None = None) -> dict[str, Any]:
+    raw = json.dumps(COMPLETED, ensure_ascii=False).encode() if body is None else body
+    seconds = int(time.time()) + shift
+    headers = {
+        "webhook-id": "msg-1",
+        "x-webhook-timestamp": str(seconds),
+        "x-webhook-signature": signing.hex_signature(SECRET, seconds, raw),
+    }
+    return {"headers": headers, "body": raw, "secret": SECRET}
+
+
+def checked(headers: dict[str, str], body: bytes, secret: str) -> dict[str, Any]:
+    code = node("Verificar assinatura", "webhook-trigger")["jsCode"]
+    (item,) = by_node(
+        "code",
+        code,
+        env={"WEBHOOK_SECRET": secret},
+        input={"json": {"headers": headers, "body": json.loads(body)}},
+        raw=base64.b64encode(body).decode(),
+    )
+    return dict(item["json"])
+
+
+def _at(given: Any, path: str) -> Any:
+    for name in path.split("."):
+        given = given[name]
+    return given

@@ -1,0 +1,373 @@
+"""The figures behind metrics: true, cheap, and totals that only grow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import inf
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, Items, Pipeline, Pool, Retry, Webhook, minutes
+from retoma.engine.figures import look
+from retoma.records import Figures, Tally
+from retoma.server.families import BOUNDS
+from retoma.states import RunState
+from retoma.store import gauges
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, one, rows
+
+
+def a_pipeline(name: str = "film") -> Pipeline:
+    pipeline = Pipeline(name)
+
+    @pipeline.step
+    def script() -> str:
+        return "once upon a time"
+
+    @pipeline.step(queue="audio")
+    def narration(script: str) -> str:
+        return script.upper()
+
+    return pipeline
+
+
+def ended(figures: Figures) -> dict[str, int]:
+    return {tally.outcome: tally.times for tally in figures.tallies if tally.what == "ended"}
+
+
+def spread(figures: Figures, what: str) -> dict[float, int]:
+    return {tally.under: tally.times for tally in figures.tallies if tally.what == what}
+
+
+async def test_runs_that_ended_are_counted_by_how(open_sandbox: OpenSandbox) -> None:
+    bad = Pipeline("bad")
+
+    @bad.step
+    def nothing() -> str:
+        raise GiveUp("no")
+
+    async with open_sandbox(a_pipeline(), bad) as sandbox:
+        for name in ("film", "film", "bad"):
+            await sandbox.run(name)
+        found = await look(sandbox.database)
+    assert [(t.pipeline, t.outcome, t.times) for t in found.tallies if t.what == "ended"] == [
+        ("bad", "failed", 1),
+        ("film", "completed", 2),
+    ]
+    assert found.open_runs == {}
+
+
+async def test_an_end_is_counted_once_however_often_one_looks(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.run("film")
+        for _ in range(3):
+            found = await look(sandbox.database)
+    assert ended(found) == {"completed": 1}
+
+
+async def test_an_end_that_is_committed_late_is_counted_too(open_sandbox: OpenSandbox) -> None:
+    """Its event has a lower number than others that were committed, and were looked at, before it."""
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.run("film")
+        await look(sandbox.database)
+        first = (await sandbox.client.start("film")).id
+        async with sandbox.database.connection() as late:
+            async with late.transaction():
+                await late.execute("select retoma.cancel_run($1, null, 'test')", first)
+                await sandbox.run("film")
+                await look(sandbox.database)
+                before = ended(await look(sandbox.database))
+            after = ended(await look(sandbox.database))
+    assert before == {"completed": 1}
+    assert after == {"completed": 2, "cancelled": 1}
+
+
+async def test_a_long_transaction_that_ends_no_run_holds_up_nothing(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox, sandbox.database.connection() as other, other.transaction():
+        await other.execute("insert into retoma.tenants (name) values ('slow')")
+        await sandbox.run("film")
+        assert ended(await look(sandbox.database)) == {"completed": 1}
+
+
+async def test_many_ends_are_counted_in_several_looks(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gauges, "MOST_ENDS", 2)
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await look(sandbox.database)
+        await sandbox.client.start_many("film", [None] * 7)
+        await sandbox.work()
+        seen = [ended(await look(sandbox.database)).get("completed", 0) for _ in range(4)]
+    assert seen == sorted(seen)
+    assert seen[0] < seen[-1] == 7
+
+
+async def test_two_who_look_at_once_count_nothing_twice(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.run("film")
+        async with sandbox.database.connection() as other, other.transaction():
+            await other.execute("select retoma.tally(100)")
+            during = ended(await look(sandbox.database))
+        after = ended(await look(sandbox.database))
+    assert during == {}
+    assert after == {"completed": 1}
+
+
+async def test_waiting_and_working_are_told_apart(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film")
+        await sandbox.clock.advance(timedelta(seconds=40))
+        async with sandbox.hands() as hands:
+            await do_next(hands, "script")
+            await sandbox.clock.advance(timedelta(minutes=4))
+            await do_next(hands, "narration")
+        found = await look(sandbox.database)
+    assert spread(found, "waited") == {60: 1}
+    assert spread(found, "worked") == {300: 1}
+    assert _seconds(found.tallies, "waited") == 40
+    assert _seconds(found.tallies, "worked") == 240
+
+
+async def test_a_run_that_never_began_neither_waited_nor_worked(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        run = (await sandbox.client.start("film")).id
+        await sandbox.client.cancel(run)
+        found = await look(sandbox.database)
+    assert ended(found) == {"cancelled": 1}
+    assert spread(found, "waited") == spread(found, "worked") == {}
+
+
+async def test_open_runs_are_counted_by_state_and_by_whether_they_began(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start_many("film", [None] * 3)
+        await sandbox.client.start("film", run_at=await sandbox.clock.now() + timedelta(hours=1))
+        async with sandbox.hands() as hands:
+            await hands.claim(1)
+            found = await look(sandbox.database)
+    assert found.open_runs == {("film", RunState.RUNNING): 3, ("film", RunState.PENDING): 1}
+    assert found.not_begun == {"film": 2}
+
+
+async def test_jobs_are_counted_by_queue_and_state(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start_many("film", [None] * 3)
+        await sandbox.client.start("film", run_at=await sandbox.clock.now() + timedelta(hours=1))
+        async with sandbox.hands() as hands:
+            claims = await hands.claim(2)
+            await do(hands, claims[:1])
+            found = await look(sandbox.database)
+    by_queue = {queue.queue: queue for queue in found.queues}
+    assert by_queue["default"].jobs == {"ready": 1, "running": 1, "delayed": 1}
+    assert by_queue["audio"].jobs == {"ready": 1}
+    assert by_queue["audio"].workers == found.workers == 1
+
+
+async def test_a_silent_worker_does_not_count(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox, sandbox.hands():
+        await sandbox.clock.advance(timedelta(seconds=7))
+        found = await look(sandbox.database)
+    assert found.workers == 0
+    assert {queue.workers for queue in found.queues} <= {0}
+
+
+async def test_a_job_is_ready_since_its_run_was_due(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film", run_at=await sandbox.clock.now() + timedelta(hours=1))
+        assert await age(sandbox) is None
+        await sandbox.clock.advance(timedelta(hours=1))
+        await sandbox._next_due(until_later=False)
+        await sandbox.clock.advance(timedelta(minutes=3))
+        assert await age(sandbox) == timedelta(minutes=3)
+
+
+async def test_a_job_is_ready_since_its_last_need_ended(open_sandbox: OpenSandbox) -> None:
+    labels = Pipeline("labels")
+
+    @labels.step
+    def documents() -> list[str]:
+        return ["a", "b"]
+
+    @labels.each(documents)
+    def text(document: str) -> str:
+        return document
+
+    @labels.step
+    def report(text: Items[str]) -> int:
+        return len(text)
+
+    async with open_sandbox(labels) as sandbox:
+        await sandbox.client.start("labels")
+        async with sandbox.hands() as hands:
+            await do_next(hands, "documents")
+            claims = await hands.claim(2)
+            for claim in claims:
+                await sandbox.clock.advance(timedelta(hours=1))
+                await do(hands, [claim])
+            await sandbox.clock.advance(timedelta(minutes=2))
+            assert await age(sandbox) == timedelta(minutes=2)
+
+
+async def test_an_item_is_not_made_younger_by_the_ends_of_others(open_sandbox: OpenSandbox) -> None:
+    labels = Pipeline("labels")
+
+    @labels.step
+    def documents() -> list[str]:
+        return ["a", "b"]
+
+    @labels.each(documents)
+    def text(document: str) -> str:
+        return document
+
+    @labels.each(documents, queue="llm")
+    def label(text: str) -> str:
+        return text
+
+    async with open_sandbox(labels) as sandbox:
+        await sandbox.client.start("labels")
+        async with sandbox.hands() as hands:
+            await do_next(hands, "documents")
+            claims = await hands.claim(2)
+            await do(hands, [one(claims, "text:a")])
+            await sandbox.clock.advance(timedelta(minutes=9))
+            await do(hands, [one(claims, "text:b")])
+            assert await age(sandbox, "llm") == timedelta(minutes=9)
+
+
+async def test_a_job_that_is_tried_again_is_ready_since_it_was_set_back(open_sandbox: OpenSandbox) -> None:
+    flaky = Pipeline("flaky")
+
+    @flaky.step(retry=Retry(1, delays=[0]), timeout=minutes(90))
+    def text() -> str:
+        raise ValueError("not yet")
+
+    async with open_sandbox(flaky) as sandbox:
+        await sandbox.client.start("flaky")
+        async with sandbox.hands() as hands:
+            claims = await hands.claim(1)
+            await sandbox.clock.advance(timedelta(hours=1))
+            await do(hands, claims)
+            await sandbox._next_due(until_later=False)
+            await sandbox.clock.advance(timedelta(minutes=1))
+            assert await age(sandbox) == timedelta(minutes=1)
+
+
+async def test_the_oldest_of_all_tenants_counts(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film", tenant="patient")
+        await sandbox.clock.advance(timedelta(minutes=5))
+        await sandbox.client.start("film", tenant="hasty", priority=10)
+        assert await age(sandbox) == timedelta(minutes=5)
+
+
+async def test_a_job_that_waits_for_a_pool_is_told_apart(open_sandbox: OpenSandbox) -> None:
+    """Full use of a pool is healthy, so that it must not make its queue look neglected."""
+    video = Pipeline("video")
+
+    @video.step(pool=Pool("gpu", capacity=3), slots=2)
+    def clip() -> str:
+        return "clip"
+
+    async with open_sandbox(video) as sandbox:
+        await sandbox.client.start_many("video", [None, None])
+        async with sandbox.hands() as hands:
+            assert len(await hands.claim(10)) == 1
+            await sandbox.clock.advance(timedelta(minutes=7))
+            found = await look(sandbox.database)
+    (pool,) = found.pools
+    assert (pool.name, pool.capacity, pool.used, pool.waiting) == ("gpu", 3, 2, 1)
+    assert pool.oldest_for == pool.newest_for == timedelta(minutes=7)
+    assert {queue.oldest_for for queue in found.queues} == {None}
+    assert found.not_begun == {"video": 1}
+
+
+async def test_a_webhook_that_is_given_up_twice_counts_twice_and_is_one_dead_letter(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film", webhook=Webhook("https://hooks.example.com", events=("run.started",)))
+        assert await owed(sandbox) == (1, 0, {})
+        await send(sandbox, "dead")
+        assert await owed(sandbox) == (0, 1, {"dead": 1})
+        (delivery,) = await sandbox.client.deliveries()
+        await sandbox.client.redrive(delivery.id)
+        assert await owed(sandbox) == (1, 0, {"dead": 1})
+        await send(sandbox, "dead")
+        assert await owed(sandbox) == (0, 1, {"dead": 2})
+        await sandbox.client.redrive(delivery.id)
+        await send(sandbox, "delivered")
+        assert await owed(sandbox) == (0, 0, {"dead": 2, "delivered": 1})
+
+
+async def test_a_webhook_that_nobody_sends_is_late(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film", webhook=Webhook("https://hooks.example.com", events=("run.started",)))
+        await sandbox.clock.advance(timedelta(minutes=6))
+        assert (await look(sandbox.database)).deliveries.late_for == timedelta(minutes=6)
+
+
+async def test_the_buckets_are_those_that_servers_show(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        bounds = [
+            (await rows(sandbox, "select retoma.bucket($1::float * interval '1 second')", bound))[0][0]
+            for bound in (*BOUNDS, BOUNDS[-1] + 1)
+        ]
+        above = (await rows(sandbox, "select retoma.bucket(interval '1.001 seconds')"))[0][0]
+    assert bounds == [*BOUNDS, inf]
+    assert above == BOUNDS[1]
+
+
+async def test_figures_are_read_once_for_all_who_ask_within_a_second(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        first = await sandbox.client.figures()
+        await sandbox.client.start("film")
+        assert await sandbox.client.figures() is first
+
+
+async def test_a_look_reads_no_history(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        for _ in range(20):
+            await sandbox.client.start_many("film", [None] * 20)
+            await sandbox.work()
+        await look(sandbox.database)
+        before = await _reads(sandbox)
+        await look(sandbox.database)
+        after = await _reads(sandbox)
+    grown = {table: after[table] - before[table] for table in after if after[table] - before[table] > 60}
+    assert grown == {}
+
+
+async def _reads(sandbox: Sandbox) -> dict[str, int]:
+    """Rows read from each table that grows with history, as the server counts them."""
+    await rows(sandbox, "select pg_stat_force_next_flush()")
+    found: list[Any] = await rows(
+        sandbox,
+        "select relname, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) as read from pg_stat_user_tables "
+        "where schemaname = 'retoma' and relname in ('events', 'jobs', 'runs')",
+    )
+    return {row["relname"]: row["read"] for row in found}
+
+
+async def age(sandbox: Sandbox, queue: str = "default") -> timedelta | None:
+    by_queue = {found.queue: found for found in (await look(sandbox.database)).queues}
+    return by_queue[queue].oldest_for
+
+
+async def owed(sandbox: Sandbox) -> tuple[int, int, dict[str, int]]:
+    """Webhooks that are due, that are dead, and how those ended that ended."""
+    found = await look(sandbox.database)
+    totals = {tally.outcome: tally.times for tally in found.tallies if tally.what == "delivery"}
+    return found.deliveries.due, found.deliveries.dead, totals
+
+
+async def send(sandbox: Sandbox, outcome: str) -> None:
+    sent = await rows(
+        sandbox,
+        "select retoma.record_attempt(id, attempt, $1, '0', null, 5, 200, null, null) "
+        "from retoma.claim_deliveries('{film}', 1, 1, '1 minute')",
+        outcome,
+    )
+    assert len(sent) == 1
+
+
+def _seconds(tallies: list[Tally], what: str) -> float:
+    return sum(tally.seconds for tally in tallies if tally.what == what)

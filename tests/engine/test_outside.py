@@ -1,0 +1,492 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import Context, GiveUp, OutsideFailed, Pipeline, Pool, RateLimited, Report, Retry, minutes, seconds
+from retoma.errors import Gone, NotFound
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, do, do_next, rows, state, states, value
+
+EVERY = seconds(8)
+
+
+class Host:
+    """A provider moved by the test. What it was asked for is in `submitted` and `cancelled`."""
+
+    def __init__(self) -> None:
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+        self.polled: list[str] = []
+        self.reports: dict[str, Report | Exception] = {}
+        self.callbacks: list[str | None] = []
+        self.lose_answer = False
+        self.obeys = True
+
+    async def submit(self, scene: str, callback_url: str | None = None) -> str:
+        handle = f"{scene}-{len(self.submitted) + 1}"
+        self.submitted.append(handle)
+        self.callbacks.append(callback_url)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise ConnectionError("the answer was lost")
+        return handle
+
+    async def status(self, handle: str) -> Report:
+        self.polled.append(handle)
+        report = self.reports.get(handle, Report("queued"))
+        if isinstance(report, Exception):
+            raise report
+        return report
+
+    async def cancel(self, handle: str) -> None:
+        self.cancelled.append(handle)
+        if self.obeys:
+            self.reports[handle] = Report("cancelled")
+
+    async def find(self, scene: str) -> str | None:
+        return next((handle for handle in self.submitted if handle.startswith(scene)), None)
+
+
+def film(retry: int = 1, *, reconciles: bool = True, **limits: Any) -> Pipeline:
+    pipeline = Pipeline("film", retry=Retry(retry, delays=[5], jitter=0))
+
+    @pipeline.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once(
+            "submit",
+            lambda: host.submit("scene", ctx.callback_url),
+            reconcile=(lambda: host.find("scene")) if reconciles else None,
+        )
+        video = await ctx.external(handle, poll=host.status, cancel=host.cancel, every=EVERY, **limits)
+        return f"{video}!"
+
+    return pipeline
+
+
+async def parked(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
+    run = (await sandbox.client.start(pipeline)).id
+    async with sandbox.hands() as hands:
+        await do_next(hands, "clip")
+    return run
+
+
+async def look(sandbox: Sandbox, after: timedelta = EVERY) -> int:
+    await sandbox.clock.advance(after)
+    async with sandbox.hands() as hands:
+        return await hands.look()
+
+
+async def used(sandbox: Sandbox) -> int:
+    return (await sandbox.client.pools("gpu"))[0].used
+
+
+async def test_outside_work_holds_no_worker_and_keeps_its_slots(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        assert (await states(sandbox, run), await state(sandbox, run)) == ({"clip": "parked"}, "running")
+        assert await used(sandbox) == 1
+        assert await value(sandbox, "select count(*) from retoma.jobs where state = 'running'") == 0
+
+
+async def test_its_result_comes_back_to_the_step(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("running", progress=0.5)
+        assert await look(sandbox) == 1
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.progress) == ("running", 0.5)
+
+        host.reports["scene-1"] = Report("succeeded", result="video.mp4")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "video.mp4!"}
+        assert host.submitted == ["scene-1"]
+        (job,) = await sandbox.client.jobs(run)
+        assert job.attempt == 1
+
+
+async def test_the_slots_are_free_as_soon_as_the_outside_has_ended(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("succeeded", result=1)
+        await look(sandbox)
+        assert await used(sandbox) == 0
+
+
+async def test_it_is_looked_at_as_often_as_the_step_asked(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        assert await look(sandbox, seconds(7.9)) == 0
+        assert await look(sandbox, seconds(0.1)) == 1
+        assert await look(sandbox, seconds(7.9)) == 0
+        assert await look(sandbox, seconds(0.1)) == 1
+
+
+async def test_failed_outside_work_is_submitted_anew_by_the_retry(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(reconciles=False)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed", code="CUDA", message="out of memory")
+        host.reports["scene-2"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1", "scene-2"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+        (job,) = await sandbox.client.jobs(run)
+        assert job.attempt == 2
+
+
+async def test_a_retry_of_outside_work_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(reconciles=False)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
+        await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed")
+        await look(sandbox)
+        await do_next(hands, "clip")
+        await sandbox.client.set_pool("gpu", capacity=0)
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        await sandbox.client.set_pool("gpu", capacity=1)
+        await sandbox.work(until_later=False)
+        assert host.submitted == ["scene-1", "scene-2"]
+        assert await used(sandbox) == 1
+
+
+async def test_when_no_try_is_left_the_outsides_code_is_the_jobs(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=0)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed", code="CUDA", message="out of memory")
+        await sandbox.work()
+        assert (await state(sandbox, run), await codes(sandbox, run)) == ("failed", {"clip": "CUDA"})
+        assert (await sandbox.client.errors(run))["clip", ""]["message"] == "out of memory"
+        assert await used(sandbox) == 0
+
+
+async def test_a_step_that_fails_after_its_outside_work_does_not_have_it_done_again(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
+    fails = [True]
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        video = await ctx.external(handle, poll=host.status)
+        if fails.pop():
+            fails.append(False)
+            raise OSError("the download broke")
+        return str(video)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "video"}
+        assert host.submitted == ["scene-1"]
+
+
+async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+async def test_a_worker_that_dies_at_its_submission_leaves_it_to_be_found(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.hands() as dying:
+            await dying.attempt(await dying.claim(1))  # and dies before it has told
+        host.reports["scene-1"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+async def test_a_step_that_was_told_to_wait_at_its_submission_submits_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+    answers: list[Any] = ["handle", RateLimited(30)]
+    found: list[str] = []
+
+    async def submit() -> Any:
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def reconcile() -> None:
+        found.append("asked")
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> str:
+        return str(await ctx.once("submit", submit, reconcile=reconcile))
+
+    async with open_sandbox(pipeline) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert (ended.results, found) == ({"clip": "handle"}, [])
+
+
+async def test_a_part_that_was_done_once_is_not_done_by_a_later_attempt(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(2, delays=[1]))
+    paid: list[str] = []
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> list[Any]:
+        first = await ctx.once("first", lambda: paid.append("first") or "one")
+        if ctx.attempt < 3:
+            raise ValueError("no")
+        return [first, await ctx.once("second", lambda: paid.append("second"))]
+
+    async with open_sandbox(pipeline) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert ended.results == {"clip": ["one", None]}
+        assert paid == ["first", "second"]
+
+
+async def test_an_attempt_that_lost_its_lease_records_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> str:
+        async def taken_away() -> str:
+            await rows(sandbox, "update retoma.jobs set fence = fence + 1")
+            await rows(sandbox, "update retoma.effects set fence = fence + 1")
+            return "paid"
+
+        return str(await ctx.once("submit", taken_away))
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await do(hands, await hands.claim(1))
+        assert hands.refused == 1
+        assert await value(sandbox, "select count(*) from retoma.effects where done_at is not null") == 0
+
+
+async def test_a_poll_that_fails_is_made_again_less_and_less_often(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = ConnectionError("away")
+        assert await look(sandbox) == 1
+        assert await look(sandbox, seconds(8)) == 0
+        assert await look(sandbox, seconds(8)) == 1
+        host.reports["scene-1"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_cancel_reaches_the_outside_and_the_slots_are_free_when_it_confirms(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await look(sandbox, seconds(0)) == 1
+        assert host.cancelled == ["scene-1"]
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelling", 1)
+
+        host.obeys = True
+        await look(sandbox, seconds(1))
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelled", 0)
+        assert await states(sandbox, run) == {"clip": "cancelled"}
+
+
+async def test_an_outside_that_never_confirms_is_waited_for_no_longer_than_a_minute(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await look(sandbox, seconds(0))
+        await look(sandbox, seconds(59))
+        assert await state(sandbox, run) == "cancelling"
+        await look(sandbox, seconds(1))
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelled", 0)
+
+
+async def test_a_step_that_parks_in_a_run_that_stops_is_cancelled_outside(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(1)
+        outcomes = await hands.attempt(claims)
+        await sandbox.client.cancel(run)
+        await hands.give_back(outcomes)
+        assert await state(sandbox, run) == "cancelling"
+        await hands.look()
+        assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "reported", "after", "code"),
+    [
+        ({"queued": minutes(5)}, "queued", minutes(5), "QUEUE_TIMEOUT"),
+        ({"running": minutes(5)}, "running", minutes(5) + seconds(8), "TIMEOUT"),
+        ({"total": minutes(5)}, "running", minutes(5), "TIMEOUT"),
+        ({}, "running", minutes(60), "TIMEOUT"),
+    ],
+)
+async def test_queueing_running_and_all_of_it_have_limits_of_their_own(
+    limits: dict[str, Any], reported: Any, after: timedelta, code: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film(retry=0, **limits)
+    host.reports["scene-1"] = Report(reported)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await look(sandbox)
+        await look(sandbox, after - seconds(10))
+        assert host.cancelled == []
+        await look(sandbox, seconds(10))
+        assert host.cancelled == ["scene-1"]
+        await sandbox.work()
+        assert await codes(sandbox, run) == {"clip": code}
+
+
+async def test_work_that_ends_in_the_moment_it_is_cancelled_for_its_time_counts(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=0, total=minutes(5))
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("succeeded", result="video")
+        await look(sandbox, minutes(6))
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        token = token_of(host.callbacks[0])
+        assert await sandbox.client.call_back(token, {"status": "COMPLETED", "output": "a lie"})
+        assert await look(sandbox, seconds(0)) == 1
+        assert await states(sandbox, run) == {"clip": "parked"}
+        host.reports["scene-1"] = Report("succeeded", result="the truth")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "the truth!"}
+
+
+def waiting_for_a_callback() -> Pipeline:
+    pipeline = Pipeline("film")
+
+    @pipeline.step(timeout=minutes(10))
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene", ctx.callback_url))
+        return await ctx.external(handle)
+
+    return pipeline
+
+
+async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        assert await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 42})
+        assert not await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 43})
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+
+
+async def test_a_callback_that_comes_before_the_job_is_parked_is_not_lost(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        outcomes = await hands.attempt(await hands.claim(1))
+        await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 42})
+        await hands.give_back(outcomes)
+        await sandbox.work(until_later=False)
+        assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+
+
+async def test_a_callback_that_never_comes_is_waited_for_until_the_limit(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert ended.state == "failed"
+        assert await codes(sandbox, ended.id) == {"clip": "TIMEOUT"}
+
+
+async def test_a_callback_that_nobody_waits_for_is_refused(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        with pytest.raises(NotFound, match="no such callback"):
+            await sandbox.client.call_back("guessed")
+        await sandbox.clock.advance(timedelta(days=31))
+        with pytest.raises(Gone, match="too late"):
+            await sandbox.client.call_back(token_of(host.callbacks[0]))
+
+
+async def test_tokens_of_callbacks_are_nowhere_in_the_database(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        token = token_of(host.callbacks[0])
+        for table in ("callbacks", "effects", "outside", "events", "jobs"):
+            kept = await rows(sandbox, f"select t::text as row from retoma.{table} t")
+            assert not [row for row in kept if token in row["row"]]
+
+
+async def test_only_the_last_look_counts(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("succeeded", result="late")
+        polled = host.status
+
+        async def slow(handle: str) -> Report:
+            await rows(sandbox, "update retoma.outside set looks = looks + 1")
+            return await polled(handle)
+
+        host.status = slow  # type: ignore[method-assign]
+        await look(sandbox)
+        assert await states(sandbox, run) == {"clip": "parked"}
+
+
+async def test_a_poll_that_another_process_could_not_find_is_refused(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        return await ctx.external("handle", poll=lambda handle: host.status(handle))
+
+    async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
+        ended = await sandbox.run(pipeline)
+        said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
+        assert "give a method of one of the step's resources" in said
+
+
+async def test_a_step_may_handle_what_failed_outside(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film")
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        try:
+            return str(await ctx.external(handle, poll=host.status))
+        except OutsideFailed as failure:
+            raise GiveUp("the picture is broken", code=failure.code) from failure
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed", code="BROKEN")
+        await sandbox.work()
+        assert await codes(sandbox, run) == {"clip": "BROKEN"}
+
+
+def token_of(url: str | None) -> str:
+    assert url is not None
+    return url.rpartition("/")[2]

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from retoma import Items, Pipeline, Pool, RateLimited, Retry, RetryLater, minutes, seconds
+from retoma.errors import DefinitionError, InvalidInput, NotFound
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, names, rows, states, value
+
+
+def clips(pool: Pool, count: int = 10, slots: int = 1) -> Pipeline:
+    """A list of images, each made with slots of the pool."""
+    pipeline = Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
+
+    @pipeline.step
+    def images() -> list[int]:
+        return list(range(count))
+
+    @pipeline.each(images, pool=pool, slots=slots)
+    def clip(image: int) -> int:
+        return image
+
+    @pipeline.step
+    def film(clip: Items[int]) -> int:
+        return len(clip)
+
+    return pipeline
+
+
+async def used(sandbox: Sandbox, name: str = "gpu") -> int:
+    (pool,) = await sandbox.client.pools(name)
+    return pool.used
+
+
+async def start(sandbox: Sandbox, pipeline: Pipeline, tenant: str = "default") -> UUID:
+    """A run whose images are listed and not begun."""
+    run = (await sandbox.client.start(pipeline, tenant=tenant)).id
+    async with sandbox.hands() as hands:
+        await do(hands, await hands.claim(1), "images")
+    return run
+
+
+async def test_no_more_jobs_run_than_the_pool_has_slots(open_sandbox: OpenSandbox) -> None:
+    gpu = Pool("gpu", capacity=3)
+    pipeline = clips(gpu)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, sandbox.hands() as others:
+        await start(sandbox, pipeline)
+        mine = await hands.claim(2)
+        assert names(mine) == ["clip:0", "clip:1"]
+        assert names(await others.claim(100)) == ["clip:2"]
+        assert await others.claim(100) == []
+        assert await used(sandbox) == 3
+
+        await do(hands, mine, "clip:1")
+        assert await used(sandbox) == 2
+        assert names(await others.claim(100)) == ["clip:3"]
+
+
+async def test_a_run_with_a_pool_comes_to_its_end(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=3), count=20)
+    async with open_sandbox(pipeline) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert (ended.state, ended.results["film"]) == ("completed", 20)
+        assert await used(sandbox) == 0
+
+
+async def test_a_dead_worker_gives_back_its_slots(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=3))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline)
+        async with sandbox.hands() as dying:
+            assert len(await dying.claim(100)) == 3
+        assert await used(sandbox) == 0
+        assert len(await hands.claim(100)) == 3
+
+
+async def test_a_job_that_is_tried_again_holds_no_slot_while_it_waits(open_sandbox: OpenSandbox) -> None:
+    gpu = Pool("gpu", capacity=1)
+    pipeline = Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
+    failing = True
+
+    @pipeline.step(pool=gpu)
+    def clip() -> int:
+        if failing:
+            raise ValueError("no")
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do(hands, await hands.claim(1))
+        assert await used(sandbox) == 0
+        failing = False
+        await sandbox.work()
+        assert await states(sandbox, run) == {"clip": "succeeded"}
+
+
+async def test_a_cancelled_run_gives_back_its_slots(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=3))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await start(sandbox, pipeline)
+        claims = await hands.claim(100)
+        await sandbox.client.cancel(run)
+        await do(hands, claims)
+        assert await used(sandbox) == 0
+
+
+async def test_holdings_are_the_pooled_jobs_that_run_or_are_parked(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=5), slots=2)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline)
+        await hands.claim(100)
+        held = await rows(sandbox, "select run, step, item, revision, slots from retoma.holdings order by 3")
+        running = await rows(
+            sandbox,
+            "select run, step, item, revision, 2 from retoma.jobs"
+            " where pool is not null and state in ('running', 'parked') order by 3",
+        )
+        assert [tuple(row) for row in held] == [tuple(row) for row in running]
+        assert len(held) == 2
+
+
+async def test_tenants_take_turns_at_a_pool_and_within_one_the_oldest_run_comes_first(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = clips(Pool("gpu", capacity=1), count=2)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        order = []
+        runs = {}
+        for name, tenant in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+            runs[await start(sandbox, pipeline, tenant)] = name
+        for _ in range(6):
+            claims = await hands.claim(100)
+            order += [f"{runs[claim.run]}:{claim.item}" for claim in claims if claim.step == "clip"]
+            await do(hands, claims)
+        assert order == ["a1:0", "b1:0", "a1:1", "b1:1", "a2:0", "a2:1"]
+
+
+async def test_the_items_of_one_run_end_before_those_of_the_next(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=3), count=8)
+    async with open_sandbox(pipeline) as sandbox:
+        runs = [await start(sandbox, pipeline) for _ in range(4)]
+        await sandbox.work()
+        ended = await rows(sandbox, "select run from retoma.events where kind = 'end' order by id")
+        assert [row["run"] for row in ended] == runs
+
+
+def two_sizes(pool: Pool) -> Pipeline:
+    pipeline = Pipeline("sizes")
+
+    @pipeline.step(pool=pool, slots=3, priority=1)
+    def large() -> int:
+        return 3
+
+    @pipeline.step
+    def numbers() -> list[int]:
+        return list(range(10))
+
+    @pipeline.each(numbers, pool=pool)
+    def small(number: int) -> int:
+        return number
+
+    return pipeline
+
+
+async def test_smaller_jobs_pass_one_that_does_not_fit_until_it_has_waited_for_a_minute(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = two_sizes(Pool("gpu", capacity=3))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        claims = await hands.claim(100)
+        assert names(claims) == ["large", "numbers"]
+        await do(hands, claims, "large")
+        await do(hands, claims, "numbers")
+        held = await hands.claim(1)
+        assert names(held) == ["small:0"]
+
+        await sandbox.client.start(pipeline, priority=5)
+        assert names(await hands.claim(2)) == ["numbers", "small:1"]
+        await sandbox.clock.advance(seconds(59))
+        assert names(await hands.claim(1)) == ["small:2"]
+        await sandbox.clock.advance(seconds(1))
+        await do(hands, held)
+        assert await hands.claim(100) == []
+
+
+async def test_free_slots_are_not_kept_for_a_job_that_no_live_worker_serves(open_sandbox: OpenSandbox) -> None:
+    gpu = Pool("gpu", capacity=2)
+    pipeline = Pipeline("sizes")
+
+    @pipeline.step(pool=gpu, slots=2, queue="elsewhere", priority=1)
+    def large() -> int:
+        return 2
+
+    @pipeline.step(pool=gpu)
+    def one() -> int:
+        return 1
+
+    @pipeline.step(pool=gpu)
+    def two() -> int:
+        return 1
+
+    @pipeline.step(pool=gpu)
+    def three() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        first = await hands.claim(1, queues=["default"])
+        assert await hands.claim(1) != []
+        await rows(sandbox, "update retoma.pools set head_at = head_at - interval '1 hour' where head_run is not null")
+        await do(hands, first)
+        await rows(sandbox, "update retoma.workers set queues = '{default}'")
+        assert len(await hands.claim(1, queues=["default"])) == 1
+
+
+async def test_a_pool_can_be_widened_and_narrowed_while_it_is_in_use(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=1))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline)
+        claims = await hands.claim(100)
+        assert len(claims) == 1
+        assert (await sandbox.client.set_pool("gpu", capacity=3)).free == 2
+        claims += await hands.claim(100)
+        assert len(claims) == 3
+
+        assert (await sandbox.client.set_pool("gpu", capacity=1)).free == 0
+        await do(hands, claims[:2])
+        assert await hands.claim(100) == []
+        await do(hands, claims[2:])
+        assert len(await hands.claim(100)) == 1
+
+
+async def test_what_a_person_set_stays_until_the_application_gives_other_numbers(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox, sandbox.hands():
+        await sandbox.client.set_pool("gpu", capacity=7)
+    async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox:
+        async with sandbox.hands():
+            await sandbox.client.set_pool("gpu", capacity=7)
+        async with sandbox.hands():
+            assert (await sandbox.client.pools("gpu"))[0].capacity == 7
+        sandbox.app.pipelines["film"] = clips(Pool("gpu", capacity=2))
+        async with sandbox.hands():
+            assert (await sandbox.client.pools("gpu"))[0].capacity == 2
+
+
+async def test_a_pool_that_is_not_there_cannot_be_set(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox:
+        with pytest.raises(NotFound, match="no pool 'gpus'"):
+            await sandbox.client.set_pool("gpus", capacity=1)
+        with pytest.raises(InvalidInput, match="capacity"):
+            await sandbox.client.set_pool("gpu", capacity=-1)
+
+
+async def test_a_rate_lets_only_so_many_begin_in_a_second(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=100, rate=2, burst=3))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline)
+        assert len(await hands.claim(100)) == 3
+        assert await hands.claim(100) == []
+        await sandbox.clock.advance(seconds(0.5))
+        assert len(await hands.claim(100)) == 1
+        await sandbox.clock.advance(minutes(1))
+        assert len(await hands.claim(100)) == 3
+
+
+async def test_a_provider_that_says_too_many_holds_up_its_pool_and_uses_up_no_attempt(
+    open_sandbox: OpenSandbox,
+) -> None:
+    gpu = Pool("gpu", capacity=3)
+    pipeline = Pipeline("film", retry=Retry(0))
+    limited = True
+
+    @pipeline.step
+    def images() -> list[int]:
+        return [1, 2, 3, 4]
+
+    @pipeline.each(images, pool=gpu)
+    def clip(image: int) -> int:
+        if limited:
+            raise RateLimited(30)
+        return image
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await start(sandbox, pipeline)
+        await do(hands, await hands.claim(1))
+        assert await hands.claim(100) == []
+        (pool,) = await sandbox.client.pools()
+        assert pool.paused_until is not None
+        limited = False
+        await sandbox.work()
+        assert set((await states(sandbox, run)).values()) == {"succeeded"}
+        assert await value(sandbox, "select max(attempt) from retoma.jobs") == 1
+
+
+async def test_a_step_that_only_asks_to_wait_holds_up_nobody(open_sandbox: OpenSandbox) -> None:
+    gpu = Pool("gpu", capacity=1)
+    pipeline = Pipeline("film")
+
+    @pipeline.step(pool=gpu)
+    def clip() -> int:
+        raise RetryLater(30)
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await do(hands, await hands.claim(1))
+        (pool,) = await sandbox.client.pools()
+        assert pool.paused_until is None
+
+
+def test_a_pool_is_checked_when_it_is_made() -> None:
+    with pytest.raises(DefinitionError, match=r"pool 'gpu': capacity= is -1"):
+        Pool("gpu", capacity=-1)
+    with pytest.raises(DefinitionError, match="rate= is 0"):
+        Pool("gpu", capacity=1, rate=0)
+    with pytest.raises(DefinitionError, match="it can never run"):
+        clips(Pool("gpu", capacity=1), slots=2)
+    with pytest.raises(DefinitionError, match="slots= goes with pool="):
+        Pipeline("film").step(slots=2)(_nothing)
+
+
+def _nothing() -> int:
+    return 0

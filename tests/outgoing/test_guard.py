@@ -1,0 +1,136 @@
+"""Which URLs may be called: a corpus of hosts, what a deployment allows besides, and what a refusal says."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from retoma.errors import UnsafeUrl
+from retoma.outgoing import LOOPBACK, Guard, addresses, without_path
+from retoma.outgoing.target import target_of
+from retoma.settings import Settings
+from tests.outgoing.hosts import BAD_URLS, GOOD_URLS, NOT_PUBLIC, ODD_SPELLINGS, PRIVATE_NAMES, PUBLIC
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_a_public_address_may_be_called(address: str) -> None:
+    Guard().check(url_of(address))
+
+
+@pytest.mark.parametrize("host", [*NOT_PUBLIC, *PRIVATE_NAMES])
+def test_a_private_host_may_not_be_called(host: str) -> None:
+    with pytest.raises(UnsafeUrl, match="RETOMA_ALLOW_HOSTS"):
+        Guard().check(url_of(host))
+
+
+@pytest.mark.parametrize("host", ODD_SPELLINGS)
+def test_no_spelling_hides_a_private_address(host: str) -> None:
+    with pytest.raises(UnsafeUrl):
+        Guard().check(url_of(host))
+
+
+@pytest.mark.parametrize("address", NOT_PUBLIC)
+def test_a_name_that_leads_to_a_private_address_may_not_be_called(address: str) -> None:
+    with pytest.raises(UnsafeUrl, match="leads to"):
+        Guard().check_addresses("hooks.example.com", [ip_address("93.184.215.14"), ip_address(address)])
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_what_could_be_read_in_two_ways_is_no_url(url: str) -> None:
+    with pytest.raises(UnsafeUrl):
+        Guard().check(url)
+
+
+@pytest.mark.parametrize("url", GOOD_URLS)
+def test_a_plain_url_may_be_called(url: str) -> None:
+    Guard().check(url)
+
+
+def test_the_corpus_is_large_enough_and_has_no_host_twice() -> None:
+    hosts = [*PUBLIC, *NOT_PUBLIC, *ODD_SPELLINGS, *PRIVATE_NAMES]
+    assert len(hosts) == len(set(hosts)) > 250
+
+
+def test_plain_http_is_refused_unless_the_host_is_allowed() -> None:
+    with pytest.raises(
+        UnsafeUrl, match=r"only https is sent to 'example\.com'.*add example\.com to RETOMA_ALLOW_HOSTS"
+    ):
+        Guard().check("http://example.com/")
+    Guard.allow(["Example.com."]).check("http://example.com/")
+
+
+def test_other_ports_are_refused_unless_the_host_is_allowed() -> None:
+    with pytest.raises(UnsafeUrl, match=r"port 5432 of 'example\.com' is neither 443 nor 80"):
+        Guard().check("https://example.com:5432/")
+    Guard.allow(["example.com"]).check("https://example.com:5432/")
+
+
+def test_a_network_can_be_allowed_and_nothing_beside_it_is() -> None:
+    guard = Guard.allow(["10.1.0.0/16", "fd00::/8"])
+    for allowed in ("http://10.1.2.3:5678/", "http://[fd00::1]/", "http://[::ffff:10.1.2.3]/"):
+        guard.check(allowed)
+    for refused in ("https://10.2.0.1/", "https://127.0.0.1/", "https://[fe80::1]/", "http://example.com/"):
+        with pytest.raises(UnsafeUrl):
+            guard.check(refused)
+
+
+def test_a_name_that_leads_into_an_allowed_network_may_be_called() -> None:
+    Guard.allow(["10.1.0.0/16"]).check_addresses("n8n.example.com", [ip_address("10.1.2.3")])
+
+
+def test_allowing_a_base_url_allows_its_host_alone() -> None:
+    guard = Guard().allowing("http://gpu.internal:8000/v2")
+    guard.check("http://gpu.internal:8000/v2/run")
+    with pytest.raises(UnsafeUrl):
+        guard.check("http://other.internal:8000/v2/run")
+
+
+def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETOMA_ALLOW_HOSTS", "n8n.internal, 127.0.0.1")
+    guard = Guard.of(Settings())
+    for url in ("http://n8n.internal:5678/webhook/x", "http://127.0.0.1:9000/"):
+        guard.check(url)
+    with pytest.raises(UnsafeUrl):
+        guard.check("http://127.0.0.2/")
+
+
+def test_nothing_private_is_allowed_unless_it_is_set() -> None:
+    assert Guard.of(Settings(allow_hosts=())) == Guard()
+
+
+def test_this_machine_can_be_allowed_as_a_whole() -> None:
+    guard = Guard.allow(LOOPBACK)
+    for host in ("127.0.0.1", "127.0.0.53", "[::1]", "localhost"):
+        guard.check(f"http://{host}:8080/")
+
+
+def test_an_address_of_this_machine_is_not_public_however_public_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "_can_bind", lambda address: str(address) == "93.184.215.14")
+    addresses._tells_own_from_others.cache_clear()
+    with pytest.raises(UnsafeUrl, match="not a public address"):
+        Guard().check("https://93.184.215.14/")
+    Guard().check("https://93.184.215.15/")
+    addresses._tells_own_from_others.cache_clear()
+
+
+def test_loopback_is_known_as_an_address_of_this_machine() -> None:
+    assert addresses.is_own(ip_address("127.0.0.1"))
+    assert not addresses.is_own(ip_address("8.8.8.8"))
+
+
+def test_what_is_checked_is_what_is_used() -> None:
+    target = target_of("https://EXAMPLE.com.:8443/a/../b?c=d#e")
+    assert (target.scheme, target.host, target.port) == ("https", "example.com", 8443)
+    assert b"#" not in target.path
+
+
+def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
+    with pytest.raises(UnsafeUrl) as refused:
+        Guard().check("http://10.0.0.1/token-4711?key=4712")
+    assert "471" not in str(refused.value)
+    assert without_path("https://example.com/token-4711?key=4712") == "https://example.com"
+
+
+def url_of(host: str) -> str:
+    return f"https://[{host}]/" if ":" in host else f"https://{host}/"

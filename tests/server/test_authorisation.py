@@ -1,0 +1,165 @@
+"""Every route with every kind of caller, from the route table: what is not in the rules fails here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from fastapi.routing import RouteContext
+
+from retoma.client import Client
+from retoma.engine.keys import new_secret
+from retoma.records import SCOPES_OF_ALL_TENANTS, Scope
+from retoma.server import make_server
+from retoma.server.callers import Need, need_of
+from retoma.server.server import routes_of
+from retoma.settings import Settings
+from retoma.store.database import Database
+from tests.server.api import Api, app
+from tests.server.conftest import OpenApi
+
+# What anyone may call, and why: a load balancer asks for health, and a callback's token is its key.
+PUBLIC = {"/healthz", "/readyz", "/api/v1/callbacks/{token}"}
+BODIES: dict[str, Any] = {
+    "/api/v1/runs": {"pipeline": "film"},
+    "/api/v1/runs/bulk": {"pipeline": "film", "inputs": [{}]},
+    "/api/v1/pools/{pool}": {"capacity": 1},
+    "/api/v1/deliveries/redrive": {"endpoint": 1},
+}
+# Routes that name a thing of a tenant.
+OF_A_TENANT = ("{run}", "{delivery}")
+# Routes that name nothing of a tenant, so that another tenant's key gets its own list or the same answer.
+WITHOUT_A_TENANT = {
+    "/metrics",
+    "/api/v1/openapi.json",
+    "/api/v1/pipelines",
+    "/api/v1/pipelines/{pipeline}",
+    "/api/v1/pools",
+    "/api/v1/pools/{pool}",
+    "/api/v1/queues",
+    "/api/v1/workers",
+}
+LISTS = {"/api/v1/runs": "runs", "/api/v1/deliveries": "deliveries"}
+STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive"}
+
+
+@dataclass(frozen=True)
+class Route:
+    method: str
+    path: str
+    need: Need | None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def filled(self, run: UUID, delivery: UUID) -> str:
+        return (
+            self.path.replace("{run}", str(run))
+            .replace("{delivery}", str(delivery))
+            .replace("{pool}", "gpu")
+            .replace("{pipeline}", "film")
+        )
+
+
+def table() -> Iterator[Route]:
+    server = make_server(app, Client(app, Database("never asked", None)), Settings())
+    for context in routes_of(server):
+        yield from (Route(method, str(context.path_format), need_of(context)) for method in methods(context))
+
+
+def methods(context: RouteContext) -> list[str]:
+    return sorted((context.methods or set()) - {"HEAD", "OPTIONS"})
+
+
+ROUTES = list(table())
+WITH_KEY = [route for route in ROUTES if route.path not in PUBLIC]
+each_route = pytest.mark.parametrize("route", WITH_KEY, ids=str)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_every_route_says_who_may_call_it(route: Route) -> None:
+    assert route.need is not None
+    assert route.need.key == (route.path not in PUBLIC)
+    if route.need.key and route.path != "/api/v1/openapi.json":
+        wanted = "write" if route.method in ("POST", "PUT", "PATCH", "DELETE") else "read"
+        assert route.need.scope is not None
+        assert route.need.scope.endswith(f":{wanted}")
+
+
+@each_route
+async def test_nobody_passes_without_a_valid_key(api: Api, route: Route) -> None:
+    revoked = await api.client.make_key("revoked", list(Scope)[:2])
+    await api.client.revoke_key(revoked.key.id)
+    for key in (None, "wrong", new_secret(), revoked.secret):
+        assert (await call(api, route, key)).status_code == 401
+
+
+@each_route
+async def test_only_its_own_scope_and_admin_open_a_route(api: Api, route: Route) -> None:
+    assert route.need is not None
+    for scope in Scope:
+        answer = await call(api, route, await api.make_key(scope))
+        passes = route.need.scope in (None, scope) or scope is Scope.ADMIN
+        assert (answer.status_code == 403) is not passes, f"{scope}: {answer.text}"
+        assert answer.status_code != 401
+
+
+@each_route
+async def test_another_tenants_things_are_not_there(api: Api, route: Route) -> None:
+    assert route.need is not None
+    if route.need.scope in SCOPES_OF_ALL_TENANTS:
+        return
+    run, delivery = await a_delivery(api, tenant="blog")
+    key = await api.make_key(route.need.scope or "runs:read", tenant="shop")
+    own = await api.make_key(route.need.scope or "runs:read", tenant="blog")
+    path = route.filled(run, delivery)
+    answer = await api.call(route.method, path, key=key, json=BODIES.get(route.path))
+    mine = await api.call(route.method, path, key=own, json=BODIES.get(route.path))
+    if any(part in route.path for part in OF_A_TENANT):
+        assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+        assert mine.status_code != 404
+    elif route.method == "GET" and route.path in LISTS:
+        assert answer.json()[LISTS[route.path]] == []
+        assert len(mine.json()[LISTS[route.path]]) == 1
+        asked = await api.get(path, key=key, params={"tenant": "blog"})
+        assert asked.json()[LISTS[route.path]] == []
+    else:
+        assert route.path in WITHOUT_A_TENANT | STARTS, "say here what another tenant's key gets of this route"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/runs", "/api/v1/runs/bulk"])
+async def test_a_key_starts_runs_of_its_own_tenant_only(api: Api, path: str) -> None:
+    key = await api.make_key("runs:write", tenant="shop")
+    assert (await api.post(path, key=key, json=BODIES[path] | {"tenant": "blog"})).json()["code"] == "OTHER_TENANT"
+    assert (await api.post(path, key=key, json=BODIES[path])).status_code == 202
+    assert (await api.post(path, key=key, json=BODIES[path] | {"tenant": "shop"})).status_code == 202
+    assert {run.tenant for run in await api.client.runs()} == {"shop"}
+
+
+async def call(api: Api, route: Route, key: str | None) -> Any:
+    path = route.filled(UUID(int=7), UUID(int=8))
+    return await api.call(route.method, path, key=key, json=BODIES.get(route.path))
+
+
+async def a_delivery(api: Api, tenant: str) -> tuple[UUID, UUID]:
+    """A run of this tenant, and what is owed to its webhook."""
+    answer = await api.post(
+        "/api/v1/runs",
+        json={
+            "pipeline": "film",
+            "tenant": tenant,
+            "webhook": {"url": "https://hooks.example/x", "events": ["run.started"]},
+        },
+    )
+    run = UUID(answer.json()["id"])
+    (delivery,) = await api.client.deliveries(run=run)
+    return run, delivery.id
+
+
+async def test_development_opens_every_route_to_this_machine(open_api: OpenApi) -> None:
+    async with open_api(scopes=None, development=True, address="127.0.0.1", host="localhost:8765") as api:
+        for route in WITH_KEY:
+            assert (await call(api, route, None)).status_code not in (401, 403, 429, 500)

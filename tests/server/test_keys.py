@@ -1,0 +1,175 @@
+"""API keys: made once, shown once, refused at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from retoma.engine.keys import digest, is_well_formed, new_secret
+from retoma.errors import Conflict, InvalidInput, NotFound
+from retoma.records import Scope
+from tests.engine.builders import rows, value
+from tests.server.api import Api
+from tests.server.conftest import OpenApi
+
+
+def test_a_secret_can_be_told_from_other_text() -> None:
+    secret = new_secret()
+    assert is_well_formed(secret)
+    assert len({new_secret() for _ in range(100)}) == 100
+    for wrong in (
+        "",
+        "rtm_",
+        secret[:-1],
+        secret + "a",
+        secret.upper(),
+        secret[:5] + ("a" if secret[5] != "a" else "b") + secret[6:],
+        "é" * len(secret),
+    ):
+        assert not is_well_formed(wrong)
+
+
+async def test_only_the_digest_of_a_key_is_kept(api: Api) -> None:
+    made = await api.client.make_key("n8n", ["runs:read"])
+    (row,) = await rows(api.sandbox, "select k::text as text, digest from retoma.api_keys k where name = 'n8n'")
+    assert row["digest"] == digest(made.secret)
+    assert made.secret not in row["text"]
+    assert made.secret not in repr(made)
+    assert made.secret.startswith(made.key.hint)
+
+
+@pytest.mark.parametrize(
+    "header", [{"X-API-Key": "{}"}, {"Authorization": "Bearer {}"}, {"authorization": "bearer {}"}]
+)
+async def test_a_key_is_shown_in_either_header(api: Api, header: dict[str, str]) -> None:
+    shown = {name: text.format(api.key) for name, text in header.items()}
+    assert (await api.get("/api/v1/runs", key=None, headers=shown)).status_code == 200
+
+
+async def test_a_key_in_the_url_is_not_looked_at(api: Api) -> None:
+    answer = await api.get("/api/v1/runs", key=None, params={"api_key": api.key, "X-API-Key": api.key})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_two_different_keys_in_one_request_are_refused(api: Api) -> None:
+    answer = await api.get("/api/v1/runs", headers={"Authorization": f"Bearer {new_secret()}"})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("key", ["", "rtm_", "é", "\x7f", "a" * 10_000])
+async def test_what_is_no_key_is_refused(api: Api, key: str) -> None:
+    answer = await api.get("/api/v1/runs", key=None, headers={"X-API-Key": key.encode("latin-1")})
+    assert (answer.status_code, answer.json()["code"]) == (401, "KEY_NEEDED")
+
+
+async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api: OpenApi) -> None:
+    async with open_api() as api:
+        keyring = api.server.state.door._keyring
+        now = 100.0
+        keyring._clock = lambda: now
+        assert (await api.get("/api/v1/runs")).status_code == 200
+        (key,) = await api.client.keys()
+        await api.client.revoke_key(key.id)
+        now += 0.99
+        answer = await api.get("/api/v1/runs")
+        assert (answer.status_code, answer.json()["code"]) == (401, "KEY_NEEDED")
+
+
+async def test_a_valid_key_is_looked_up_once_a_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.server.state.door._keyring._clock = lambda: 100.0
+    asked: list[str] = []
+    key_of = api.client.key_of
+
+    async def counted(secret: str) -> object:
+        asked.append(secret)
+        return await key_of(secret)
+
+    monkeypatch.setattr(api.client, "key_of", counted)
+    for _ in range(5):
+        assert (await api.get("/api/v1/runs")).status_code == 200
+    assert len(asked) == 1
+
+
+async def test_an_expired_key_is_refused(api: Api) -> None:
+    now = await api.sandbox.clock.now()
+    made = await api.client.make_key("short", ["runs:read"], expires_at=now + timedelta(hours=1))
+    assert await api.client.key_of(made.secret)
+    await api.sandbox.clock.advance(timedelta(hours=1))
+    assert await api.client.key_of(made.secret) is None
+    assert (await api.get("/api/v1/runs", key=made.secret)).status_code == 401
+    assert [key.name for key in await api.client.keys()] == ["test"]
+
+
+async def test_its_use_is_noted_to_the_minute(api: Api) -> None:
+    first = await api.sandbox.clock.now()
+    for later, noted in ((0, first), (59, first), (2, first + timedelta(seconds=61))):
+        await api.sandbox.clock.advance(timedelta(seconds=later))
+        await api.client.key_of(api.key or "")
+        assert await value(api.sandbox, "select used_at from retoma.api_keys") == noted
+
+
+async def test_two_keys_of_a_name_live_at_most(api: Api) -> None:
+    first = await api.client.make_key("n8n", ["runs:read"], tenant="blog")
+    await api.client.make_key("n8n", ["runs:read"], tenant="blog")
+    await api.client.make_key("n8n", ["runs:read"], tenant="shop")
+    await api.client.make_key("n8n", ["runs:read"])
+    with pytest.raises(Conflict, match="two live keys named 'n8n'"):
+        await api.client.make_key("n8n", ["runs:read"], tenant="blog")
+    await api.client.revoke_key(first.key.id)
+    await api.client.make_key("n8n", ["runs:read"], tenant="blog")
+
+
+async def test_an_expired_key_does_not_keep_its_place(api: Api) -> None:
+    now = await api.sandbox.clock.now()
+    for _ in range(2):
+        await api.client.make_key("n8n", ["runs:read"], expires_at=now + timedelta(hours=1))
+    await api.sandbox.clock.advance(timedelta(hours=2))
+    assert await api.client.make_key("n8n", ["runs:read"])
+
+
+async def test_rotating_leaves_both_valid_for_a_while(api: Api) -> None:
+    now = await api.sandbox.clock.now()
+    former = await api.client.make_key("n8n", ["runs:read"], tenant="blog", expires_at=now + timedelta(days=90))
+    await api.sandbox.clock.advance(timedelta(days=10))
+    made = await api.client.rotate_key(former.key.id, overlap=timedelta(hours=2))
+    assert (made.key.tenant, made.key.scopes) == ("blog", {Scope.RUNS_READ})
+    assert made.key.expires_at == now + timedelta(days=100)
+    assert await api.client.key_of(former.secret)
+    await api.sandbox.clock.advance(timedelta(hours=2))
+    assert await api.client.key_of(former.secret) is None
+    assert await api.client.key_of(made.secret)
+
+
+async def test_a_key_of_one_tenant_cannot_reach_beyond_it(api: Api) -> None:
+    for scope in ("pools:write", "metrics:read", "admin"):
+        with pytest.raises(InvalidInput, match="reach beyond the tenant 'blog'"):
+            await api.client.make_key("n8n", [scope], tenant="blog")
+
+
+async def test_a_key_that_is_not_there_is_not_found(api: Api) -> None:
+    for act in (api.client.revoke_key, api.client.rotate_key):
+        with pytest.raises(NotFound, match="retoma keys list"):
+            await act(0)
+
+
+async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> None:
+    async with open_api(rate_limit_per_minute=3) as api:
+        now = 100.0
+        api.server.state.door._requests._clock = lambda: now
+        other = await api.make_key("runs:read")
+        assert [(await api.get("/api/v1/runs")).status_code for _ in range(4)] == [200, 200, 200, 429]
+        refused = await api.get("/api/v1/runs")
+        assert (refused.headers["retry-after"], refused.json()["code"]) == ("20", "TOO_MANY_REQUESTS")
+        assert (await api.get("/api/v1/runs", key=other)).status_code == 200
+        now += 20
+        assert [(await api.get("/api/v1/runs")).status_code for _ in range(2)] == [200, 429]
+
+
+async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(api: Api) -> None:
+    assert (await api.get("/api/v1/runs")).status_code == 200
+    guesses = [(await api.get("/api/v1/runs", key=new_secret())).status_code for _ in range(31)]
+    assert guesses == [401] * 30 + [429]
+    assert (await api.get("/api/v1/runs", key=None)).status_code == 429
+    assert (await api.get("/api/v1/runs")).status_code == 200

@@ -1,0 +1,142 @@
+"""`/metrics`: true figures, the same from every server, for those who may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from retoma import App
+from retoma.records import Scope
+from retoma.store.database import Database
+from tests.conftest import empty
+from tests.deploy.scrape import a_busy_server, names, samples, scraped
+from tests.server.api import ELSEWHERE, an_api, film
+from tests.server.conftest import OpenApi
+
+
+async def test_metrics_tell_what_the_database_has(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        found = samples(await scraped(api))
+    assert found["retoma_runs", frozenset({("pipeline", "img2vid"), ("state", "running")})] == 2
+    assert found["retoma_runs_ended_total", frozenset({("pipeline", "img2vid"), ("state", "completed")})] == 1
+    assert found["retoma_runs_not_begun", frozenset({("pipeline", "img2vid")})] == 1
+    assert found["retoma_jobs", frozenset({("queue", "default"), ("state", "running")})] == 1
+    assert found["retoma_jobs", frozenset({("queue", "default"), ("state", "ready")})] == 1
+    assert found["retoma_workers", frozenset()] == 1
+    assert found["retoma_queue_workers", frozenset({("queue", "default")})] == 1
+    gpu = frozenset({("pool", "gpu")})
+    assert [found[f"retoma_pool_{what}", gpu] for what in ("capacity", "used", "waiting")] == [3, 2, 1]
+    assert found["retoma_dead_deliveries", frozenset()] == 1
+    assert found["retoma_deliveries_ended_total", frozenset({("pipeline", "img2vid"), ("state", "delivered")})] == 1
+
+
+async def test_the_orchestrator_has_its_six_metrics(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        text = await scraped(api)
+    found = samples(text)
+    assert found["orchestrator_jobs_queued", frozenset()] == 1
+    assert found["orchestrator_jobs_inprogress", frozenset()] == 1
+    assert found["orchestrator_workers_available", frozenset()] == 1
+    assert found["orchestrator_webhook_success_total", frozenset()] == 1
+    assert found["orchestrator_webhook_failure_total", frozenset()] == 1
+    types = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE orchestrator_"))
+    assert types == {
+        "orchestrator_jobs_queued": "gauge",
+        "orchestrator_jobs_inprogress": "gauge",
+        "orchestrator_workers_available": "gauge",
+        "orchestrator_job_duration_seconds": "histogram",
+        "orchestrator_webhook_success_total": "counter",
+        "orchestrator_webhook_failure_total": "counter",
+    }
+
+
+async def test_the_histogram_of_durations_has_the_known_buckets(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        found = samples(await scraped(api))
+    buckets = {
+        dict(labels)["le"]: value
+        for (name, labels), value in found.items()
+        if name == "orchestrator_job_duration_seconds_bucket"
+    }
+    assert buckets == {
+        "60.0": 0,
+        "120.0": 0,
+        "300.0": 1,
+        "600.0": 1,
+        "1200.0": 1,
+        "1800.0": 1,
+        "3600.0": 1,
+        "+Inf": 1,
+    }
+    assert found["orchestrator_job_duration_seconds_sum", frozenset()] == 240
+    assert found["orchestrator_job_duration_seconds_count", frozenset()] == 1
+
+
+async def test_how_long_jobs_waited_and_the_age_of_the_oldest_are_told(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        found = samples(await scraped(api))
+    assert found["retoma_run_wait_seconds_sum", frozenset({("pipeline", "img2vid")})] == 30
+    assert ("retoma_pool_oldest_waiting_seconds", frozenset({("pool", "gpu")})) in found
+    assert ("retoma_oldest_ready_seconds", frozenset({("queue", "default")})) in found
+
+
+@pytest.mark.parametrize("scope", [Scope.RUNS_READ, Scope.POOLS_READ, Scope.DELIVERIES_READ])
+async def test_metrics_need_their_own_scope(open_api: OpenApi, scope: Scope) -> None:
+    async with open_api(scopes=[scope]) as api:
+        assert (await api.get("/metrics")).status_code == 403
+        assert (await api.get("/metrics", key=None)).status_code == 401
+
+
+async def test_in_development_only_callers_on_this_machine_see_metrics_without_a_key(open_api: OpenApi) -> None:
+    async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1") as api:
+        assert (await api.get("/metrics")).status_code == 200
+    async with open_api(scopes=None, development=True, address=ELSEWHERE) as api:
+        assert (await api.get("/metrics")).status_code == 401
+
+
+async def test_an_application_that_cannot_measure_hides_nothing_of_the_engine(database: Database) -> None:
+    async def broken(_: Any) -> Iterable[Metric]:
+        raise RuntimeError("no")
+
+    found = samples(await _scrape_of(database, broken))
+    assert found["retoma_application_measures_up", frozenset()] == 0
+    assert ("retoma_workers", frozenset()) in found
+
+
+async def test_an_application_adds_metrics_of_its_own(database: Database) -> None:
+    async def own(_: Any) -> Iterable[Metric]:
+        return [GaugeMetricFamily("films_in_the_can", "Films.", 3)]
+
+    found = samples(await _scrape_of(database, own))
+    assert found["films_in_the_can", frozenset()] == 3
+    assert found["retoma_application_measures_up", frozenset()] == 1
+
+
+async def test_metrics_name_no_tenant_and_no_run(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        run = (await api.client.start("img2vid", tenant="secret-customer")).id
+        text = await scraped(api)
+    assert "secret-customer" not in text
+    assert str(run) not in text
+
+
+async def test_openmetrics_is_given_to_those_who_ask(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        answer = await api.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+async def test_a_server_tells_of_its_own_process(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= names(await scraped(api))
+
+
+async def _scrape_of(database: Database, measures: Any) -> str:
+    await empty(database)
+    application = App("films", pipelines=[film], measures=measures)
+    async with an_api(database, application=application) as api:
+        return await scraped(api)

@@ -1,0 +1,164 @@
+"""Runs over HTTP: start, look, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from tests.engine.builders import do_next
+from tests.server.api import Api
+
+
+async def test_a_start_is_answered_with_where_the_run_is(api: Api) -> None:
+    answer = await api.post("/api/v1/runs", json={"pipeline": "film", "input": {"topic": "rain"}, "tenant": "blog"})
+    assert answer.status_code == 202
+    shown = await api.get(answer.headers["location"])
+    assert shown.json()["input"] == {"topic": "rain", "scenes": 2}
+    assert (shown.json()["tenant"], shown.json()["state"]) == ("blog", "running")
+
+
+async def test_the_same_key_gives_the_same_run_and_other_input_is_refused(api: Api) -> None:
+    body = {"pipeline": "film", "input": {"topic": "rain"}}
+    headers = {"Idempotency-Key": "order-812"}
+    first = await api.post("/api/v1/runs", json=body, headers=headers)
+    again = await api.post("/api/v1/runs", json=body, headers=headers)
+    other = await api.post("/api/v1/runs", json=body | {"input": {"topic": "sun"}}, headers=headers)
+    assert (first.status_code, again.status_code, other.status_code) == (202, 200, 422)
+    assert first.json() == {"id": again.json()["id"], "created": True}
+    assert again.json()["created"] is False
+    assert other.json()["code"] == "IDEMPOTENCY_KEY_REUSED"
+
+
+async def test_two_hundred_equal_starts_at_once_are_one_run(api: Api) -> None:
+    body = {"pipeline": "film"}
+    answers = await asyncio.gather(
+        *(api.post("/api/v1/runs", json=body, headers={"Idempotency-Key": "same"}) for _ in range(200))
+    )
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert sorted(answer.status_code for answer in answers) == [200] * 199 + [202]
+
+
+async def test_a_run_may_begin_later(api: Api) -> None:
+    at = await api.sandbox.clock.now() + timedelta(hours=1)
+    started = await api.post("/api/v1/runs", json={"pipeline": "film", "run_at": at.isoformat()})
+    shown = (await api.get(started.headers["location"])).json()
+    assert shown["state"] == "pending"
+    (wait,) = shown["waits"]
+    assert wait["reason"] == "delayed"
+    assert wait["why"] == "lines: delayed until 2030-01-01 13:00:00 UTC"
+
+
+async def test_many_runs_start_in_one_call_in_their_order(api: Api) -> None:
+    inputs = [{"topic": f"rain {number}"} for number in range(1_500)]
+    answer = await api.post("/api/v1/runs/bulk", json={"pipeline": "film", "inputs": inputs})
+    assert answer.status_code == 202
+    runs = answer.json()["runs"]
+    assert len(set(runs)) == 1_500
+    assert (await api.get(f"/api/v1/runs/{runs[1_234]}")).json()["input"]["topic"] == "rain 1234"
+
+
+async def test_one_wrong_input_of_many_starts_nothing(api: Api) -> None:
+    answer = await api.post("/api/v1/runs/bulk", json={"pipeline": "film", "inputs": [{}, {"scenes": "many"}]})
+    assert answer.status_code == 422
+    assert (await api.get("/api/v1/runs")).json()["runs"] == []
+
+
+async def test_pages_follow_one_another_without_gaps(api: Api) -> None:
+    runs = [await api.start(str(number)) for number in range(5)]
+    seen, before = [], None
+    while True:
+        page = (await api.get("/api/v1/runs", params={"limit": 2} | ({"before": before} if before else {}))).json()
+        seen += [run["id"] for run in page["runs"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert seen == runs[::-1]
+
+
+async def test_runs_are_found_by_state_pipeline_and_tenant(api: Api) -> None:
+    run, other = await api.start(), await api.start()
+    await api.post(f"/api/v1/runs/{other}/cancel")
+    await api.client.start("film", tenant="blog")
+    for query, found in (
+        ({"state": "cancelled"}, [other]),
+        ({"state": ["cancelled", "running"], "tenant": "default"}, [other, run]),
+        ({"pipeline": "book"}, []),
+    ):
+        page = (await api.get("/api/v1/runs", params=query)).json()
+        assert [each["id"] for each in page["runs"]] == found
+
+
+async def test_a_run_shows_how_far_it_is_and_when_it_will_be_over(api: Api) -> None:
+    started = await api.client.start("film", {"scenes": 4})
+    async with api.sandbox.hands() as hands:
+        await do_next(hands, "lines")
+        claims = await hands.claim(100)
+        await api.sandbox.clock.advance(timedelta(seconds=60))
+        await hands.give_back(await hands.attempt(claims[:3]))
+        shown = (await api.get(f"/api/v1/runs/{started.id}")).json()
+        await hands.give_back(await hands.attempt(claims[3:]))
+    steps = {step["step"]: step for step in shown["steps"]}
+    assert (steps["image"]["ended"], steps["image"]["total"]) == (3, 4)
+    assert steps["image"]["jobs"] == {"succeeded": 3, "running": 1}
+    assert shown["estimated_end_at"] == "2030-01-01T12:01:20Z"
+
+
+async def test_a_run_says_why_it_waits(api: Api) -> None:
+    run = await api.start()
+    (wait,) = (await api.get(f"/api/v1/runs/{run}")).json()["waits"]
+    assert wait["reason"] == "no_worker"
+    assert wait["why"].startswith("lines: no live worker serves queue 'default'")
+
+
+async def test_a_finished_run_shows_results_errors_and_events(api: Api) -> None:
+    run = await api.start("bad")
+    await api.sandbox.work()
+    shown = (await api.get(f"/api/v1/runs/{run}")).json()
+    assert shown["state"] == "completed_with_errors"
+    assert shown["errors"][0]["message"] == "no paint left"
+    assert shown["estimated_end_at"] is None
+    assert (await api.get(f"/api/v1/runs/{run}/results")).json() == {"lines": ["bad 0", "bad 1"], "cut": ""}
+    first = (await api.get(f"/api/v1/runs/{run}/events", params={"limit": 2})).json()
+    rest = (await api.get(f"/api/v1/runs/{run}/events", params={"after": first["next"]})).json()
+    kinds = [event["kind"] for event in first["events"] + rest["events"]]
+    assert (kinds[0], kinds[-1], rest["next"]) == ("start", "end", None)
+
+
+async def test_cancel_gives_the_state_and_may_be_repeated(api: Api) -> None:
+    run = await api.start()
+    for _ in range(2):
+        answer = await api.post(f"/api/v1/runs/{run}/cancel")
+        assert (answer.status_code, answer.json()) == (200, {"id": run, "state": "cancelled"})
+    events = (await api.get(f"/api/v1/runs/{run}/events")).json()["events"]
+    assert [event["data"]["by"] for event in events if event["kind"] == "act"] == ["key test"]
+
+
+@pytest.mark.parametrize("path", ["", "/events", "/results"])
+async def test_a_run_that_is_not_there_is_not_found(api: Api, path: str) -> None:
+    answer = await api.get(f"/api/v1/runs/{uuid4()}{path}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+
+
+async def test_pipelines_say_what_their_runs_start_with(api: Api) -> None:
+    (listed,) = (await api.get("/api/v1/pipelines")).json()["pipelines"]
+    assert listed["steps"] == ["lines", "image", "cut"]
+    assert listed["input_schema"]["properties"]["topic"]["default"] == "tea"
+    assert (await api.get("/api/v1/pipelines/film")).json() == listed
+    assert "did you mean 'film'?" in (await api.get("/api/v1/pipelines/flim")).json()["detail"]
+
+
+async def test_queues_show_what_they_hold(api: Api) -> None:
+    await api.start()
+    later = await api.sandbox.clock.now() + timedelta(hours=1)
+    await api.client.start("film", run_at=later)
+    await api.client.start("film")
+    async with api.sandbox.hands() as hands:
+        await hands.claim(1)
+        await api.sandbox.clock.advance(timedelta(seconds=30))
+        (queue,) = (await api.get("/api/v1/queues")).json()["queues"]
+        (worker,) = (await api.get("/api/v1/workers")).json()["workers"]
+    assert queue == {"queue": "default", "ready": 1, "running": 1, "delayed": 1, "oldest_seconds": 30.0}
+    assert (worker["name"], worker["silent_seconds"]) == ("sandbox", 30.0)

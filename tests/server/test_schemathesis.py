@@ -1,0 +1,52 @@
+"""schemathesis, from the OpenAPI document alone: it finds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from retoma.cli.listening import address, bound, serving
+from retoma.server import door
+from retoma.settings import Settings
+from tests.server.conftest import OpenApi
+
+SECONDS = 120
+
+
+async def test_schemathesis_finds_nothing(
+    open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1_000_000)
+    async with open_api(rate_limit_per_minute=1_000_000) as api:
+        settings = Settings(port=0)
+        listening = bound(settings, "127.0.0.1")
+        async with serving(api.server, listening, settings):
+            said = await schemathesis(f"{address(listening)}/api/v1/openapi.json", api.key or "", tmp_path)
+        # It got beyond the door and the validation.
+        assert len(await api.client.runs(limit=100)) > 5, said
+
+
+async def schemathesis(document: str, key: str, folder: Path) -> str:
+    command = [Path(sys.executable).with_name("schemathesis"), "run", document, "-H", f"X-API-Key: {key}"]
+    options = ["--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--seed", "7", "--workers", "1"]
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        *options,
+        "--generation-deterministic",
+        "--no-color",
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    said = out.decode()
+    assert process.returncode == 0, said
+    return said

@@ -1,0 +1,139 @@
+"""Signatures, against the reference library of Standard Webhooks and against whoever tampers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from standardwebhooks.webhooks import Webhook as Reference
+from standardwebhooks.webhooks import WebhookVerificationError
+
+from retoma import signing
+from retoma.errors import BadSignature
+
+BODY = '{"type":"run.completed","data":{"título":"chá"}}'.encode()
+SECRET, OTHER = signing.new_secret(), signing.new_secret()
+OLD_STYLE = "segredo-do-webhook"
+
+
+def test_the_reference_library_accepts_what_we_sign() -> None:
+    now = datetime.now(UTC)
+    headers = signing.headers_for([SECRET], "msg_1", now, BODY)
+    assert Reference(SECRET).verify(BODY.decode(), headers) == json.loads(BODY)
+
+
+def test_we_sign_as_the_reference_library_does() -> None:
+    at = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    theirs = Reference(SECRET).sign(msg_id="msg_1", timestamp=at, data=BODY.decode())
+    assert signing.standard_signature(SECRET, "msg_1", int(at.timestamp()), BODY) == theirs
+
+
+def test_while_a_secret_is_rotated_both_are_accepted_by_the_reference_library() -> None:
+    headers = signing.headers_for([SECRET, OTHER], "msg_1", datetime.now(UTC), BODY)
+    for secret in (SECRET, OTHER):
+        Reference(secret).verify(BODY.decode(), headers)
+    with pytest.raises(WebhookVerificationError):
+        Reference(signing.new_secret()).verify(BODY.decode(), headers)
+
+
+def test_the_older_header_is_the_hex_of_timestamp_and_body() -> None:
+    at = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    headers = signing.headers_for([OLD_STYLE], "msg_1", at, BODY)
+    timestamp = headers["x-webhook-timestamp"]
+    expected = hmac.new(OLD_STYLE.encode(), f"{timestamp}.".encode() + BODY, hashlib.sha256).hexdigest()
+    assert (timestamp, headers["x-webhook-signature"]) == (str(int(at.timestamp())), expected)
+
+
+@pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
+@pytest.mark.parametrize("secret", [SECRET, OLD_STYLE])
+def test_what_we_sign_we_accept_in_either_family(family: str, secret: str) -> None:
+    now = datetime.now(UTC)
+    headers = only(family, signing.headers_for([secret], "msg_1", now, BODY))
+    message = signing.verify([OTHER, secret], headers, BODY, now)
+    assert message == ("msg_1" if family == "webhook-" else None)
+
+
+@pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
+def test_names_of_headers_come_in_any_case(family: str) -> None:
+    now = datetime.now(UTC)
+    headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
+    signing.verify(SECRET, {name.title(): value for name, value in headers.items()}, BODY, now)
+
+
+@pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"signature": "v1,AAAA"}, "not that of this body"),
+        ({"signature": ""}, "not that of this body"),
+        ({"signature": "v1,é"}, "not that of this body"),
+        ({"signature": "\ud800"}, "not that of this body"),
+        ({"timestamp": "1"}, "away from now"),
+        ({"timestamp": ""}, "no whole number"),
+        ({"timestamp": "-5"}, "no whole number"),
+        ({"timestamp": "٣٣"}, "no whole number"),
+        ({"timestamp": "9" * 400}, "no whole number"),
+        ({"timestamp": "1e9"}, "no whole number"),
+    ],
+)
+def test_what_was_tampered_with_is_refused_and_never_a_crash(family: str, change: dict[str, str], why: str) -> None:
+    now = datetime.now(UTC)
+    headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
+    headers |= {family + name: value for name, value in change.items()}
+    with pytest.raises(BadSignature, match=why):
+        signing.verify(SECRET, headers, BODY, now)
+
+
+@pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
+def test_another_body_another_secret_and_another_id_are_refused(family: str) -> None:
+    now = datetime.now(UTC)
+    headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
+    for keys, body in (([SECRET], BODY + b" "), ([OTHER], BODY), (list[str](), BODY)):
+        with pytest.raises(BadSignature):
+            signing.verify(keys, headers, body, now)
+    if family == "webhook-":
+        for message in ("msg_2", "", "a.b", "é", "\ud800"):
+            with pytest.raises(BadSignature):
+                signing.verify(SECRET, headers | {"webhook-id": message}, BODY, now)
+
+
+@pytest.mark.parametrize("away", [timedelta(minutes=-6), timedelta(minutes=6)])
+@pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
+def test_what_was_signed_too_long_ago_or_in_the_future_is_refused(family: str, away: timedelta) -> None:
+    now = datetime.now(UTC)
+    headers = only(family, signing.headers_for([SECRET], "msg_1", now + away, BODY))
+    with pytest.raises(BadSignature, match="away from now"):
+        signing.verify(SECRET, headers, BODY, now)
+    signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7))
+
+
+def test_what_is_not_signed_is_refused() -> None:
+    with pytest.raises(BadSignature, match="neither"):
+        signing.verify(SECRET, {}, BODY, datetime.now(UTC))
+
+
+def test_a_refusal_says_nothing_of_the_secret() -> None:
+    headers = signing.headers_for([OTHER], "msg_1", datetime.now(UTC), BODY)
+    with pytest.raises(BadSignature) as refused:
+        signing.verify(SECRET, headers, BODY, datetime.now(UTC))
+    assert SECRET.removeprefix("whsec_") not in str(refused.value)
+
+
+def test_a_secret_that_only_looks_like_one_of_standard_webhooks_is_a_mistake() -> None:
+    for wrong in ("whsec_", "whsec_é", "whsec_AAAA", "whsec_not base64!!"):
+        with pytest.raises(ValueError, match="at least 24 bytes"):
+            signing.check_secret(wrong)
+    signing.check_secret(OLD_STYLE)
+
+
+def test_secrets_are_long_and_never_the_same() -> None:
+    made = {signing.new_secret() for _ in range(100)}
+    assert len(made) == 100
+    assert all(secret.startswith("whsec_") and len(secret) == 50 for secret in made)
+
+
+def only(family: str, headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.startswith(family)}

@@ -1,0 +1,62 @@
+"""What the tests of webhooks share: a pipeline, a second sender, and looks at what is owed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID
+
+from retoma import GiveUp, Pipeline, Webhook
+from retoma.outgoing import Outgoing
+from retoma.records import Delivery
+from retoma.settings import Settings
+from retoma.testing import Sandbox
+from retoma.webhooks.sender import Sender
+
+BOTH = ("run.started", "run.ended")
+
+
+def one_step(fails: bool = False) -> Pipeline:
+    pipeline = Pipeline("one")
+
+    @pipeline.step
+    async def answer() -> int:
+        if fails:
+            raise GiveUp("no more")
+        return 42
+
+    return pipeline
+
+
+async def ended_run(sandbox: Sandbox, url: str, *, events: tuple[str, ...] = ("run.ended",), **options: object) -> UUID:
+    """A run that is over and owes `url` what its webhook asked for."""
+    webhook = Webhook(url, events=events, **options)  # type: ignore[arg-type]
+    return (await sandbox.run("one", webhook=webhook)).id
+
+
+async def owed(sandbox: Sandbox, run: UUID) -> list[Delivery]:
+    """In the order of their sequence."""
+    return [await sandbox.client.delivery(found.id) for found in reversed(await sandbox.client.deliveries(run=run))]
+
+
+async def only(sandbox: Sandbox, run: UUID) -> Delivery:
+    (delivery,) = await owed(sandbox, run)
+    return delivery
+
+
+async def send_until_over(sandbox: Sandbox, run: UUID) -> list[timedelta]:
+    """Send again and again, each time when it is due; gives the waits before each attempt."""
+    waits = []
+    while (delivery := await only(sandbox, run)).ended_at is None:
+        assert delivery.next_at is not None
+        waits.append(max(timedelta(0), delivery.next_at - await sandbox.clock.now()))
+        await sandbox.clock.advance(waits[-1])
+        await sandbox.send_webhooks()
+    return waits
+
+
+@asynccontextmanager
+async def a_sender(sandbox: Sandbox, **settings: object) -> AsyncIterator[Sender]:
+    async with Outgoing(sandbox.client.guard) as outgoing:
+        yield Sender(sandbox.client, Settings(**settings), outgoing)  # type: ignore[arg-type]

@@ -1,0 +1,273 @@
+"""Receivers that do what receivers do: each is either delivered to or in the dead letters, and delays nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from retoma import Webhook
+from retoma.errors import NotFound
+from retoma.outgoing import Guard, Outgoing
+from retoma.settings import Settings
+from retoma.states import DeliveryState
+from retoma.store import deliveries
+from retoma.testing import Sandbox
+from retoma.webhooks import sender as sending
+from retoma.webhooks.sender import Sender
+from tests.conftest import OpenSandbox
+from tests.outgoing.test_requests import drips, endless, self_signed, silence
+from tests.receiver import Act, hangs_up, receiver, says
+from tests.webhooks.builders import a_sender, ended_run, one_step, only, owed
+
+DEAD_URL = "http://127.0.0.1:9/hook"
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (lambda: says(500, b"oops"), "it answered 500"),
+        (lambda: says(302, location="http://169.254.169.254/latest"), "redirects are not followed"),
+        (silence, "did not answer whole within"),
+        (lambda: drips(HEAD), "did not answer whole within"),
+        (hangs_up, "broke off"),
+        (lambda: says(200, content_length="99"), "broke off"),
+    ],
+)
+async def test_a_failing_receiver_is_tried_again(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Act], why: str
+) -> None:
+    monkeypatch.setattr(sending, "TIMEOUT", 0.3)
+    async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        failed = await only(sandbox, run)
+        assert (failed.state, why in (failed.error or "")) == (DeliveryState.DUE, True)
+        await sandbox.clock.advance(timedelta(seconds=10))
+        await sandbox.send_webhooks()
+        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
+    assert len({got.headers["webhook-id"] for got in there.got}) == 1
+
+
+@pytest.mark.parametrize("act", [lambda: says(200, gzip.compress(b"0" * 10_000_000), content_encoding="gzip"), endless])
+async def test_an_endless_or_packed_answer_is_a_delivery_of_which_little_is_kept(
+    open_sandbox: OpenSandbox, act: Callable[[], Act]
+) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        delivery = await only(sandbox, run)
+    assert delivery.state is DeliveryState.DELIVERED
+    assert len(delivery.attempts[0].answer or "") <= 1_000
+
+
+async def test_what_the_receiver_answered_is_kept_in_the_log(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(422, b"no\0such field")) as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        (attempt,) = (await only(sandbox, run)).attempts
+    assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "it answered 422")
+
+
+async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(tls=self_signed()) as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        delivery = await only(sandbox, run)
+    assert (delivery.state, there.got) == (DeliveryState.DUE, [])
+    assert "certificate" in (delivery.error or "").lower()
+
+
+async def test_a_name_that_has_turned_private_is_given_up_at_once(open_sandbox: OpenSandbox) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async with open_sandbox(one_step()) as sandbox:
+        run = await ended_run(sandbox, "https://hooks.example.com/")
+        async with Outgoing(Guard(), resolve=resolve) as outgoing:
+            await Sender(sandbox.client, Settings(), outgoing).send_due()
+        delivery = await only(sandbox, run)
+    assert delivery.state is DeliveryState.DEAD
+    assert "add hooks.example.com to RETOMA_ALLOW_HOSTS" in (delivery.error or "")
+
+
+async def test_410_disables_the_endpoint_and_gives_up_what_is_owed_to_it(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(410)) as there:
+        first = await ended_run(sandbox, there.url, events=("run.started", "run.ended"))
+        await sandbox.send_webhooks()
+        assert [each.state for each in await owed(sandbox, first)] == [DeliveryState.DEAD] * 2
+        later = await ended_run(sandbox, there.url)
+        assert await sandbox.send_webhooks() == 0
+        dead = await only(sandbox, later)
+        assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it answered 410 Gone")
+        (endpoint,) = await sandbox.client.endpoints()
+        assert (endpoint.disabled_because, endpoint.dead, endpoint.due) == ("it answered 410 Gone", 3, 0)
+
+
+async def test_an_attempt_that_ends_after_its_endpoint_was_disabled_is_given_up(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        for _ in range(2):
+            await sandbox.client.start("one", webhook=Webhook(DEAD_URL, events=["run.started"]))
+        one, two = await deliveries.claim(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
+        await record(sandbox, one, "gone")
+        recorded = await record(sandbox, two, "again")
+        assert recorded is not None
+        assert (recorded.state, recorded.disabled) == (DeliveryState.DEAD, False)
+
+
+async def test_retry_after_holds_back_everything_owed_to_the_endpoint(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(429, retry_after="40")) as there:
+        first = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        second = await ended_run(sandbox, there.url)
+        await sandbox.clock.advance(timedelta(seconds=39))
+        assert await sandbox.send_webhooks() == 0
+        await sandbox.clock.advance(timedelta(seconds=2))
+        assert await sandbox.send_webhooks() == 2
+        assert {(await only(sandbox, run)).state for run in (first, second)} == {DeliveryState.DELIVERED}
+
+
+async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await sandbox.client.start_many("one", [None] * 5, webhook=Webhook(DEAD_URL, events=["run.started"]))
+        await sandbox.send_webhooks()
+        (endpoint,) = await sandbox.client.endpoints()
+        now = await sandbox.clock.now()
+        assert (endpoint.failures, endpoint.open_until) == (5, now + timedelta(seconds=10))
+        waiting = await sandbox.client.deliveries()
+        assert all(each.next_at == endpoint.open_until for each in waiting)
+        # Then one at a time, until one is delivered.
+        await sandbox.clock.advance(timedelta(seconds=10))
+        assert len(await deliveries.claim(sandbox.database, ["one"], 10, 8, timedelta(minutes=1))) == 1
+        assert await deliveries.claim(sandbox.database, ["one"], 10, 8, timedelta(minutes=1)) == []
+
+
+async def test_a_success_closes_the_breaker(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(*[says(500)] * 5) as there:
+        await sandbox.client.start_many("one", [None] * 8, webhook=Webhook(there.url, events=["run.started"]))
+        await sandbox.send_webhooks()
+        await sandbox.clock.advance(timedelta(seconds=11))
+        await sandbox.send_webhooks()
+        (endpoint,) = await sandbox.client.endpoints()
+        assert (endpoint.failures, endpoint.failing_since, endpoint.open_until, endpoint.due) == (0, None, None, 0)
+
+
+async def test_five_days_of_nothing_but_failures_disable_the_endpoint(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        for day in range(7):
+            run = await ended_run(sandbox, DEAD_URL, retries=1)
+            await sandbox.send_webhooks()
+            await sandbox.clock.advance(timedelta(minutes=10))
+            await sandbox.send_webhooks()
+            (endpoint,) = await sandbox.client.endpoints()
+            assert (endpoint.disabled_at is None) == (day < 5)
+            await sandbox.clock.advance(timedelta(hours=24))
+        assert endpoint.disabled_because == "it gave nothing but failures for 5 days"
+        assert (await only(sandbox, run)).attempts == ()
+
+
+async def test_a_slow_receiver_does_not_delay_another(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await sandbox.client.start_many("one", [None] * 100, webhook=Webhook(DEAD_URL, events=["run.started"]))
+        other = await sandbox.client.start("one", webhook=Webhook("http://127.0.0.2:9/", events=["run.started"]))
+        taken = await deliveries.claim(sandbox.database, ["one"], 50, 8, timedelta(minutes=1))
+        assert len(taken) == 9
+        assert other.id in {each.run for each in taken}
+        assert await deliveries.claim(sandbox.database, ["one"], 50, 8, timedelta(minutes=1)) == []
+
+
+async def test_a_sender_that_dies_after_sending_has_it_sent_again_with_the_same_id(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        async with a_sender(sandbox) as sender:
+            (taken,) = await sender._claim(1)
+            body = await sender._frozen(taken)
+            assert body is not None
+            await sender._post(taken, body)
+        assert await sandbox.send_webhooks() == 0  # its lease still counts
+        await sandbox.clock.advance(timedelta(seconds=31))
+        assert await sandbox.send_webhooks() == 1
+        delivery = await only(sandbox, run)
+    assert len(there.got) == 2
+    assert len({(got.headers["webhook-id"], got.body) for got in there.got}) == 1
+    assert (delivery.state, delivery.attempt, delivery.attempts[0].took) == (DeliveryState.DELIVERED, 2, None)
+
+
+async def test_a_late_record_of_a_lost_lease_changes_nothing(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        (late,) = await deliveries.claim(sandbox.database, ["one"], 1, 8, timedelta(seconds=30))
+        await sandbox.clock.advance(timedelta(seconds=31))
+        await sandbox.send_webhooks()
+        before = await only(sandbox, run)
+        for outcome in ("again", "dead", "gone", "delivered"):
+            assert await record(sandbox, late, outcome) is None
+        assert await deliveries.freeze(sandbox.database, late, "{}") is None
+        assert await only(sandbox, run) == before
+        assert (await sandbox.client.endpoints())[0].disabled_at is None
+
+
+async def test_two_senders_share_the_work_and_send_each_once(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        await sandbox.client.start_many("one", [None] * 60, webhook=Webhook(there.url, events=["run.started"]))
+        async with a_sender(sandbox) as one, a_sender(sandbox) as two:
+            await asyncio.gather(one.send_due(), two.send_due())
+        assert len(await sandbox.client.deliveries(states=[DeliveryState.DELIVERED], limit=100)) == 60
+    ids = [got.headers["webhook-id"] for got in there.got]
+    assert len(ids) == len(set(ids)) == 60
+
+
+async def test_a_running_sender_sends_until_it_is_stopped(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
+        running = asyncio.create_task(sender.run())
+        run = await ended_run(sandbox, there.url)
+        async with asyncio.timeout(10):
+            while (await only(sandbox, run)).state is not DeliveryState.DELIVERED:
+                pass
+        sender.stop()
+        await running
+    assert len(there.got) == 1
+
+
+async def test_what_is_under_way_may_end_when_a_sender_is_stopped(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
+        run = await ended_run(sandbox, there.url)
+        await sender._take()
+        sender.stop()
+        await sender.run()
+        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
+
+
+async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(500, b"private")) as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        delivery, (endpoint,) = await only(sandbox, run), await sandbox.client.endpoints()
+        client = sandbox.client
+        assert await client.deliveries(tenant="other") == []
+        assert await client.endpoints(tenant="other") == []
+        for act in (
+            client.delivery(delivery.id, tenant="other"),
+            client.redrive(delivery.id, tenant="other"),
+            client.endpoint(endpoint.id, tenant="other"),
+            client.enable_endpoint(endpoint.id, tenant="other"),
+            client.rotate_secret(endpoint.id, tenant="other"),
+        ):
+            with pytest.raises(NotFound):
+                await act
+        assert await client.redrive_all(tenant="other") == 0
+
+
+async def record(sandbox: Sandbox, taken: deliveries.Taken, outcome: str) -> deliveries.Recorded | None:
+    return await deliveries.record(
+        sandbox.database,
+        taken,
+        outcome=outcome,
+        delay=timedelta(0),
+        pause=None,
+        took=timedelta(0),
+    )

@@ -1,0 +1,109 @@
+"""Dead letters, and sending them again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from retoma.errors import Conflict, NotFound
+from retoma.states import DeliveryState
+from tests.conftest import OpenSandbox
+from tests.receiver import receiver, says
+from tests.webhooks.builders import BOTH, ended_run, one_step, only, owed
+
+
+async def test_a_dead_webhook_is_sent_again_with_the_same_id_and_body(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(500)) as there:
+        run = await ended_run(sandbox, there.url, retries=0)
+        await sandbox.send_webhooks()
+        dead = await only(sandbox, run)
+        assert dead.state is DeliveryState.DEAD
+        await sandbox.client.redrive(dead.id)
+        await sandbox.send_webhooks()
+        delivered = await only(sandbox, run)
+    assert (delivered.state, delivered.attempt, delivered.body) == (DeliveryState.DELIVERED, 2, dead.body)
+    assert len({(got.headers["webhook-id"], got.body) for got in there.got}) == 1
+
+
+async def test_a_redrive_begins_the_schedule_anew(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(*[says(500)] * 4) as there:
+        run = await ended_run(sandbox, there.url, retries=1)
+        for _ in range(2):
+            await sandbox.send_webhooks()
+            await sandbox.clock.advance(timedelta(minutes=1))
+        dead = await only(sandbox, run)
+        await sandbox.client.redrive(dead.id)
+        await sandbox.send_webhooks()
+        assert (await only(sandbox, run)).state is DeliveryState.DUE
+
+
+async def test_what_is_not_dead_is_not_sent_again(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        delivery = await only(sandbox, run)
+        with pytest.raises(Conflict, match="is due: only a dead one"):
+            await sandbox.client.redrive(delivery.id)
+        await sandbox.send_webhooks()
+        with pytest.raises(Conflict, match="is delivered"):
+            await sandbox.client.redrive(delivery.id)
+        with pytest.raises(NotFound, match="there is no delivery"):
+            await sandbox.client.redrive(uuid4())
+        assert len(there.got) == 1
+
+
+async def test_a_disabled_endpoint_is_enabled_first(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(410)) as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+        delivery, (endpoint,) = await only(sandbox, run), await sandbox.client.endpoints()
+        with pytest.raises(Conflict, match=f"endpoint {endpoint.id} .* is disabled: enable it first"):
+            await sandbox.client.redrive(delivery.id)
+        assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 0
+        await sandbox.client.enable_endpoint(endpoint.id)
+        assert (await sandbox.client.endpoint(endpoint.id)).disabled_at is None
+        assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 1
+        await sandbox.send_webhooks()
+        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
+
+
+async def test_all_dead_ones_of_a_url_or_a_time_are_sent_again(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(*[says(500)] * 3) as there, receiver(says(500)) as other:
+        began = await sandbox.clock.now()
+        for _ in range(3):
+            await ended_run(sandbox, there.url, retries=0)
+            await sandbox.send_webhooks()
+            await sandbox.clock.advance(timedelta(hours=1))
+        await ended_run(sandbox, other.url, retries=0)
+        await sandbox.send_webhooks()
+        since, until = began + timedelta(minutes=30), began + timedelta(minutes=90)
+        assert await sandbox.client.redrive_all(url=there.url, from_at=since, to_at=until) == 1
+        assert await sandbox.client.redrive_all(url=there.url) == 2
+        assert await sandbox.client.redrive_all() == 1
+        await sandbox.send_webhooks()
+        assert {each.state for each in await sandbox.client.deliveries()} == {DeliveryState.DELIVERED}
+
+
+async def test_those_of_one_run_go_out_in_their_order_again(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(500)) as there:
+        run = await ended_run(sandbox, there.url, events=BOTH, retries=0)
+        await sandbox.send_webhooks()
+        assert await sandbox.client.redrive_all() == 2
+        assert [each.next_at is None for each in await owed(sandbox, run)] == [False, True]
+        await sandbox.send_webhooks()
+    assert [got.json["type"] for got in there.got[2:]] == ["run.started", "run.completed"]
+
+
+async def test_deliveries_are_listed_newest_first_by_pages_and_filters(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(500)) as there:
+        runs = [await ended_run(sandbox, there.url, retries=0) for _ in range(5)]
+        await sandbox.send_webhooks()
+        client = sandbox.client
+        first = await client.deliveries(limit=2)
+        rest = await client.deliveries(before=first[-1].id)
+        assert [each.run for each in (*first, *rest)] == list(reversed(runs))
+        assert len(await client.deliveries(states=[DeliveryState.DEAD])) == 1
+        assert [each.run for each in await client.deliveries(run=runs[2])] == [runs[2]]
+        assert await client.find_delivery(str(first[0].id)[:13]) == [first[0].id]
+        assert await client.find_delivery("no id") == []

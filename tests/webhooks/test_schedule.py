@@ -1,0 +1,119 @@
+"""When the next attempt is, and what ends them: pure rules first, then a sender that follows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from retoma.define.webhook import SCHEDULES
+from retoma.engine.deliveries import Outcome, after_answer, after_failure, retry_after
+from tests.conftest import OpenSandbox
+from tests.receiver import receiver, says
+from tests.webhooks.builders import ended_run, one_step, only, send_until_over
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+DEAD_URL = "http://127.0.0.1:9/hook"
+
+
+@pytest.mark.parametrize(("profile", "attempts"), [("standard", 14), ("short", 5)])
+def test_a_profile_has_so_many_attempts(profile: str, attempts: int) -> None:
+    outcomes = [after_failure(profile=profile, retries=None, tries=tries).outcome for tries in range(1, attempts + 1)]
+    assert outcomes == [Outcome.AGAIN] * (attempts - 1) + [Outcome.DEAD]
+
+
+def test_the_standard_schedule_is_the_promised_one() -> None:
+    minute, hour = 60, 3600
+    assert SCHEDULES["standard"] == (
+        *(0, 2, 4, 8, 16),
+        *(minute, 5 * minute, 30 * minute),
+        *(2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour),
+    )
+    assert SCHEDULES["short"] == SCHEDULES["standard"][:5]
+
+
+def test_waits_are_spread_and_never_shorter_than_the_schedule() -> None:
+    waits = {after_failure(profile="standard", retries=None, tries=5).delay.total_seconds() for _ in range(50)}
+    assert len(waits) > 40
+    assert all(60 <= wait <= 72 for wait in waits)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_retries_are_what_follows_the_first_attempt(retries: int) -> None:
+    outcomes = [after_failure(profile="short", retries=retries, tries=tries).outcome for tries in range(1, 5)]
+    assert outcomes[:retries] == [Outcome.AGAIN] * retries
+    assert outcomes[retries] is Outcome.DEAD
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_any_2xx_is_a_delivery(status: int) -> None:
+    assert after_answer(status, None, profile="short", retries=None, tries=5).outcome is Outcome.DELIVERED
+
+
+@pytest.mark.parametrize(
+    "status", [100, 199, 300, 301, 302, 307, 308, 400, 401, 403, 404, 409, 422, 429, 500, 502, 599]
+)
+def test_everything_else_is_tried_again(status: int) -> None:
+    assert after_answer(status, None, profile="short", retries=None, tries=1).outcome is Outcome.AGAIN
+
+
+def test_410_ends_the_endpoint() -> None:
+    assert after_answer(410, None, profile="standard", retries=None, tries=1).outcome is Outcome.GONE
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("120", 120),
+        ("0", 0),
+        ("Tue, 01 Jan 2030 12:00:30 GMT", 30),
+        ("Tue, 01 Jan 2030 11:00:00 GMT", 0),
+        ("999999", 3600),
+        ("9" * 400, 3600),
+        ("Wed, 01 Jan 2040 12:00:00 GMT", 3600),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_a_date_and_capped(said: str, seconds: int) -> None:
+    assert retry_after(said, NOW) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("said", [None, "", "soon", "-5", "1.5", "٣", "Tue, 99 Jan 2030 12:00:30 GMT", "\x00"])
+def test_a_retry_after_that_cannot_be_read_is_none(said: str | None) -> None:
+    assert retry_after(said, NOW) is None
+
+
+def test_retry_after_lengthens_the_wait_and_never_shortens_it() -> None:
+    long = after_answer(429, timedelta(seconds=30), profile="short", retries=None, tries=1)
+    short = after_answer(500, timedelta(seconds=1), profile="short", retries=None, tries=4)
+    assert (long.delay, long.pause) == (timedelta(seconds=30), timedelta(seconds=30))
+    assert short.delay >= timedelta(seconds=16)
+    assert short.pause is None
+
+
+async def test_a_dead_receiver_is_tried_by_the_schedule_and_then_given_up(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        run = await ended_run(sandbox, DEAD_URL, profile="short")
+        waits = await send_until_over(sandbox, run)
+        delivery = await only(sandbox, run)
+    expected = SCHEDULES["short"]
+    assert all(least <= wait.total_seconds() <= least * 1.2 for least, wait in zip(expected, waits, strict=True))
+    assert (str(delivery.state), delivery.attempt, len(delivery.attempts)) == ("dead", 5, 5)
+    assert "cannot be reached" in (delivery.error or "")
+
+
+async def test_the_whole_standard_schedule_ends_in_the_dead_letters(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        run = await ended_run(sandbox, DEAD_URL)
+        waits = await send_until_over(sandbox, run)
+    assert len(waits) == 14
+    assert timedelta(hours=75) < sum(waits, timedelta()) < timedelta(hours=92)
+
+
+async def test_a_receiver_that_is_not_ready_yet_gets_it_later(open_sandbox: OpenSandbox) -> None:
+    """As n8n does, which gives 404 and 409 until its workflow waits for the call."""
+    async with open_sandbox(one_step()) as sandbox, receiver(says(404), says(409)) as there:
+        run = await ended_run(sandbox, there.url)
+        await send_until_over(sandbox, run)
+        delivery = await only(sandbox, run)
+    assert [attempt.status for attempt in delivery.attempts] == [404, 409, 200]
+    assert str(delivery.state) == "delivered"

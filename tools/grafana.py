@@ -1,0 +1,276 @@
+"""Write the Grafana dashboard, `deploy/grafana/retoma.json`.
+
+    python tools/grafana.py
+
+All servers give the same figures, so that queries take one of them (`max`) before they add anything up.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "retoma.json"
+WIDTH = 24
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+Panel = dict[str, Any]
+
+
+def main() -> int:
+    FILE.write_text(text(), encoding="utf-8")
+    print(f"wrote {FILE}")
+    return 0
+
+
+def text() -> str:
+    return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
+
+
+def dashboard() -> dict[str, Any]:
+    return {
+        "uid": "retoma",
+        "title": "Retoma",
+        "tags": ["retoma"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "15s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [_datasource(), _pipelines()]},
+        "panels": placed(
+            [
+                (row("Orchestrator"), WIDTH, 1),
+                *((panel, 4, 4) for panel in orchestrator_figures()),
+                *((panel, 8, 8) for panel in orchestrator_graphs()),
+                (row("Runs"), WIDTH, 1),
+                *((panel, 12, 8) for panel in runs()),
+                (row("Queues, workers and pools"), WIDTH, 1),
+                *((panel, 8, 8) for panel in queues()),
+                (row("Webhooks"), WIDTH, 1),
+                *((panel, 8, 8) for panel in deliveries()),
+                (row("Servers"), WIDTH, 1),
+                *((panel, 12, 8) for panel in servers()),
+            ]
+        ),
+    }
+
+
+def orchestrator_figures() -> list[Panel]:
+    return [
+        figure("Jobs Queued", [("", "max(orchestrator_jobs_queued)")]),
+        figure("Jobs In Progress", [("", "max(orchestrator_jobs_inprogress)")]),
+        figure("Jobs Completed", [("", ended('state=~"completed|completed_with_errors"'))]),
+        figure("Jobs Failed", [("", ended('state="failed"'))]),
+        figure(
+            "Workers Available",
+            [
+                ("available", "max(orchestrator_workers_available)"),
+                ("of", 'max(retoma_pool_capacity{pool="gpu"})'),
+            ],
+        ),
+        figure("Avg Job Duration", [("", mean("orchestrator_job_duration_seconds"))], unit="s"),
+        figure(
+            "Webhook Success",
+            [
+                (
+                    "",
+                    "max(increase(orchestrator_webhook_success_total[$__range])) / "
+                    "(max(increase(orchestrator_webhook_success_total[$__range]))"
+                    " + max(increase(orchestrator_webhook_failure_total[$__range])))",
+                )
+            ],
+            unit="percentunit",
+        ),
+    ]
+
+
+def orchestrator_graphs() -> list[Panel]:
+    return [
+        graph(
+            "Job Queue Size over Time",
+            [("queued", "max(orchestrator_jobs_queued)"), ("in progress", "max(orchestrator_jobs_inprogress)")],
+        ),
+        heatmap(
+            "Job Duration Distribution",
+            "max by (le) (increase(orchestrator_job_duration_seconds_bucket[$__rate_interval]))",
+        ),
+        graph(
+            "Worker Utilization",
+            [("in use", 'max(retoma_pool_used{pool="gpu"}) / max(retoma_pool_capacity{pool="gpu"})')],
+            unit="percentunit",
+        ),
+    ]
+
+
+def runs() -> list[Panel]:
+    return [
+        graph(
+            "Runs that are not over",
+            [("{{state}}", 'sum by (state) (max by (pipeline, state) (retoma_runs{pipeline=~"$pipeline"}))')],
+        ),
+        graph(
+            "Runs that ended, per minute",
+            [
+                (
+                    "{{state}}",
+                    "60 * sum by (state) (max by (pipeline, state) "
+                    '(rate(retoma_runs_ended_total{pipeline=~"$pipeline"}[$__rate_interval])))',
+                )
+            ],
+        ),
+        graph("Wait until work begins", quantiles("retoma_run_wait_seconds_bucket"), unit="s"),
+        graph("Duration of work", quantiles("retoma_run_duration_seconds_bucket"), unit="s"),
+        graph(
+            "Runs of which no work has begun",
+            [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_begun{pipeline=~"$pipeline"})')],
+        ),
+    ]
+
+
+def queues() -> list[Panel]:
+    return [
+        graph("Jobs by queue and state", [("{{queue}} {{state}}", "max by (queue, state) (retoma_jobs) > 0")]),
+        graph(
+            "Age of the job that comes next", [("{{queue}}", "max by (queue) (retoma_oldest_ready_seconds)")], unit="s"
+        ),
+        graph(
+            "Workers",
+            [("all", "max(retoma_workers)"), ("{{queue}}", "max by (queue) (retoma_queue_workers)")],
+        ),
+        graph(
+            "Jobs at work and room for them",
+            [
+                ("{{queue}} running", 'max by (queue) (retoma_jobs{state="running"})'),
+                ("{{queue}} room", "max by (queue) (retoma_queue_room)"),
+            ],
+        ),
+        graph(
+            "Slots of pools",
+            [
+                ("{{pool}} used", "max by (pool) (retoma_pool_used)"),
+                ("{{pool}} capacity", "max by (pool) (retoma_pool_capacity)"),
+                ("{{pool}} paused", "max by (pool) (retoma_pool_paused) > 0"),
+            ],
+        ),
+        graph("Jobs that wait for slots", [("{{pool}}", "max by (pool) (retoma_pool_waiting)")]),
+        graph(
+            "How long the first has waited for slots",
+            [("{{pool}}", "max by (pool) (retoma_pool_oldest_waiting_seconds)")],
+            unit="s",
+        ),
+        graph(
+            "Since a job last got slots",
+            [("{{pool}}", "max by (pool) (retoma_pool_newest_holder_seconds)")],
+            unit="s",
+        ),
+    ]
+
+
+def deliveries() -> list[Panel]:
+    return [
+        graph("Webhooks owed", [("{{state}}", "max by (state) (retoma_deliveries)")]),
+        graph("Sending is late by", [("", "max(retoma_oldest_due_delivery_seconds)")], unit="s"),
+        graph(
+            "Webhooks that ended, per minute",
+            [
+                (
+                    "{{state}}",
+                    "60 * sum by (state) (max by (pipeline, state) "
+                    "(rate(retoma_deliveries_ended_total[$__rate_interval])))",
+                )
+            ],
+        ),
+        figure("Dead letters", [("", "max(retoma_dead_deliveries)")]),
+    ]
+
+
+def servers() -> list[Panel]:
+    return [
+        graph("Memory of servers", [("{{instance}}", "process_resident_memory_bytes")], unit="bytes"),
+        graph(
+            "Processor time of servers",
+            [("{{instance}}", "rate(process_cpu_seconds_total[$__rate_interval])")],
+            unit="percentunit",
+        ),
+        graph("The application gives its metrics", [("", "min(retoma_application_measures_up)")]),
+    ]
+
+
+def ended(selector: str) -> str:
+    return f'sum(max by (pipeline, state) (retoma_runs_ended_total{{{selector}, pipeline=~"$pipeline"}})) or vector(0)'
+
+
+def mean(histogram: str) -> str:
+    return f"max(increase({histogram}_sum[$__range])) / max(increase({histogram}_count[$__range]))"
+
+
+def quantiles(buckets: str) -> list[tuple[str, str]]:
+    rate = f'sum by (le) (max by (pipeline, le) (rate({buckets}{{pipeline=~"$pipeline"}}[$__rate_interval])))'
+    return [(f"{share:.0%}", f"histogram_quantile({share}, {rate})") for share in (0.5, 0.95)]
+
+
+def figure(title: str, queries: list[tuple[str, str]], unit: str = "none") -> Panel:
+    return _panel("stat", title, queries, unit) | {
+        "options": {"reduceOptions": {"calcs": ["lastNotNull"]}, "textMode": "auto"}
+    }
+
+
+def graph(title: str, queries: list[tuple[str, str]], unit: str = "none") -> Panel:
+    return _panel("timeseries", title, queries, unit) | {
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}}
+    }
+
+
+def heatmap(title: str, query: str) -> Panel:
+    panel = _panel("heatmap", title, [("{{le}}", query)], "s")
+    panel["targets"][0]["format"] = "heatmap"
+    return panel | {"options": {"calculate": False, "yAxis": {"unit": "s"}}}
+
+
+def row(title: str) -> Panel:
+    return {"type": "row", "title": title, "collapsed": False, "panels": []}
+
+
+def placed(panels: list[tuple[Panel, int, int]]) -> list[Panel]:
+    """From left to right and from top to bottom, each with its width and height."""
+    found: list[Panel] = []
+    x = y = tallest = 0
+    for number, (panel, width, height) in enumerate(panels, start=1):
+        if x + width > WIDTH or panel["type"] == "row":
+            x, y, tallest = 0, y + tallest, 0
+        found.append({"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **panel})
+        x, tallest = x + width, max(tallest, height)
+    return found
+
+
+def _panel(kind: str, title: str, queries: list[tuple[str, str]], unit: str) -> Panel:
+    return {
+        "type": kind,
+        "title": title,
+        "datasource": SOURCE,
+        "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+        "targets": [
+            {"refId": chr(ord("A") + place), "datasource": SOURCE, "expr": query, "legendFormat": legend or title}
+            for place, (legend, query) in enumerate(queries)
+        ],
+    }
+
+
+def _datasource() -> dict[str, Any]:
+    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+
+
+def _pipelines() -> dict[str, Any]:
+    return {
+        "name": "pipeline",
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": "label_values(retoma_runs, pipeline)", "refId": "pipelines"},
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
