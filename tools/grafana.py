@@ -57,8 +57,8 @@ def orchestrator_figures() -> list[Panel]:
     return [
         figure("Jobs Queued", [("", "max(orchestrator_jobs_queued)")]),
         figure("Jobs In Progress", [("", "max(orchestrator_jobs_inprogress)")]),
-        figure("Jobs Completed", [("", ended('state=~"completed|completed_with_errors"'))]),
-        figure("Jobs Failed", [("", ended('state="failed"'))]),
+        figure("Jobs Completed", [("", ended('state="completed"'))]),
+        figure("Jobs Failed", [("", ended('state=~"failed|completed_with_errors"'))]),
         figure(
             "Workers Available",
             [

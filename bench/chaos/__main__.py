@@ -17,15 +17,27 @@ from pathlib import Path
 
 import asyncpg
 
-from bench.chaos import skew
+from bench.chaos import farm, skew
 from bench.chaos.application import app
 from bench.chaos.client import Users
 from bench.chaos.faults import Trouble
 from bench.chaos.ledger import NAME, read
+from bench.chaos.postman import Postman
 from bench.chaos.processes import Pooler, Postgres, Said, WorkerProcess, read_logs, until
 from bench.chaos.proxy import Proxy
-from bench.chaos.referee import ENDED, Findings, Store, judge, wrong_counters
+from bench.chaos.receiver import Deliveries, Receiver
+from bench.chaos.referee import (
+    ENDED,
+    Findings,
+    Store,
+    judge,
+    judge_deliveries,
+    judge_outside,
+    wrong_counters,
+    wrong_slots,
+)
 from retoma.client import Client
+from retoma.outgoing import LOOPBACK, Guard
 from retoma.settings import Settings
 from retoma.store.database import Database
 
@@ -35,6 +47,11 @@ LONGEST_DRAIN = 90.0
 FEWEST_RUNS_PER_SECOND = 2
 SHORT, LONG = 25.0, 120.0  # seconds in which every fault should come, and in which a late write should be refused
 HOUR = 3600
+_LEFT = (
+    "select (select count(*) from retoma.runs where ended_at is null)"
+    " + (select count(*) from retoma.deliveries where ended_at is null)"
+)
+NEVER_NONE = ("outside work submitted", "deliveries delivered", "callbacks taken")
 ALWAYS = ("worker killed (SIGKILL)", "PostgreSQL killed (SIGKILL)", "answer lost after commit (retoma.exchange)")
 
 
@@ -49,6 +66,7 @@ def main() -> int:
     logging.basicConfig(level=logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="retoma-chaos-"))
     folder.chmod(0o755)  # the server may run as another user
+    tempfile.tempdir = str(folder)  # where the workers keep what the referee reads
     try:
         findings = asyncio.run(Run(folder, seed, chosen.seconds, pooler=chosen.pooler).run())
     finally:
@@ -71,6 +89,7 @@ class Run:
         self._postgres = Postgres(folder / "home")
         self._looked_at = 0
         self._wrong_counters: list[str] = []
+        self._wrong_slots: list[str] = []
         self._undrained = 0
 
     async def run(self) -> Findings:
@@ -90,19 +109,25 @@ class Run:
         proxy = await stack.enter_async_context(Proxy(behind))
         url = self._postgres.url_by(proxy.port)
         database = await stack.enter_async_context(await Database.open(Settings(database_url=url)))
-        client = Client(app, database)
+        client = Client(app, database, Guard.allow(LOOPBACK))
         stack.push_async_callback(client.close)
+        receiver = await stack.enter_async_context(Receiver(random.Random(self._seed + 1)))
+        postman = Postman(client, self._folder)
         workers = self._workers(url)
         keeping = [asyncio.ensure_future(worker.keep()) for worker in workers]
         trouble = Trouble(random.Random(self._seed), proxy, self._postgres, workers, database)
-        users = Users(client, self._seed, USERS)
+        users = Users(client, receiver, self._seed, USERS)
+        walking = asyncio.ensure_future(postman.walk())
         try:
             await until(lambda: all(worker.is_ready for worker in workers), time.monotonic() + 30)
             await self._make_trouble(trouble, users)
-            await self._drain(direct)
+            await self._drain(direct, trouble)
         finally:
+            walking.cancel()
             await asyncio.gather(*(worker.close(task) for worker, task in zip(workers, keeping, strict=True)))
-        return await self._judged(direct, users, trouble, workers, proxy)
+        findings = await self._judged(direct, users, trouble, receiver, postman)
+        self._judge_processes(findings, trouble, workers, proxy)
+        return findings
 
     def _workers(self, url: str) -> list[WorkerProcess]:
         library = skew.library(self._folder)
@@ -132,29 +157,42 @@ class Run:
                 looked_at, wrong = await wrong_counters(connection)
                 self._looked_at += looked_at
                 self._wrong_counters += wrong
+                self._wrong_slots += await wrong_slots(connection)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pass
             finally:
                 connection.terminate()
 
-    async def _drain(self, direct: Database) -> None:
+    async def _drain(self, direct: Database, trouble: Trouble) -> None:
         await asyncio.to_thread(self._postgres.revive)
+        await trouble.end()
         deadline = time.monotonic() + LONGEST_DRAIN
         while time.monotonic() < deadline:
             async with direct.connection() as connection:
-                self._undrained = await connection.fetchval("select count(*) from retoma.runs where ended_at is null")
+                self._undrained = await connection.fetchval(_LEFT)
             if self._undrained == 0:
                 return
             await asyncio.sleep(0.2)
 
     async def _judged(
-        self, direct: Database, users: Users, trouble: Trouble, workers: list[WorkerProcess], proxy: Proxy
+        self, direct: Database, users: Users, trouble: Trouble, receiver: Receiver, postman: Postman
     ) -> Findings:
         async with direct.connection() as connection:
             store = await Store.read(connection)
-        lines = read(self._folder / NAME)
-        findings = judge(store, users.told, lines, trouble.kills)
+            at_rest = await wrong_slots(connection)
+            deliveries = await Deliveries.read(connection)
+        findings = judge(store, users.told, read(self._folder / NAME), trouble.kills)
+        judge_outside(findings, farm.works(self._folder), at_rest=at_rest)
+        judge_deliveries(findings, deliveries, users.told, receiver)
+        findings.expect("callbacks that nobody knew", postman.contradictions)
+        findings.figures |= {"callbacks taken": postman.delivered, "callbacks repeated": postman.repeated}
+        return findings
+
+    def _judge_processes(
+        self, findings: Findings, trouble: Trouble, workers: list[WorkerProcess], proxy: Proxy
+    ) -> None:
         said = read_logs(self._folder)
+        findings.expect("slots that did not add up on the way", self._wrong_slots)
         findings.expect("counters that did not add up on the way", self._wrong_counters)
         findings.expect("workers that ended by themselves", _gave_up(workers))
         findings.expect("errors that nobody caught", said.errors)
@@ -168,7 +206,6 @@ class Run:
             "what workers said": dict(said.events.most_common(12)),
             "faults that hit": dict(sorted(trouble.hits.items())),
         }
-        return findings
 
 
 def _too_little(findings: Findings, trouble: Trouble, said: Said, seconds: float) -> Iterator[str]:
@@ -179,6 +216,7 @@ def _too_little(findings: Findings, trouble: Trouble, said: Said, seconds: float
     if seconds < SHORT:
         return
     yield from (f"no {fault}" for fault in ALWAYS if not trouble.hits[fault])
+    yield from (f"no {figure}" for figure in NEVER_NONE if not findings.figures[figure])
     if not findings.figures["jobs reclaimed from dead workers"]:
         yield "no job was reclaimed from a dead worker"
     if seconds >= LONG and not said.refused:

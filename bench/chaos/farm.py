@@ -1,4 +1,4 @@
-"""A provider outside that is nothing but files: it takes work, says how it stands, and never forgets what it was told."""
+"""A provider outside that is nothing but files: it takes work, says how it stands, and forgets nothing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bench.chaos.chance import chance, mix
 from retoma import Context, RateLimited, Report
 
 NAME = "outside"
+POOL = "farm"
 CAPACITY, MOST = 3, 4  # slots as declared, and the most that anybody sets
 GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
 
@@ -139,7 +140,11 @@ class Farm:
 def works(folder: Path) -> list[Work]:
     """All that was ever submitted. `folder` must be where this process keeps its temporary files."""
     files = (folder / NAME).glob("*/*")
-    return [Work(f"{file.parent.name}/{file.name}") for file in sorted(files) if file.name[0] != "." and "!" not in file.name]
+    return [
+        Work(f"{file.parent.name}/{file.name}")
+        for file in sorted(files)
+        if file.name[0] != "." and "!" not in file.name
+    ]
 
 
 def duplicates(submissions: Iterable[Work]) -> list[str]:
@@ -152,8 +157,7 @@ def duplicates(submissions: Iterable[Work]) -> list[str]:
         for same in of_key.values()
         for later in same
         for former in same
-        if former.submitted_at < later.submitted_at
-        and former.stands(later.submitted_at) in ("queued", "running", GOOD)
+        if former.submitted_at < later.submitted_at and former.stands(later.submitted_at) in ("queued", "running", GOOD)
     ]
 
 
@@ -173,8 +177,8 @@ def most_at_once(submissions: Iterable[Work]) -> int:
 
 
 def forgotten(submissions: Iterable[Work]) -> list[Work]:
-    """Nobody ever asked how they stand."""
-    return [work for work in submissions if work.seen_at is None]
+    """Nobody ever asked how they stand, though no callback is to tell."""
+    return [work for work in submissions if work.seen_at is None and ":letter:" not in work.key]
 
 
 def _new_work(ctx: Context) -> Work:

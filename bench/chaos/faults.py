@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 
+from bench.chaos import farm
 from bench.chaos.processes import SILENCE, Postgres, WorkerProcess
 from bench.chaos.proxy import Call, Proxy
 from retoma.errors import DatabaseUnavailable
-from retoma.store import workers
+from retoma.store import pools, workers
 from retoma.store.database import Database
 
 SECONDS_BETWEEN_SERVER_KILLS = 9.0
@@ -71,6 +72,9 @@ class Trouble:
             await asyncio.sleep(min(self._dice.uniform(0.3, 1.2), max(0.0, until - time.monotonic())))
         self._proxy.drops_notifications = False
         await asyncio.gather(*self._standing)
+
+    async def end(self) -> None:
+        """Let what is left come to its end."""
         await self._set_capacity(farm.CAPACITY)
 
     def _choices(self) -> Iterator[Callable[[], Awaitable[None]]]:
@@ -154,14 +158,13 @@ class Trouble:
         self._proxy.drops_notifications = not self._proxy.drops_notifications
         self.hits["notifications dropped from now on"] += self._proxy.drops_notifications
 
-
     async def _change_capacity(self) -> None:
         with suppress(DatabaseUnavailable):
             await self._set_capacity(self._dice.choice([0, 1, 2, farm.MOST]))
             self.hits["a pool narrowed or widened while in use"] += 1
 
     async def _set_capacity(self, slots: int) -> None:
-        await pools.change(self._database, "farm", slots)
+        await pools.set_numbers(self._database, farm.POOL, capacity=slots, rate=None, burst=None, resume=False)
 
 
 def _next(name: str, times: int, on_hit: Callable[[], None]) -> Callable[[Call], bool]:

@@ -27,6 +27,7 @@ from retoma.store.supervisor import lock
 APPLICATION = Path(__file__).with_name("application.py")
 ROOT = APPLICATION.parents[2]
 SILENCE = 3.0
+LEASE = 4.0  # of a look outside and of a delivery, instead of 90 and 30
 DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
 LONGEST_STOP = 30.0
@@ -245,6 +246,7 @@ class WorkerProcess:
             "RETOMA_ALLOW_HOSTS": "127.0.0.1",
             "RETOMA_PUBLIC_URL": PUBLIC_URL,
             "RETOMA_WEBHOOK_SECRET": SECRET,
+            "CHAOS_LEASE": str(LEASE),
             "TMPDIR": str(self.folder),
         }
         command = [sys.executable, "-m", "retoma", "worker", str(APPLICATION), "-c", str(self.concurrency)]

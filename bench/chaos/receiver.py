@@ -104,7 +104,9 @@ class Deliveries:
         hooks = await connection.fetch(
             "select h.run, h.events, r.state::text as state from retoma.hooks h join retoma.runs r on r.id = h.run"
         )
-        rows = await connection.fetch("select id, run, seq, event, state::text as state, attempt from retoma.deliveries")
+        rows = await connection.fetch(
+            "select id, run, seq, event, state::text as state, attempt from retoma.deliveries"
+        )
         return cls(hooks, rows)
 
 

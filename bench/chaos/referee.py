@@ -13,13 +13,15 @@ from uuid import UUID
 
 import asyncpg
 
-from bench.chaos import model
+from bench.chaos import farm, model
 from bench.chaos.client import Told
 from bench.chaos.faults import Kill
 from bench.chaos.ledger import Key, Line
+from bench.chaos.receiver import Deliveries, Receiver, changed, figures, lost, out_of_order, unpaid
 from retoma.store.database import Connection
 
 _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
+_SLOTS = Path(__file__).with_name("slots.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
 LATEST_RECOVERY = 60.0
 ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
@@ -95,6 +97,36 @@ async def wrong_counters(connection: Connection) -> tuple[int, list[str]]:
         f"{row['what']} of {row['step']}:{row['item']} in {row['run']}: {row['stored']}, its rows say {row['counted']}"
         for row in rows
     ]
+
+
+async def wrong_slots(connection: Connection) -> list[str]:
+    """Where pools and outside work contradict the jobs, just now."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        rows = await connection.fetch(_SLOTS, farm.MOST)
+    return [f"{row['what']}: {row['step']}:{row['item']} in {row['run']}" for row in rows]
+
+
+def judge_outside(findings: Findings, works: Sequence[farm.Work], *, at_rest: Sequence[str]) -> None:
+    """What the provider knows, and what the database says of slots when all runs are over."""
+    findings.expect("leaked slots, and jobs without theirs", at_rest)
+    most = farm.most_at_once(works)
+    findings.expect("more work outside than slots", [f"{most} at a time"] if most > farm.MOST else [])
+    findings.figures |= {
+        "outside work submitted": len(works),
+        "duplicate submits (allowed, counted)": len(farm.duplicates(works)),
+        "submits that nobody asked after (allowed, counted)": len(farm.forgotten(works)),
+        "most work outside at a time": most,
+    }
+
+
+def judge_deliveries(findings: Findings, deliveries: Deliveries, told: Told, receiver: Receiver) -> None:
+    asked = [one.run for one in told.acknowledged.values() if one.asked_for_webhook]
+    findings.expect("deliveries owed and neither delivered nor dead", unpaid(deliveries, asked))
+    findings.expect("deliveries lost", lost(deliveries, receiver.got))
+    findings.expect("deliveries out of order", out_of_order(deliveries, receiver.got))
+    findings.expect("deliveries that changed between attempts", changed(receiver.got))
+    findings.expect("deliveries without a good signature", receiver.unsigned)
+    findings.figures |= figures(deliveries, receiver.got)
 
 
 def _lost(store: Store, told: Told) -> Iterable[str]:

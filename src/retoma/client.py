@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -52,6 +53,7 @@ from retoma.store import clock, deliveries, outside, pools, queues, runs, worker
 from retoma.store.database import Database
 
 LONGEST_NAME = 500
+INPUTS_AT_A_TIME = 1_000
 LAST_YEAR = 9000
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
@@ -119,18 +121,36 @@ class Client:
         given: Sequence[Input],
         *,
         tenant: str = DEFAULT,
+        key: str | None = None,
         priority: int = 0,
         webhook: Webhook | None = None,
     ) -> list[Started]:
-        """Start many runs of one pipeline, in their order; `webhook` is told of each."""
+        """Start many runs of one pipeline, in their order; `webhook` is told of each.
+
+        The same `key` with the same inputs gives back the same runs; with others it raises Conflict and starts none.
+        """
         pipeline = self._own(pipeline)
-        texts = [_json(_validated(pipeline, one)) for one in given]
-        _check(tenant=tenant, key=None, priority=priority, run_at=None)
+        inputs = await _all_validated(pipeline, given)
+        _check(tenant=tenant, key=key, priority=priority, run_at=None)
         owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
         ahead, hook = versions.head_start(priority), self._hook(webhook)
-        return await self._starter.start_many(
-            [Start(new_run_id(), owner, version, text, head_start=ahead, hook=hook) for text in texts]
-        )
+        digest = None if key is None else _digest_of_all(inputs)
+        starts = [
+            Start(
+                id=new_run_id(),
+                tenant=owner,
+                version=version,
+                input=_json(one),
+                key=None if key is None else f"{key}/{number}",
+                digest=digest,
+                head_start=ahead,
+                hook=hook,
+            )
+            for number, one in enumerate(inputs)
+        ]
+        # With a key the first goes alone: if the key belongs to other inputs, none of the others may start.
+        alone = starts[:1] if key is not None else []
+        return [*await self._starter.start_many(alone), *await self._starter.start_many(starts[len(alone) :])]
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
         """The run once it is over. Raises TimeoutError if it is not over in time."""
@@ -170,6 +190,13 @@ class Client:
             before=before,
             limit=limit,
         )
+
+    async def began(self, ids: Iterable[UUID]) -> dict[UUID, datetime]:
+        """When work began in these runs: the first attempt, or where steps need pools, the first that got its slots.
+
+        Runs in which none has begun are left out.
+        """
+        return await runs.began(self.database, ids)
 
     async def results(self, run: UUID) -> dict[str, Any]:
         """The current results by step; of an `each` step, a dictionary by item."""
@@ -470,6 +497,15 @@ def _validated(pipeline: Pipeline, given: Input) -> BaseModel | None:
         raise InvalidInput(f"pipeline {pipeline.name!r} takes its input as a dictionary or a model: {error}") from error
 
 
+async def _all_validated(pipeline: Pipeline, given: Sequence[Input]) -> list[BaseModel | None]:
+    """In parts, so that others on this loop need not wait for the last of many."""
+    inputs: list[BaseModel | None] = []
+    for first in range(0, len(given), INPUTS_AT_A_TIME):
+        inputs += [_validated(pipeline, one) for one in given[first : first + INPUTS_AT_A_TIME]]
+        await asyncio.sleep(0)
+    return inputs
+
+
 def _json(inputs: BaseModel | None) -> str:
     """So that the model can read it again, by alias and without what it computes."""
     try:
@@ -504,6 +540,10 @@ def _digest(inputs: BaseModel | None) -> bytes:
     """Of what the caller gave, in one form: neither defaults nor the order of keys or of a set matter."""
     given = {} if inputs is None else inputs.model_dump(exclude_unset=True, exclude_defaults=True)
     return hashlib.sha256(json.dumps(_canonical(given), sort_keys=True).encode()).digest()
+
+
+def _digest_of_all(inputs: Sequence[BaseModel | None]) -> bytes:
+    return hashlib.sha256(b"".join(map(_digest, inputs))).digest()
 
 
 def _canonical(value: Any) -> Any:

@@ -60,7 +60,9 @@ def set_up() -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    logging.getLogger("asyncio").setLevel(max(level, logging.WARNING))
+    # Those of the HTTP client tell every URL, and a URL may be as good as a key.
+    for name in ("asyncio", "httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def _with_attempt(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

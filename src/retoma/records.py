@@ -92,12 +92,14 @@ class WorkerRecord:
 
 @dataclass(frozen=True)
 class Outside:
-    """Work of a job that is or was done outside. `looks` is how often it was asked for."""
+    """Work of a job that is or was done outside. `handle` is what the outside knows it by, `looks` is how often it was
+    asked for."""
 
     step: str
     item: str
     revision: int
     state: str
+    handle: Any
     parked_at: datetime
     running_at: datetime | None
     stopping_at: datetime | None

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from retoma import signing
+from retoma_apps.gpu.models import Img2VidJob
 from tests.parts import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
@@ -125,16 +126,19 @@ def test_a_job_is_submitted_with_the_fields_of_the_route() -> None:
         "id": 34,
         "canal": "Canal",
         "titulo": 'As "aspas"',
-        "imagens": [{"id": "1", "image_url": "u", "duracao": 5.32}],
+        "imagens": [{"id": "1", "image_url": "https://images/1.png", "duracao": 5.32}],
     }
     names = {"json": {"body": script}, "execution": {"id": "812", "resumeUrl": "https://n8n/webhook-waiting/812"}}
     assert parameters["method"] == "POST"
     assert value(parameters["url"], env={"RETOMA_URL": "https://retoma"}) == "https://retoma/video/img2vid/async"
-    assert json.loads(value(parameters["jsonBody"], **names)) == {
+    body = json.loads(value(parameters["jsonBody"], **names))
+    assert body.keys() <= Img2VidJob.model_fields.keys()
+    assert Img2VidJob.model_validate(body).webhook_url == "https://n8n/webhook-waiting/812"
+    assert body == {
         "id_roteiro": 34,
         "webhook_url": "https://n8n/webhook-waiting/812",
         "path": 'Canal/As "aspas"/videos/temp/',
-        "images": [{"id": "1", "image_url": "u", "duracao": 5.32}],
+        "images": [{"id": "1", "image_url": "https://images/1.png", "duracao": 5.32}],
     }
 
 

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 from bench.chaos import application as chaos
-from bench.chaos import ledger
+from bench.chaos import farm, ledger
 from bench.chaos.application import Given, Made, done
+from bench.chaos.farm import Farm
 from bench.chaos.model import PIPELINES, Story
-from retoma import App, Context, Pipeline, Retry
+from retoma import App, Context, Pipeline, Pool, Report, Retry, minutes
 
 LONG = 1.5  # seconds, several times the silence after which the tests' workers are dead
 
@@ -47,6 +48,43 @@ async def blocked(nonce: str, *, ctx: Context) -> Made:
     return done(ctx, token, nonce)
 
 
+outsourced = Pipeline("outsourced", inputs=Given, retry=Retry(0))
+
+
+@outsourced.step(pool=Pool("bench", capacity=1))
+async def crafted(nonce: str, *, farm: Farm, ctx: Context) -> Made:
+    handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
+    outside = {"handle": handle, "nonce": nonce}
+    crafted = await ctx.external(outside, poll=asked_after, cancel=given_notice, every=0.1, total=minutes(10))
+    return done(ctx, ledger.began(ctx, os.getpid()), nonce, crafted)
+
+
+async def asked_after(outside: dict[str, str]) -> Report:
+    """What the test says of the work when it is asked after; a test that holds it back lets the answer come late."""
+    nonce = outside["nonce"]
+    said = says(nonce).read_text() if says(nonce).exists() else "running"
+    asked(nonce, os.getpid()).touch()
+    while holds(nonce).exists():  # noqa: ASYNC110  (another process removes it)
+        await asyncio.sleep(0.01)
+    return Report(said, result=farm.worth(farm.Work(outside["handle"]).key))  # type: ignore[arg-type]
+
+
+async def given_notice(outside: dict[str, str]) -> None:
+    says(outside["nonce"]).write_text("cancelled")
+
+
+def says(nonce: str) -> Path:
+    return ledger.place().with_name(f"says-{nonce}")
+
+
+def holds(nonce: str) -> Path:
+    return ledger.place().with_name(f"holds-{nonce}")
+
+
+def asked(nonce: str, pid: int) -> Path:
+    return ledger.place().with_name(f"asked-{nonce}-{pid}")
+
+
 def held_model(story: Story) -> None:
     story.step("afterwards", story.step("waiting", story.nonce))
 
@@ -55,5 +93,13 @@ def blocking_model(story: Story) -> None:
     story.step("blocked", story.nonce)
 
 
-PIPELINES |= {"held": held_model, "blocking": blocking_model}
-app = App("faults", pipelines=[*chaos.app.pipelines.values(), held, blocking])
+def outsourced_model(story: Story) -> None:
+    story.step("crafted", story.nonce, farm.worth(farm.key_of(story.run, "crafted")))
+
+
+PIPELINES |= {"held": held_model, "blocking": blocking_model, "outsourced": outsourced_model}
+app = App(
+    "faults",
+    pipelines=[*chaos.app.pipelines.values(), held, blocking, outsourced],
+    resources={"farm": Farm()},
+)

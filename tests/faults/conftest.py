@@ -8,8 +8,10 @@ import pytest
 
 from retoma.store.database import Database
 from retoma.testing import fresh_database
+from retoma.webhooks import sender
+from retoma.worker import poller
 from tests.conftest import empty
-from tests.faults.stage import Stage, on_stage
+from tests.faults.stage import LEASE, Stage, on_stage
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +27,8 @@ async def stage(real_time: Database, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CHAOS_HURRY", "1")
+    for module in (poller, sender):
+        monkeypatch.setattr(module, "LEASE", LEASE)
     await empty(real_time)
     async with on_stage(real_time, tmp_path) as made:
         yield made

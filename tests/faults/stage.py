@@ -19,21 +19,28 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
+from bench.chaos import farm
 from bench.chaos.client import Acknowledged, Told
 from bench.chaos.ledger import NAME, Line, read
 from bench.chaos.proxy import Proxy
-from bench.chaos.referee import Findings, Store, judge
+from bench.chaos.referee import Findings, Store, judge, judge_outside, wrong_slots
 from retoma import logs
 from retoma.cli import worker as cli
 from retoma.client import Client
+from retoma.define.webhook import Webhook
+from retoma.outgoing import LOOPBACK, Guard
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
+from retoma.webhooks import sender
+from retoma.worker import poller
 from retoma.worker.worker import Worker
 from tests.faults.application import app, go
 
 SOON = 20.0  # seconds within which whatever is waited for must have happened
 SILENCE = 0.6
+LEASE = timedelta(seconds=0.5)  # of a look outside and of a delivery
+WAYS_OUT = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
 # Forked from a process that has imported everything, so that a worker is there in a moment.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.faults.stage"])
@@ -56,6 +63,7 @@ def worker_process(url: str, folder: str, log: str, settings: dict[str, Any], co
     """The main function of a worker process."""
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ |= {"RETOMA_LOG": "json", "CHAOS_HURRY": "1"}
+    poller.LEASE = sender.LEASE = LEASE
     with Path(log).open("ab", buffering=0) as lines:
         os.dup2(lines.fileno(), 1)
         os.dup2(lines.fileno(), 2)
@@ -113,7 +121,7 @@ class Stage:
         self.proxy = proxy
         self.through = through  # the same database, by way of the proxy
         self.folder = folder
-        self.client = Client(app, database)
+        self.client = Client(app, database, Guard.allow(LOOPBACK))
         self.told = Told()
         self._workers: list[WorkerProcess] = []
 
@@ -122,7 +130,7 @@ class Stage:
     ) -> WorkerProcess:
         url = (self.through if by_proxy else self.database).url
         log = self.folder / f"worker-{len(self._workers)}.log"
-        settings = {"silence_seconds": silence, "drain_seconds": drain}
+        settings = {"silence_seconds": silence, "drain_seconds": drain, **WAYS_OUT}
         arguments = (url, str(self.folder), str(log), settings, concurrency)
         worker = WorkerProcess(PROCESSES.Process(target=worker_process, args=arguments), log)
         self._workers.append(worker)
@@ -131,7 +139,7 @@ class Stage:
     @asynccontextmanager
     async def other_worker(self) -> AsyncIterator[Worker]:
         """A worker in this process, past the proxy."""
-        worker = Worker(app, self.database, Settings(silence_seconds=SILENCE), concurrency=4)
+        worker = Worker(app, self.database, Settings(silence_seconds=SILENCE, **WAYS_OUT), concurrency=4)
         task = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -139,8 +147,11 @@ class Stage:
             worker.stop()
             await asyncio.wait_for(task, SOON)
 
-    async def start(self, pipeline: str, nonce: str, *, size: int = 0, client: Client | None = None) -> UUID:
-        started = await (client or self.client).start(pipeline, {"nonce": nonce, "size": size}, key=nonce)
+    async def start(
+        self, pipeline: str, nonce: str, *, size: int = 0, client: Client | None = None, webhook: Webhook | None = None
+    ) -> UUID:
+        given = {"nonce": nonce, "size": size}
+        started = await (client or self.client).start(pipeline, given, key=nonce, webhook=webhook)
         self.told.acknowledged[nonce] = Acknowledged(started.id, pipeline, nonce, size)
         return started.id
 
@@ -168,7 +179,11 @@ class Stage:
     async def referee(self) -> Findings:
         async with self.database.connection() as connection:
             store = await Store.read(connection)
-        return judge(store, self.told, self.lines, [])
+            slots = await wrong_slots(connection)
+        findings = judge(store, self.told, self.lines, [])
+        judge_outside(findings, farm.works(self.folder), at_rest=slots)
+        findings.expect("duplicate submits", farm.duplicates(farm.works(self.folder)))
+        return findings
 
     async def check(self) -> None:
         """All that must always be true, of all runs so far."""

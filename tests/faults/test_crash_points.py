@@ -1,4 +1,8 @@
-"""A worker is killed at every commit point of every shape of pipeline, and another one goes on."""
+"""A worker is killed at every commit point of every shape of pipeline, and another one goes on.
+
+With work outside (`rendering`) these are: before and after the intent, after the submit and before its record, after
+that and before it parks, parked, before and after a look and its report, and after the job was taken back.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,16 @@ SIZES = {
     "trial": 1,
     "parcel": 0,
     "laboratory": 1,
+    "rendering": 1,
+    "printing": 1,
 }
 MOST_POINTS = 40
+OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look")
 RESULTS, SETBACKS = 3, 13  # which parameters of an exchange hold the runs of its outcomes
 
 
 class Killer:
-    """Kills the worker at the n-th moment that matters: its first call, and each that gives something back."""
+    """Kills the worker at the n-th moment that matters: its first call, and each that writes something down."""
 
     def __init__(self, worker: Callable[[], WorkerProcess], number: int) -> None:
         self._worker = worker
@@ -38,12 +45,13 @@ class Killer:
         self._called = False
 
     def on_call(self, call: Call) -> bool:
-        matters = is_exchange(call) and (gives_back(call) or not self._called)
+        matters = is_outside(call) or (is_exchange(call) and (gives_back(call) or not self._called))
         self._called = True
         return self._strike() if matters else False
 
     def on_answer(self, call: Call) -> bool:
-        return self._strike() if is_exchange(call) and (gives_back(call) or call.rows) else False
+        matters = (is_outside(call) and call.rows) or (is_exchange(call) and (gives_back(call) or call.rows))
+        return self._strike() if matters else False
 
     def _strike(self) -> bool:
         self._left -= 1
@@ -54,6 +62,10 @@ class Killer:
 
 def is_exchange(call: Call) -> bool:
     return "retoma.exchange" in call.sql
+
+
+def is_outside(call: Call) -> bool:
+    return any(name in call.sql for name in OUTSIDE)
 
 
 def gives_back(call: Call) -> bool:

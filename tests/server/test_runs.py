@@ -60,6 +60,20 @@ async def test_many_runs_start_in_one_call_in_their_order(api: Api) -> None:
     assert (await api.get(f"/api/v1/runs/{runs[1_234]}")).json()["input"]["topic"] == "rain 1234"
 
 
+async def test_many_runs_with_a_key_are_started_once(api: Api) -> None:
+    headers = {"Idempotency-Key": "batch-7"}
+    inputs = [{"topic": f"rain {number}"} for number in range(30)]
+    body = {"pipeline": "film", "inputs": inputs}
+    first = await api.post("/api/v1/runs/bulk", json=body, headers=headers)
+    again = await api.post("/api/v1/runs/bulk", json=body, headers=headers)
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert first.json() == again.json()
+    for other in (inputs[:-1], [*inputs, {}], inputs[::-1]):
+        answer = await api.post("/api/v1/runs/bulk", json=body | {"inputs": other}, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert len(await api.client.runs(limit=100)) == 30
+
+
 async def test_one_wrong_input_of_many_starts_nothing(api: Api) -> None:
     answer = await api.post("/api/v1/runs/bulk", json={"pipeline": "film", "inputs": [{}, {"scenes": "many"}]})
     assert answer.status_code == 422

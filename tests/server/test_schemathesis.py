@@ -16,9 +16,7 @@ from tests.server.conftest import OpenApi
 SECONDS = 120
 
 
-async def test_schemathesis_finds_nothing(
-    open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_schemathesis_finds_nothing(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1_000_000)
     async with open_api(rate_limit_per_minute=1_000_000) as api:
         settings = Settings(port=0)

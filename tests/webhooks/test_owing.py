@@ -86,7 +86,7 @@ async def test_a_start_that_is_taken_back_leaves_no_webhook_behind(open_sandbox:
             await connection.fetch(
                 "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
                 "array['{}'::json], array[null::text], array[null::bytea], array[null::timestamptz], array[0::bigint], "
-                "array[$3::json])",
+                "array[$3::json], false)",
                 *arguments[0],
                 hook,
             )

@@ -27,7 +27,7 @@ from retoma.cli.runs import runs
 from retoma.cli.serving import serve
 from retoma.cli.start import start
 from retoma.cli.worker import worker
-from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError
+from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError, UnsafeUrl
 from retoma.terminal import clean
 
 FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
@@ -97,7 +97,7 @@ def _exit_code(error: RetomaError) -> int:
             return NOT_FOUND
         case Conflict():
             return CONFLICT
-        case InvalidInput():
+        case InvalidInput() | UnsafeUrl():
             return USAGE
         case _:
             return FAILURE

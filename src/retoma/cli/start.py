@@ -15,6 +15,7 @@ from retoma.cli.options import Shape, ShortFormat
 from retoma.cli.progress import until_over
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
+from retoma.define.webhook import Webhook
 from retoma.engine.tenants import DEFAULT
 from retoma.records import Run, WaitReason
 from retoma.settings import Settings
@@ -41,6 +42,9 @@ def start(
         str | None, typer.Option("--run-at", metavar="TIME", help="Begin then: an ISO time, or +10m (s, m, h, d).")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", help="Each level is worth ten minutes of waiting.")] = 0,
+    webhook: Annotated[
+        str | None, typer.Option("--webhook", metavar="URL", help="Tell this URL of the run's end.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it is over; exit with 0 if it completed.")] = False,
     how: Shape = ShortFormat.TABLE,
 ) -> None:
@@ -54,7 +58,8 @@ def start(
     settings = read_settings()
     loaded = application.load(app, settings)
     given = read_input(loaded.pipeline(pipeline).inputs, whole, fields or [])
-    options = {"key": key, "tenant": tenant, "priority": priority}
+    hook = None if webhook is None else Webhook(webhook)
+    options = {"key": key, "tenant": tenant, "priority": priority, "webhook": hook}
     in_loop(_start(loaded, settings, pipeline, given, options, run_at, wait, how))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from retoma.errors import Conflict, DatabaseUnavailable
-from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing
+from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing, is_there
 from retoma.store.notify import Teller
 from retoma.store.statements import statements
 
 _SQL = statements("calls")
 LARGEST_BATCH = 1_000
+SECONDS_BETWEEN_TELLS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +43,37 @@ class Started:
     created: bool
 
 
-Waiting = tuple[Start, asyncio.Future[Started]]
+@dataclass(slots=True)
+class Waiting:
+    """What one caller starts; it is answered as a whole."""
+
+    starts: Sequence[Start]
+    answer: asyncio.Future[list[Started]]
 
 
 class Starter:
     """Groups the starts of one process. Each of its links carries one batch at a time."""
 
     def __init__(self, database: Database, links: int = 2) -> None:
-        self._waiting: list[Waiting] = []
+        self._waiting: deque[Waiting] = deque()
         self._links = [Link(database) for _ in range(links)]
         self._idle = list(self._links)
         self._sending: set[asyncio.Task[None]] = set()
-        self._teller = Teller(database)
+        self._teller = Teller(database, at_most_every=SECONDS_BETWEEN_TELLS)
 
     async def start(self, start: Start) -> Started:
         """Returns after the commit. Raises Conflict if the key belongs to another input."""
-        (started,) = await self.start_many([start])
+        (started,) = await self._started([start])
         return started
 
     async def start_many(self, starts: Sequence[Start]) -> list[Started]:
         """The same for many, in their order; what one of them raises is raised after all are answered."""
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[Started]] = [loop.create_future() for _ in starts]
-        self._waiting.extend(zip(starts, answers, strict=True))
-        for _ in self._links:
-            self._send()
-        if answers:
-            await asyncio.wait(answers)
-        return [answer.result() for answer in answers]
+        batches = [starts[at : at + LARGEST_BATCH] for at in range(0, len(starts), LARGEST_BATCH)]
+        answers = await asyncio.gather(*(self._started(batch) for batch in batches), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [started for answer in answers if not isinstance(answer, BaseException) for started in answer]
 
     def tell_of_work(self) -> None:
         """Something else has made work, or room for it."""
@@ -81,6 +86,12 @@ class Starter:
         for link in self._links:
             await link.close()
 
+    async def _started(self, starts: Sequence[Start]) -> list[Started]:
+        waiting = Waiting(starts, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._send()
+        return await waiting.answer
+
     def _send(self) -> None:
         if self._waiting and self._idle:
             task = asyncio.ensure_future(self._send_batch(self._idle.pop()))
@@ -89,32 +100,44 @@ class Starter:
 
     async def _send_batch(self, link: Link) -> None:
         await asyncio.sleep(0)  # what starts in this turn of the loop travels together
-        batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+        batch = self._batch()
         try:
             if batch:
-                await _start_all(link, batch)
+                # After a quiet time the workers are told by the start itself, which saves a round trip.
+                told = self._teller.is_quiet()
+                await _start_all(link, batch, tell=told)
+                if not told:
+                    self._teller.tell()
         finally:
             self._idle.append(link)
-        self._teller.tell()
         self._send()
 
+    def _batch(self) -> list[Waiting]:
+        batch: list[Waiting] = []
+        room = LARGEST_BATCH
+        while self._waiting and len(self._waiting[0].starts) <= room:
+            room -= len(self._waiting[0].starts)
+            batch.append(self._waiting.popleft())
+        return batch
 
-async def _start_all(link: Link, batch: list[Waiting]) -> None:
+
+async def _start_all(link: Link, batch: list[Waiting], *, tell: bool) -> None:
     """Answer every caller. One whose start the database cannot hold fails alone."""
     try:
-        _answer(batch, await _committed(link, [start for start, _ in batch]))
+        starts = [start for waiting in batch for start in waiting.starts]
+        _answer(batch, await _committed(link, starts, tell=tell))
     except Exception as error:  # noqa: BLE001  (each caller gets it)
         if not isinstance(error, DatabaseUnavailable) and len(batch) > 1:
             for one in batch:
-                await _start_all(link, [one])
+                await _start_all(link, [one], tell=tell)
             return
-        for _, answer in batch:
-            if not answer.done():
-                answer.set_exception(error)
+        for waiting in batch:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)
 
 
-async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
-    columns: list[list[Any]] = [
+async def _committed(link: Link, starts: Sequence[Start], *, tell: bool) -> list[Row]:
+    columns: list[Any] = [
         [start.id for start in starts],
         [start.tenant for start in starts],
         [start.version for start in starts],
@@ -124,6 +147,7 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
         [start.run_at for start in starts],
         [start.head_start for start in starts],
         [start.hook for start in starts],
+        tell,
     ]
     patience = PATIENCE
     for wait in backoff(tries=8):
@@ -131,7 +155,8 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
             return await link.fetch(_SQL["start_runs"], columns, patience)
         except Exception as error:
             # A start that was committed and whose answer was lost is found by its id when it is sent again.
-            if not is_cut(error) and not is_passing(error):
+            # Or its first try is just being committed.
+            if not is_cut(error) and not is_passing(error) and not is_there(error):
                 raise
             patience *= 1 + isinstance(error, TimeoutError)
             if wait is None:
@@ -143,12 +168,20 @@ async def _committed(link: Link, starts: Sequence[Start]) -> list[Row]:
 
 
 def _answer(batch: list[Waiting], rows: list[Row]) -> None:
-    for (start, answer), (started, created, same_input) in zip(batch, rows, strict=True):
-        if answer.done():
+    at = 0
+    for waiting in batch:
+        mine = rows[at : at + len(waiting.starts)]
+        at += len(mine)
+        if waiting.answer.done():  # its caller has gone
             continue
-        if same_input:
-            answer.set_result(Started(started, created))
-        else:
-            answer.set_exception(
-                Conflict(f"the key {start.key!r} belongs to run {started}, which was started with another input")
-            )
+        try:
+            waiting.answer.set_result([_started(start, row) for start, row in zip(waiting.starts, mine, strict=True)])
+        except Conflict as conflict:
+            waiting.answer.set_exception(conflict)
+
+
+def _started(start: Start, row: Row) -> Started:
+    started, created, same_input = row
+    if not same_input:
+        raise Conflict(f"the key {start.key!r} belongs to run {started}, which was started with another input")
+    return Started(started, created)

@@ -11,7 +11,7 @@ A route without `caller` must say so with `dependencies=[public]`, otherwise the
 """
 
 from retoma.server.callers import Caller, caller, public
-from retoma.server.problems import Problem
+from retoma.server.problems import Problem, documented, problem_of
 from retoma.server.server import make_server
 
-__all__ = ["Caller", "Problem", "caller", "make_server", "public"]
+__all__ = ["Caller", "Problem", "caller", "documented", "make_server", "problem_of", "public"]

@@ -120,6 +120,23 @@ def of_error(error: RetomaError) -> Problem:
             return Problem(422, _code_of(error), said)
 
 
+def problem_of(error: Problem | RequestValidationError | RetomaError) -> Problem:
+    """How an error that a route raised is answered."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _of_invalid_request(error)
+        case _:
+            return of_error(error)
+
+
+def _of_invalid_request(error: RequestValidationError) -> Problem:
+    fields = _fields(error.errors())
+    told = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
+    return Problem(422, "INVALID_REQUEST", f"the request is wrong: {told}", errors=fields)
+
+
 def unavailable() -> Problem:
     return Problem(
         503,
@@ -154,9 +171,7 @@ def _allowed(request: Request) -> str:
 
 async def _on_invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = _fields(error.errors())
-    told = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
-    return Problem(422, "INVALID_REQUEST", f"the request is wrong: {told}", errors=fields).response()
+    return problem_of(error).response()
 
 
 async def _on_our_error(_: Request, error: Exception) -> Response:

@@ -62,6 +62,11 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, _PASSING)
 
 
+def is_there(error: BaseException) -> bool:
+    """Nothing was committed, because another transaction has just written the same row."""
+    return isinstance(error, asyncpg.UniqueViolationError)
+
+
 class Database:
     """One PostgreSQL. Use as an async context manager, or `await Database.open(...)` and `close()`."""
 

@@ -13,7 +13,7 @@ from retoma.store.statements import statements
 _SQL = statements("gauges")
 MOST_RUNS = 20_000  # no index holds what runs, so that a look goes through open runs one by one
 MOST_TENANTS = 20  # of each queue, whose first job in line is looked at
-MOST_ENDS = 20_000  # counted by one look; what is left is counted by the next
+MOST_ENDS = 10_000  # counted at a time; what is left is counted by the next look
 
 
 Ages = dict[str, timedelta]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 
 from retoma.logs import get_logger
 from retoma.store.database import DATABASE_ERRORS, Database, Link, backoff
@@ -13,6 +15,7 @@ from retoma.store.statements import statements
 log = get_logger("retoma.notify")
 _TELL = statements("workers")["tell_of_work"]
 CHANNEL = "retoma_ready"
+QUIET = 0.02  # seconds
 
 
 class Teller:
@@ -26,6 +29,14 @@ class Teller:
         self._pause = at_most_every
         self._telling: asyncio.Task[None] | None = None
         self._again = False
+        self._told_at = -inf  # monotonic
+
+    def is_quiet(self) -> bool:
+        """Whether nobody was told for a while. If so, whoever asks tells by himself."""
+        now = time.monotonic()
+        quiet = now - self._told_at > QUIET and (self._telling is None or self._telling.done())
+        self._told_at = now
+        return quiet
 
     def tell(self) -> None:
         if self._telling is None or self._telling.done():

@@ -69,7 +69,7 @@ async def ended(database: Database, run: UUID, step: str, item: str, revision: i
 
 async def of_run(database: Database, run: UUID) -> list[Outside]:
     rows = await database.fetch(_SQL["outside_of_run"], run=run)
-    return [Outside(**{**row, "error": _loaded(row["error"])}) for row in rows]
+    return [Outside(**{**row, "handle": _loaded(row["handle"]), "error": _loaded(row["error"])}) for row in rows]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +55,12 @@ async def ended(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState
     """Those of these runs that are over."""
     rows = await database.fetch(_SQL["states_of"], runs=list(runs))
     return {row["id"]: RunState(row["state"]) for row in rows}
+
+
+async def began(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
+    """When work began, of those of these runs in which it has."""
+    rows = await database.fetch(_SQL["began"], runs=list(runs))
+    return {row["id"]: row["began_at"] for row in rows}
 
 
 async def jobs(database: Database, run: UUID) -> list[Job]:

@@ -1,1 +1,9 @@
-"""The GPU orchestrator: pictures become video on shared GPUs, and a webhook tells the result."""
+"""The GPU orchestrator: pictures become video on shared GPUs, and a webhook tells the result.
+
+retoma serve retoma_apps.gpu
+retoma worker retoma_apps.gpu
+"""
+
+from retoma_apps.gpu.app import app
+
+__all__ = ["app"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from math import inf
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from retoma import Client
+from retoma_apps.gpu.states import BY_STATE, Status
 
 POOL = "gpu"
 BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)
@@ -16,8 +18,11 @@ BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)
 async def measures(client: Client) -> list[Metric]:
     figures = await client.figures()
     own = set(client.app.pipelines if client.app else ())
-    queued = sum(runs for pipeline, runs in figures.not_begun.items() if pipeline in own)
-    due = sum(runs for (pipeline, state), runs in figures.open_runs.items() if pipeline in own and state != "pending")
+    by_status = Counter[Status]()
+    for (pipeline, state), runs in figures.open_runs.items():
+        by_status[BY_STATE[state]] += runs if pipeline in own else 0
+    waiting = sum(runs for pipeline, runs in figures.not_begun.items() if pipeline in own)
+    queued, in_progress = by_status["QUEUED"] + waiting, by_status["IN_PROGRESS"] - waiting
     free = sum(max(0, pool.capacity - pool.used) for pool in figures.pools if pool.name == POOL)
     tallies = [tally for tally in figures.tallies if tally.pipeline in own]
     worked = [(tally.under, tally.times) for tally in tallies if tally.what == "worked"]
@@ -26,7 +31,7 @@ async def measures(client: Client) -> list[Metric]:
     dead = sum(tally.times for tally in tallies if (tally.what, tally.outcome) == ("delivery", "dead"))
     return [
         GaugeMetricFamily("orchestrator_jobs_queued", "Number of jobs in queue", queued),
-        GaugeMetricFamily("orchestrator_jobs_inprogress", "Number of jobs in progress", due - queued),
+        GaugeMetricFamily("orchestrator_jobs_inprogress", "Number of jobs in progress", in_progress),
         GaugeMetricFamily("orchestrator_workers_available", "Number of available RunPod workers", free),
         HistogramMetricFamily(
             "orchestrator_job_duration_seconds", "Job execution time", buckets=_buckets(worked), sum_value=seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -63,7 +65,7 @@ _NOT_FOUND = documented(404)
     },
 )
 async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Response:
-    try:
+    with _key_reused():
         started = await by.client.start(
             given.pipeline,
             given.input,
@@ -73,8 +75,6 @@ async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Re
             priority=given.priority,
             webhook=_webhook(given.webhook),
         )
-    except Conflict as error:
-        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
     return _answered(
         {"id": started.id, "created": started.created},
         202 if started.created else 200,
@@ -87,17 +87,24 @@ async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Re
     status_code=202,
     summary="Start many runs of one pipeline",
     response_model=StartedMany,
-    responses={202: {"description": "All are committed."}, **_NOT_FOUND},
+    responses={
+        202: {"description": "All are committed."},
+        200: {"description": "This key was used before; they are the same runs.", "model": StartedMany},
+        **_NOT_FOUND,
+    },
 )
-async def start_many(given: BulkGiven, by: Writer) -> Response:
-    started = await by.client.start_many(
-        given.pipeline,
-        given.inputs,
-        tenant=tenant_of(by, given.tenant),
-        priority=given.priority,
-        webhook=_webhook(given.webhook),
-    )
-    return _answered({"runs": [run.id for run in started]}, 202)
+async def start_many(given: BulkGiven, by: Writer, key: IdempotencyKey = None) -> Response:
+    with _key_reused():
+        started = await by.client.start_many(
+            given.pipeline,
+            given.inputs,
+            tenant=tenant_of(by, given.tenant),
+            key=key,
+            priority=given.priority,
+            webhook=_webhook(given.webhook),
+        )
+    created = any(run.created for run in started)
+    return _answered({"runs": [run.id for run in started]}, 202 if created else 200)
 
 
 @router.get("", summary="List runs, newest first")
@@ -167,6 +174,15 @@ def tenant_of(by: Caller, asked: str | None) -> str:
     if asked not in (None, by.tenant):
         raise Problem(403, "OTHER_TENANT", "this key starts runs of its own tenant only: leave `tenant` out")
     return by.tenant
+
+
+@contextmanager
+def _key_reused() -> Iterator[None]:
+    """A key that was used for other input is a mistake of the caller's, as RFC drafts on it say: 422."""
+    try:
+        yield
+    except Conflict as error:
+        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
 
 
 def _webhook(given: WebhookGiven | None) -> Webhook | None:

@@ -28,9 +28,8 @@ select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
 -- name: runs_not_begun
 -- Runs whose time has come and in which no work has begun, among the oldest that are open.
 select v.pipeline, count(*) as runs
-  from (select * from retoma.runs where ended_at is null order by id limit :most_runs) r
+  from retoma.runs_not_begun(:most_runs) r
   join retoma.versions v on v.id = r.version
- where r.state <> 'pending' and retoma.began_at(r) is null
  group by 1
  order by 1;
 

@@ -24,7 +24,8 @@ select state, result::text as result, error::text as error
 
 -- name: outside_of_run
 -- What a run has had done outside.
-select step, item, revision, state, parked_at, running_at, stopping_at, ended_at, progress, looks, failed_looks, error::text as error
+select step, item, revision, state, handle::text as handle, parked_at, running_at, stopping_at, ended_at, progress, looks,
+       failed_looks, error::text as error
   from retoma.outside
  where run = :run
  order by parked_at, step, item, revision;

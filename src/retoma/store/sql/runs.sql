@@ -26,6 +26,12 @@ select id, state::text as state
   from retoma.runs
  where id = any (:runs::uuid[]) and ended_at is not null;
 
+-- name: began
+-- When work began in these runs, where it has.
+select r.id, retoma.began_at(r) as began_at
+  from retoma.runs r
+ where r.id = any (:runs::uuid[]) and retoma.began_at(r) is not null;
+
 -- name: jobs_of_run
 -- The current job of every step and item.
 select distinct on (j.step, j.item)

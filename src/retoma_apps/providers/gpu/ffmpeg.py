@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import re
 import resource
 import signal
@@ -21,6 +22,7 @@ _LARGEST_FILE = 8 * 1024**3
 _MOST_PIXELS = 100_000_000
 _PR_SET_PDEATHSIG = 1
 _TAIL = 4_000
+_TELLING = ("-progress", "pipe:1", "-stats_period", "0.1", "-nostats")
 
 # The kind is told by the first bytes and then forced on ffmpeg: what looks like a playlist is never opened as one,
 # since it could name other files of this machine.
@@ -70,7 +72,7 @@ def media_kind(path: Path) -> str:
 
 async def run(arguments: Sequence[str], folder: Path, progress: Progress | None = None) -> None:
     """Run ffmpeg in `folder`. It is killed if this is cancelled."""
-    process = await _started([*arguments[:-1], "-progress", "pipe:1", "-nostats", "-y", arguments[-1]], folder)
+    process = await _started([*arguments[:-1], *_TELLING, "-y", arguments[-1]], folder)
     try:
         _, said = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
         code = await process.wait()
@@ -84,7 +86,8 @@ async def probe(path: Path) -> Probe:
     """What is in a file, by ffmpeg's own account of it."""
     process = await _started(["-hide_banner", *media_input(path)], path.parent, level="info")
     try:
-        said = await _tail(process.stderr)
+        _, said = await asyncio.gather(_follow(process.stdout, None), _tail(process.stderr))
+        await process.wait()
     finally:
         await _ended(process)
     found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", said)
@@ -158,7 +161,7 @@ async def _tail(stderr: asyncio.StreamReader | None) -> str:
 async def _ended(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it, and asyncio then misses its end
         await process.wait()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import obstore
@@ -66,15 +67,25 @@ class Files:
         assert isinstance(self._store, S3Store)
         return await obstore.sign_async(self._store, "GET", _checked(key), LINKS_LAST)
 
-    async def open(self, key: str) -> Opened | None:
+    async def size(self, key: str) -> int | None:
         """None if there is no such file, also for keys that none can have."""
         if not KEY.fullmatch(key):
             return None
         try:
-            found = await obstore.get_async(self._store, key)
+            return (await obstore.head_async(self._store, key))["size"]
         except FileNotFoundError:
             return None
-        return Opened(found.meta["size"], _media_type(key), _chunks(found))
+
+    async def open(self, key: str, part: tuple[int, int] | None = None) -> Opened | None:
+        """The file, or its bytes from one to before another. None as for `size`."""
+        if not KEY.fullmatch(key):
+            return None
+        try:
+            found = await obstore.get_async(self._store, key, options={"range": part} if part else {})
+        except FileNotFoundError:
+            return None
+        first, end = found.range
+        return Opened(end - first, _media_type(key), _chunks(found))
 
 
 def files_of(settings: FileSettings) -> Files:
@@ -102,14 +113,10 @@ def _local(settings: FileSettings) -> Files:
 
 
 def _bucket(name: str, prefix: str, options: dict[str, list[str]]) -> S3Store:
-    endpoint = options.get("endpoint", [None])[0]
-    return S3Store(
-        name,
-        prefix=prefix or None,
-        endpoint=endpoint,
-        region=options.get("region", ["us-east-1" if endpoint else None])[0],
-        client_options={"allow_http": True} if endpoint and endpoint.startswith("http:") else None,
-    )
+    given: dict[str, Any] = {name: values[0] for name, values in options.items() if name in ("endpoint", "region")}
+    if "endpoint" in given:
+        given = {"region": "us-east-1", "client_options": {"allow_http": given["endpoint"].startswith("http:")}} | given
+    return S3Store(name, prefix=prefix or None, **given)
 
 
 def _checked(key: str) -> str:

@@ -71,8 +71,10 @@ class LocalHost:
         if lock is not None:
             folder = self._renders.folder(handle)
             assert folder is not None
-            self._children.append(_renderer(folder, lock))
-            os.close(lock)
+            try:
+                self._children.append(_renderer(folder, lock))
+            finally:
+                os.close(lock)
             self._renders.forget(REMEMBERED)
         return handle
 

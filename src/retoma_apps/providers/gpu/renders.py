@@ -87,11 +87,12 @@ class Renders:
                 os.killpg(process, signal.SIGKILL)
 
     def forget(self, older_than: timedelta) -> None:
-        """Remove the folders of what ended so long ago."""
+        """Remove the folders of what ended so long ago, and drafts whose maker died."""
         for folder in self._root.iterdir():
-            aged = time.time() - folder.stat().st_mtime > older_than.total_seconds()
-            if aged and not _is_held(folder / "lock"):
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(FileNotFoundError):  # a draft that has just become a render
+                aged = time.time() - folder.stat().st_mtime > older_than.total_seconds()
+                if aged and not _is_held(folder / "lock"):
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _drafted(self, order: dict[str, Any]) -> tuple[Path, int]:
         draft = self._root / f"draft-{uuid4().hex}"

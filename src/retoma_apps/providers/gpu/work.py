@@ -98,12 +98,12 @@ class Work:
 
     async def _caption(self, order: Caption) -> dict[str, Any]:
         segments = await self._segments(order)
-        source = await self._fetched(order.video_url, "video", LARGEST_MEDIA, "The video")
+        source, known = await self._video(order.video_url)
         self._folder.joinpath("captions.ass").write_text(ass_script(segments, order.style), encoding="utf-8")
         _link_fonts(self._folder / "fonts")
         burned = ["-vf", f"subtitles=captions.ass:fontsdir=fonts:force_style='FontName={FONT}'"]
         kept_audio = ["-map", "0:v:0", "-map", "0:a?", *_AAC]
-        await self._made([*ffmpeg.media_input(source), *burned, *kept_audio, *_X264], source, "The video")
+        await self._made([*ffmpeg.media_input(source), *burned, *kept_audio, *_X264], known)
         return await self._kept(order.prefix, "captioned.mp4")
 
     async def _segments(self, order: Caption) -> list[Segment]:
@@ -119,33 +119,31 @@ class Work:
         return path.read_text(encoding="utf-8", errors="replace")
 
     async def _addaudio(self, order: AddAudio) -> dict[str, Any]:
-        video = await self._fetched(order.video_url, "video", LARGEST_MEDIA, "The video")
+        video, known = await self._video(order.video_url)
         audio = await self._fetched(order.audio_url, "audio", LARGEST_MEDIA, "The audio")
-        has_sound = (await _probed(video, "The video")).has_audio
         if not (await _probed(audio, "The audio")).has_audio:
             raise WorkFailed("CORRUPT_AUDIO", "The audio has no sound in it")
-        # Silence after its end lets the audio never be the shorter one: the video's length is kept.
-        added = f"[1:a]volume={order.volume:g},apad[added]"
-        mixed = f"{added};[0:a][added]amix=inputs=2:duration=first:normalize=0[sound]"
-        graph, sound = (mixed, "[sound]") if has_sound else (added, "[added]")
         same_picture = ["-c:v", "copy"] if ffmpeg.media_kind(video) == "mov" else _X264
-        given = [*ffmpeg.media_input(video), *ffmpeg.media_input(audio), "-filter_complex", graph]
-        await self._made(
-            [*given, "-map", "0:v:0", "-map", sound, *length, *same_picture, *_AAC], video, "The video"
-        )
+        given = [*ffmpeg.media_input(video), *ffmpeg.media_input(audio), "-filter_complex", _mix(order.volume, known)]
+        await self._made([*given, "-map", "0:v:0", "-map", "[sound]", *same_picture, *_AAC], known)
         return await self._kept(order.prefix, "with_audio.mp4")
 
-    async def _made(self, arguments: list[str], source: Path, what: str) -> None:
-        """Render, with the progress that the source's length gives."""
-        known = await _probed(source, what)
-        if not known.has_video:
-            raise WorkFailed("CORRUPT_VIDEO", f"{what} has no picture in it")
+    async def _made(self, arguments: list[str], video: ffmpeg.Probe) -> None:
+        """Render, with the progress that the video's length gives."""
+        frames = round((video.seconds or 60) * 30)
         try:
-            await ffmpeg.run(
-                [*arguments, *_MP4, "output.mp4"], self._folder, self._part(0, 1, round((known.seconds or 60) * 30))
-            )
+            await ffmpeg.run([*arguments, *_MP4, "output.mp4"], self._folder, self._part(0, 1, frames))
         except FfmpegFailed as error:
-            raise WorkFailed("PROCESSING_ERROR", f"{what} could not be rendered", f"FFmpeg failed: {error}") from error
+            raise WorkFailed(
+                "PROCESSING_ERROR", "The video could not be rendered", f"FFmpeg failed: {error}"
+            ) from error
+
+    async def _video(self, url: str) -> tuple[Path, ffmpeg.Probe]:
+        path = await self._fetched(url, "video", LARGEST_MEDIA, "The video")
+        known = await _probed(path, "The video")
+        if not known.has_video:
+            raise WorkFailed("CORRUPT_VIDEO", "The video has no picture in it")
+        return path, known
 
     async def _fetched(self, url: str, name: str, limit: int, what: str) -> Path:
         path = self._folder / name
@@ -164,6 +162,13 @@ class Work:
 
     def _part(self, done: int, parts: int, frames: int) -> ffmpeg.Progress:
         return lambda frame: self._progress((done + min(frame / max(frames, 1), 1.0)) / parts)
+
+
+def _mix(volume: float, video: ffmpeg.Probe) -> str:
+    """The added audio, cut or filled with silence to the video's length, over whatever sound the video has."""
+    whole = f",apad=whole_dur={video.seconds:g},atrim=end={video.seconds:g}" if video.seconds else ""
+    added = f"[1:a]volume={volume:g}{whole}"
+    return f"{added}[added];[0:a][added]amix=inputs=2:normalize=0[sound]" if video.has_audio else f"{added}[sound]"
 
 
 async def _probed(path: Path, what: str) -> ffmpeg.Probe:

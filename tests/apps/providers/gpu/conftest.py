@@ -53,8 +53,8 @@ async def runpod(base_url: str) -> AsyncIterator[RunPodHost]:
 
 
 def settings_for(base_url: str, **changed: Any) -> RunPodSettings:
-    given = {"api_key": SecretStr(KEY), "base_url": base_url, "endpoint_id": "pod"} | changed
-    return RunPodSettings(_env_file=None, **given)  # type: ignore[call-arg]
+    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "endpoint_id": "pod"} | changed
+    return RunPodSettings(_env_file=None, **given)
 
 
 def img2vid(*ids: str) -> dict[str, Any]:

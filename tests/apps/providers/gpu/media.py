@@ -29,6 +29,12 @@ def picture(shade: Callable[[float, float], float], size: tuple[int, int] = (96,
     return file.getvalue()
 
 
+def white(size: tuple[int, int]) -> bytes:
+    file = io.BytesIO()
+    Image.new("1", size, 1).save(file, "PNG")
+    return file.getvalue()
+
+
 @cache
 def plain_picture() -> bytes:
     return picture(lambda x, y: (x + y) / 2)

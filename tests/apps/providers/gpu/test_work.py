@@ -13,7 +13,7 @@ from retoma.outgoing import LOOPBACK, Guard, Outgoing
 from retoma_apps.providers.gpu import FileSettings, GpuHost, LocalHost, Operation, RunPodHost, Zoom, files_of
 from retoma_apps.providers.gpu.orders import order
 from retoma_apps.providers.gpu.work import Work, WorkFailed
-from tests.apps.providers.gpu.media import Seen, picture, plain_picture, seen, tone, video
+from tests.apps.providers.gpu.media import Seen, picture, plain_picture, seen, tone, video, white
 from tests.apps.providers.gpu.shelf import Shelf
 
 SMALL = {"width": 64, "height": 36, "fps": 25}
@@ -29,7 +29,7 @@ class Bench:
         self.progress: list[float] = []
         room = folder / "work"
         room.mkdir()
-        settings = FileSettings(_env_file=None, home=folder, public_url="http://here")  # type: ignore[call-arg]
+        settings = FileSettings(_env_file=None, home=folder, public_url="http://here")
         self._work = Work(room, outgoing, files_of(settings), self.progress.append)
 
     async def do(self, operation: Operation, **given: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def test_images_of_all_common_kinds_are_taken(bench: Bench, kind: str) -> 
 
 @pytest.mark.parametrize("size", [(36, 200), (300, 20), (1, 1)])
 async def test_an_image_of_another_shape_fills_the_picture(bench: Bench, size: tuple[int, int]) -> None:
-    await bench.clips(_white(size))
+    await bench.clips(white(size))
     clip = bench.see("video_1.mp4")
     assert (clip.width, clip.height) == (64, 36)
     assert min(clip.frames[0]) > 200
@@ -143,8 +143,8 @@ async def test_a_caption_is_burnt_in_for_as_long_as_its_segment(bench: Bench) ->
     assert result["filename"] == "captioned.mp4"
     brightness = bench.see("captioned.mp4").brightness
     assert len(brightness) == 10
-    assert max(brightness[:4]) < 5
-    assert min(brightness[6:]) > 20
+    assert max(brightness[:4]) < 0.5
+    assert min(brightness[6:]) > 2
 
 
 @pytest.mark.parametrize("position", ["top", "middle", "bottom"])
@@ -219,13 +219,3 @@ async def _written(bench: Bench, text: str) -> bytes:
     style = {"font_size": 400, "position": "middle"}
     await bench.do("caption", video_url=bench.shelf.put("v", video()), text=text, style=style)
     return bench.see("captioned.mp4").frames[5]
-
-
-def _white(size: tuple[int, int]) -> bytes:
-    import io
-
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new("RGB", size, "white").save(file, "PNG")
-    return file.getvalue()

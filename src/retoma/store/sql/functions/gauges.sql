@@ -97,3 +97,17 @@ stable language sql as $$
                                        where g.version = p_job.version and g.from_step = e.step and g.to_step = p_job.step
                                          and (not g.same_item or g.via <> '' or e.item = p_job.item)))));
 $$;
+
+-- Runs that are due and in which no work has begun, among the oldest that are open.
+create or replace function retoma.runs_not_begun(p_most_runs int) returns table (run uuid, version int)
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+stable language sql as $$
+  select r.id, r.version
+    from (select id, version, state from retoma.runs where ended_at is null order by id limit p_most_runs) r,
+         lateral (select exists (select from retoma.jobs j
+                                   join retoma.steps s on s.version = j.version and s.step = j.step
+                                  where j.run = r.id and j.started_at is not null
+                                    and (s.pool is not null or not retoma.has_pools(r.version))) as began offset 0) w
+   where r.state <> 'pending' and not w.began;
+$$;

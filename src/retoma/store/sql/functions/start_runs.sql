@@ -1,19 +1,69 @@
--- Start many runs in one transaction. A run whose id is there already was started by an earlier try whose
--- answer was lost; a key that is there already gives back its run.
+-- Start many runs in one transaction, and with `p_tell` wake the workers that sleep.
 create or replace function retoma.start_runs(
   p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
-  p_run_at timestamptz[], p_head_start bigint[], p_hook json[])
+  p_run_at timestamptz[], p_head_start bigint[], p_hook json[], p_tell boolean)
+returns table (started uuid, created boolean, same_input boolean)
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+begin
+  if array_remove(p_key, null) <> '{}' or exists (select from retoma.runs r where r.id = any (p_id)) then
+    return query select * from retoma.start_carefully(v_now, p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start);
+  else
+    return query select * from retoma.start_new(v_now, p_id, p_tenant, p_version, p_input, p_run_at, p_head_start);
+  end if;
+  if array_remove(p_hook::text[], null) <> '{}' then
+    perform retoma.hook_runs(v_now, p_id, p_tenant, p_hook);
+  end if;
+  if p_tell then
+    perform pg_notify('retoma_ready', '');
+  end if;
+end $$;
+
+-- Runs without keys, none of which is there.
+create or replace function retoma.start_new(
+  p_now timestamptz, p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_run_at timestamptz[], p_head_start bigint[])
+returns table (started uuid, created boolean, same_input boolean) language sql as $$
+  with asked as materialized (
+    select s.*, greatest(coalesce(s.run_at, p_now), p_now) as at
+      from unnest(p_id, p_tenant, p_version, p_input, p_run_at, p_head_start)
+           with ordinality as s (id, tenant, version, input, run_at, head_start, place)
+  ), started as (
+    insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at)
+    select a.id, a.tenant, a.version, case when a.at > p_now then 'pending' else 'running' end::retoma.run_state,
+           (select v.sinks from retoma.versions v where v.id = a.version), a.input, p_now, a.at
+      from asked a
+  ), told as (
+    insert into retoma.events (run, at, revision, kind)
+    select id, p_now, 1, 'start' from asked
+  ), made as (
+    insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, waiting_on, ready_at, created_at, pool)
+    select a.id, s.step, 1, a.version, a.tenant, s.queue,
+           (extract(epoch from a.at) * 1000000)::bigint + a.place - a.head_start - s.head_start,
+           case when s.needs = 0 then 'ready' else 'waiting' end::retoma.job_state, s.needs,
+           case when a.at > p_now and s.needs = 0 then a.at end, p_now, s.pool
+      from asked a
+      join retoma.steps s on s.version = a.version and s.born = 'start'
+  )
+  select a.id, true, true from asked a order by a.place;
+$$;
+
+-- The same with keys, and for a try whose first answer may have been lost. A run whose id is there already was started
+-- by that try; a key that is there already gives back its run.
+create or replace function retoma.start_carefully(
+  p_now timestamptz, p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
+  p_run_at timestamptz[], p_head_start bigint[])
 returns table (started uuid, created boolean, same_input boolean)
 set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := retoma.now();
   v_keyed boolean := array_remove(p_key, null) <> '{}';
 begin
   if v_keyed then
     insert into retoma.start_keys (tenant, pipeline, key, run, digest, created_at)
-    select s.tenant, v.pipeline, s.key, s.id, s.digest, v_now
+    select s.tenant, v.pipeline, s.key, s.id, s.digest, p_now
       from unnest(p_id, p_tenant, p_version, p_key, p_digest)
            with ordinality as s (id, tenant, version, key, digest, place)
       join retoma.versions v on v.id = s.version
@@ -24,7 +74,7 @@ begin
 
   return query
   with asked as materialized (
-    select s.*, k.run as known, k.digest = s.digest as same, greatest(coalesce(s.run_at, v_now), v_now) as at
+    select s.*, k.run as known, k.digest = s.digest as same, greatest(coalesce(s.run_at, p_now), p_now) as at
       from unnest(p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start)
            with ordinality as s (id, tenant, version, input, key, digest, run_at, head_start, place)
       join retoma.versions v on v.id = s.version
@@ -32,8 +82,8 @@ begin
         on v_keyed and k.tenant = s.tenant and k.pipeline = v.pipeline and k.key = s.key
   ), started as (
     insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at)
-    select a.id, a.tenant, a.version, case when a.at > v_now then 'pending' else 'running' end::retoma.run_state,
-           v.sinks, a.input, v_now, a.at
+    select a.id, a.tenant, a.version, case when a.at > p_now then 'pending' else 'running' end::retoma.run_state,
+           v.sinks, a.input, p_now, a.at
       from asked a
       join retoma.versions v on v.id = a.version
      where a.known is null or a.known = a.id
@@ -42,13 +92,13 @@ begin
     returning id
   ), told as (
     insert into retoma.events (run, at, revision, kind)
-    select id, v_now, 1, 'start' from started
+    select id, p_now, 1, 'start' from started
   ), made as (
     insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, waiting_on, ready_at, created_at, pool)
     select a.id, s.step, 1, a.version, a.tenant, s.queue,
            (extract(epoch from a.at) * 1000000)::bigint + a.place - a.head_start - s.head_start,
            case when s.needs = 0 then 'ready' else 'waiting' end::retoma.job_state, s.needs,
-           case when a.at > v_now and s.needs = 0 then a.at end, v_now, s.pool
+           case when a.at > p_now and s.needs = 0 then a.at end, p_now, s.pool
       from started
       join asked a on a.id = started.id
       join retoma.steps s on s.version = a.version and s.born = 'start'
@@ -56,8 +106,4 @@ begin
   select coalesce(a.known, a.id), exists (select from started where started.id = a.id), coalesce(a.same, true)
     from asked a
    order by a.place;
-
-  if exists (select from unnest(p_hook) as hook where hook is not null) then
-    perform retoma.hook_runs(v_now, p_id, p_tenant, p_hook);
-  end if;
 end $$;

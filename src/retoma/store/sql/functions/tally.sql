@@ -62,11 +62,12 @@ begin
      where e.kind = 'end' and e.id > p_after and e.id <= p_through
      order by e.id
      limit p_limit
-  ), facts as (
-    select v.pipeline, e.state, retoma.began_at(r) - r.run_at as waited, e.at - retoma.began_at(r) as worked
+  ), facts as materialized (
+    select v.pipeline, e.state, b.began_at - r.run_at as waited, e.at - b.began_at as worked
       from ended e
       join retoma.runs r on r.id = e.run
       join retoma.versions v on v.id = r.version
+      cross join lateral retoma.beginning_of(r.id, r.version) b
   ), counts as (
     select pipeline, 'ended' as what, state as outcome, null::interval as took from facts
     union all
@@ -93,14 +94,24 @@ create or replace function retoma.bucket(p_took interval) returns double precisi
       where b >= extract(epoch from p_took)), 'infinity');
 $$;
 
--- When a run's work began: its first attempt, or where steps need pools, the first that got its slots.
-create or replace function retoma.began_at(p_run retoma.runs) returns timestamptz stable language sql as $$
-  select min(least(j.started_at - j.spent_ms * interval '1 ms', o.parked_at, e.begun_at))
+-- Whether work on runs of this version begins with steps that need a pool, and not with any step.
+create or replace function retoma.has_pools(p_version int) returns boolean stable language sql as $$
+  select exists (select from retoma.steps s where s.version = p_version and s.pool is not null);
+$$;
+
+-- When a run's work began: its first attempt, or where steps need pools, the first that got its slots. Simple enough for
+-- the planner to inline.
+create or replace function retoma.beginning_of(p_run uuid, p_version int) returns table (began_at timestamptz)
+stable language sql as $$
+  -- A job that was parked starts again when its outside work has ended: its last start is not its first.
+  select min(least(j.started_at - j.spent_ms * interval '1 ms', o.parked_at, f.begun_at))
     from retoma.jobs j
     join retoma.steps s on s.version = j.version and s.step = j.step
     left join retoma.outside o on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision
-    left join retoma.effects e on e.run = j.run and e.step = j.step and e.item = j.item and e.revision = j.revision
-   where j.run = p_run.id and j.started_at is not null
-     and (s.pool is not null
-          or not exists (select from retoma.steps p where p.version = p_run.version and p.pool is not null));
+    left join retoma.effects f on f.run = j.run and f.step = j.step and f.item = j.item and f.revision = j.revision
+   where j.run = p_run and j.started_at is not null and (s.pool is not null or not retoma.has_pools(p_version));
+$$;
+
+create or replace function retoma.began_at(p_run retoma.runs) returns timestamptz stable language sql as $$
+  select began_at from retoma.beginning_of(p_run.id, p_run.version);
 $$;

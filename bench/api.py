@@ -1,0 +1,127 @@
+"""`python -m bench.api`: what starting runs over HTTP costs, with a server in a process of its own.
+
+Latency is open-loop: each call is due at its time, whatever became of those before it, and is measured from then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from statistics import median, quantiles
+
+import httpx2
+import uvloop
+
+from bench.machine import described
+from bench.server import ROOT, serving
+from bench.stage import Rig, Stage
+from bench.workers import workers
+from retoma.records import Scope
+
+STARTS_A_SECOND = 100
+BULK = 10_000
+SECONDS_TO_BEGIN = 30
+
+
+@asynccontextmanager
+async def http(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a server that is ready, with a key."""
+    key = (await stage.client.make_key("bench", [Scope.RUNS_WRITE])).secret
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
+        cwd=ROOT,
+        env=os.environ | {"RETOMA_DATABASE_URL": stage.url, "RETOMA_RATE_LIMIT_PER_MINUTE": "10000000"},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        address = await asyncio.wait_for(_address(process), SECONDS_TO_BEGIN)
+        async with httpx2.AsyncClient(base_url=address, headers={"X-API-Key": key}, timeout=60) as client:
+            yield client
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _address(process: asyncio.subprocess.Process) -> str:
+    assert process.stderr is not None
+    said = []
+    async for line in process.stderr:
+        said.append(line.decode())
+        if found := re.search(r"http://[\d.]+:\d+", said[-1]):
+            return found[0]
+    raise RuntimeError(f"the server ended before it was ready: {''.join(said)}")
+
+
+async def paced(client: httpx2.AsyncClient, count: int, rate: float = STARTS_A_SECOND) -> list[float]:
+    """The milliseconds of so many starts, so many a second."""
+    began = time.monotonic() + 0.1
+    return await asyncio.gather(*(_start(client, began + number / rate) for number in range(count)))
+
+
+async def _start(client: httpx2.AsyncClient, due: float) -> float:
+    await asyncio.sleep(max(0.0, due - time.monotonic()))
+    answer = await client.post("/api/v1/runs", json={"pipeline": "drain"})
+    answer.raise_for_status()
+    return (time.monotonic() - due) * 1_000
+
+
+async def bulk(client: httpx2.AsyncClient, count: int) -> float:
+    """Runs a second, of one call."""
+    body = {"pipeline": "drain", "inputs": [{"n": number} for number in range(count)]}
+    began = time.perf_counter()
+    answer = await client.post("/api/v1/runs/bulk", json=body)
+    answer.raise_for_status()
+    taken = time.perf_counter() - began
+    if len(set(answer.json()["runs"])) != count:
+        raise RuntimeError(f"{count} runs were to be started, and {len(answer.json()['runs'])} were")
+    return count / taken
+
+
+async def measured(rig: Rig, repeats: int, *, with_worker: bool = False) -> dict[str, list[float]]:
+    starts: list[float] = []
+    bulks: list[float] = []
+    async with rig.stage() as stage, http(stage) as client:
+        await paced(client, rig.count(100))
+        await bulk(client, rig.count(BULK))
+        for _ in range(repeats):
+            await stage.connection.execute("checkpoint")
+            if with_worker:
+                async with workers(stage.url, 20, held=False):
+                    starts += await paced(client, rig.count(1_000, least=10))
+            else:
+                starts += await paced(client, rig.count(1_000, least=10))
+            bulks.append(await bulk(client, rig.count(BULK)))
+    return {"starts": starts, "bulks": bulks}
+
+
+async def _main(asked: argparse.Namespace) -> None:
+    async with serving() as server:
+        for name, value in (await described(server)).items():
+            print(f"{name}: {value}")
+        figures = await measured(Rig(server, asked.scale), asked.repeats, with_worker=asked.worker)
+        await server.close()
+    _say(figures)
+
+
+def _say(figures: dict[str, list[float]]) -> None:
+    starts, bulks = figures["starts"], figures["bulks"]
+    print(
+        f"start at {STARTS_A_SECOND}/s, {len(starts)} calls: p50 {median(starts):.1f} ms, "
+        f"p99 {quantiles(starts, n=100, method='inclusive')[98]:.1f} ms, worst {max(starts):.1f} ms"
+    )
+    print(f"bulk start of {BULK:,} in one call: {median(bulks):,.0f}/s ({min(bulks):,.0f} to {max(bulks):,.0f})")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.api", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="a part of every count, for a quick look")
+    parser.add_argument("--worker", action="store_true", help="let a worker run what is started, on the same machine")
+    uvloop.run(_main(parser.parse_args()))

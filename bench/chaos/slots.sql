@@ -1,0 +1,26 @@
+-- Where pools and outside work contradict the jobs: what is wrong, and with which job. $1: the most slots of a pool.
+select 'slots that are held by no job at work' as what, h.run, h.step, h.item
+  from retoma.holdings h
+  left join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
+ where j.pool is distinct from h.pool or j.state not in ('running', 'parked')
+union all
+select 'no slots', j.run, j.step, j.item
+  from retoma.jobs j
+  left join retoma.holdings h on h.run = j.run and h.step = j.step and h.item = j.item and h.revision = j.revision
+ where j.pool is not null and j.state in ('running', 'parked') and h.run is null
+union all
+select 'parked for nothing outside', j.run, j.step, j.item
+  from retoma.jobs j
+  left join retoma.outside o
+    on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision and o.ended_at is null
+ where j.state = 'parked' and o.run is null
+union all
+select 'outside work of a job that is not parked', o.run, o.step, o.item
+  from retoma.outside o
+  join retoma.jobs j on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
+ where o.ended_at is null and j.state <> 'parked'
+union all
+select 'more slots than the pool ever had', null, h.pool, sum(h.slots)::text
+  from retoma.holdings h
+ group by h.pool
+having sum(h.slots) > $1;

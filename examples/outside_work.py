@@ -1,0 +1,49 @@
+"""Work that a provider does: submitted once, waited for without a worker, and taken back when it has ended."""
+
+import asyncio
+
+from retoma import App, Context, Pipeline, Pool, Report, minutes, seconds, testing
+
+
+class Renderer:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def submit(self, scene: str) -> str:
+        print("submitted", scene)
+        return f"job-1 of {scene}"
+
+    async def status(self, handle: str) -> Report:
+        self.asked += 1
+        print("asked for", handle)
+        return Report("running", progress=0.5) if self.asked < 3 else Report("succeeded", result="dawn.mp4")
+
+
+film = Pipeline("film")
+
+
+@film.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
+async def clip(*, renderer: Renderer, ctx: Context) -> str:
+    handle = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
+    return await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks: the slot stays taken
+
+
+app = App("outside", pipelines=[film], resources={"renderer": Renderer()})
+
+
+async def main() -> None:
+    async with testing.sandbox(app) as sandbox:
+        run = await sandbox.run(film)
+        print(run.results)
+        print([(one.state, one.looks) for one in await sandbox.client.outside(run.id)])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# prints: submitted dawn
+# prints: asked for job-1 of dawn
+# prints: asked for job-1 of dawn
+# prints: asked for job-1 of dawn
+# prints: {'clip': 'dawn.mp4'}
+# prints: [('succeeded', 3)]

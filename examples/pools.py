@@ -1,0 +1,46 @@
+"""Steps of all runs share a pool's slots. Its capacity can be changed while it is in use."""
+
+import asyncio
+
+from retoma import App, Items, Pipeline, Pool, testing
+
+gpu = Pool("gpu", capacity=2)
+film = Pipeline("film")
+at_work: set[str] = set()
+most: list[int] = []
+
+
+@film.step
+def scenes() -> list[str]:
+    return ["dawn", "noon", "dusk", "night"]
+
+
+@film.each(scenes, pool=gpu)
+async def clip(scene: str) -> str:
+    at_work.add(scene)
+    most.append(len(at_work))
+    await asyncio.sleep(0)
+    at_work.discard(scene)
+    return f"{scene}.mp4"
+
+
+@film.step
+def reel(clip: Items[str]) -> list[str]:
+    return list(clip)
+
+
+app = App("pools", pipelines=[film])
+
+
+async def main() -> None:
+    async with testing.sandbox(app) as sandbox:
+        print((await sandbox.run(film)).results["reel"], "at most", max(most), "at a time")
+        pool = await sandbox.client.set_pool("gpu", capacity=4)
+        print(pool.free, "of", pool.capacity, "slots are free")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# prints: ['dawn.mp4', 'noon.mp4', 'dusk.mp4', 'night.mp4'] at most 2 at a time
+# prints: 4 of 4 slots are free

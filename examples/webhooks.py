@@ -1,0 +1,44 @@
+"""The end of a run is told to a URL, signed, and tried again until it is taken."""
+
+import asyncio
+
+from retoma import App, Pipeline, Settings, Webhook, seconds, signing, testing
+
+SECRET = "whsec_" + "c2VjcmV0" * 5
+article = Pipeline("article")
+bodies = []
+
+
+@article.step
+def draft() -> str:
+    return "Tea is a leaf."
+
+
+async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()[1:-1]
+    headers = dict(line.lower().split(": ", 1) if "signature" not in line else line.split(": ", 1) for line in head)
+    bodies.append((headers, await reader.readexactly(int(headers["content-length"]))))
+    writer.write(b"HTTP/1.1 %d \r\ncontent-length: 0\r\n\r\n" % (503 if len(bodies) == 1 else 200))
+    writer.close()
+
+
+async def main() -> None:
+    server = await asyncio.start_server(receive, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    async with testing.sandbox(App("webhooks", pipelines=[article])) as sandbox:
+        run = await sandbox.run(article, webhook=Webhook(url, profile="short"))
+        for _ in range(2):  # a worker does this by itself
+            await sandbox.send_webhooks(Settings(webhook_secret=SECRET))
+            await sandbox.clock.advance(seconds(3))
+        (delivery,) = await sandbox.client.deliveries(run=run.id)
+        print(delivery.event, delivery.state, "after", delivery.attempt, "attempts")
+        headers, body = bodies[-1]
+        print(signing.verify(SECRET, headers, body, await sandbox.clock.now()) == str(delivery.id), body[:23].decode())
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# prints: run.completed delivered after 2 attempts
+# prints: True {"type":"run.completed"

@@ -1,0 +1,23 @@
+"""The body of a callback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retoma import Client
+from retoma_apps.gpu.outcomes import Run, execution, moment, outcome
+from retoma_apps.gpu.states import job_id, status_of
+
+
+async def callback(client: Client, run: Run, event: str) -> dict[str, Any]:
+    """It says the same at every attempt: its times are the job's, not those of the sending."""
+    began_at = (await client.began([run.id])).get(run.id)
+    return {
+        "jobId": job_id(run.id),
+        "id_roteiro": run.input.get("id_roteiro"),
+        "status": status_of(run.state, begun=began_at is not None),
+        "operation": run.pipeline,
+        **await outcome(client, run, began_at),
+        "execution": execution(run, began_at),
+        "timestamp": moment(run.ended_at or run.created_at),
+    }

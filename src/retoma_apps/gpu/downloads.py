@@ -1,0 +1,63 @@
+"""`/files/...`: outputs that are kept in a folder of this machine. Whoever knows a job's files may fetch them."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from retoma.server import Problem, public
+from retoma_apps.providers.gpu import Files, FileSettings, files_of
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+def downloads(settings: FileSettings) -> APIRouter:
+    router = APIRouter(tags=["gpu"], dependencies=[public])
+    kept: list[Files] = []
+
+    @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response)
+    async def fetch(key: str, request: Request) -> Response:
+        if not kept:
+            kept.append(files_of(settings))
+        return await _sent(kept[0], key, request.headers.get("range"))
+
+    return router
+
+
+async def _sent(files: Files, key: str, asked: str | None) -> Response:
+    size = await files.size(key)
+    part = None if size is None else _part(asked, size)
+    if size is not None and part is not None and part[0] >= part[1]:
+        raise Problem(
+            416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"}
+        )
+    opened = await files.open(key, part)
+    if opened is None:
+        raise Problem(404, "NOT_FOUND", "there is no such file", error="File not found")
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=3600",
+        "Content-Disposition": f'attachment; filename="{key.rpartition("/")[2]}"',
+        "Content-Length": str(opened.size),
+        "X-Content-Type-Options": "nosniff",
+    }
+    if part is not None:
+        headers["Content-Range"] = f"bytes {part[0]}-{part[1] - 1}/{size}"
+    return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, opened.media_type)
+
+
+def _part(asked: str | None, size: int) -> tuple[int, int] | None:
+    """From and to, the last byte not included; None for all of it.
+
+    Several ranges at once, and what is no range of bytes, are answered with the whole file, as the standard allows.
+    """
+    matched = _RANGE.fullmatch(asked or "")
+    if matched is None or matched[0] == "bytes=-":
+        return None
+    first, last = matched[1], matched[2]
+    if not first:
+        return max(0, size - int(last)), size
+    return int(first), min(size, int(last) + 1) if last else size

@@ -1,0 +1,84 @@
+"""Jobs as `GET /jobs` shows them, from what is stored; the GPU host is not asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from retoma import Client
+from retoma_apps.gpu.outcomes import Run, moment, outcome
+from retoma_apps.gpu.parts import Part
+from retoma_apps.gpu.pipelines import GPU
+from retoma_apps.gpu.states import job_id, status_of
+
+POOLED = ("clips", "lone_clip", "captioned", "with_audio")
+
+
+def summary(run: Run, began_at: datetime | None) -> dict[str, Any]:
+    return {
+        "jobId": job_id(run.id),
+        "status": status_of(run.state, begun=began_at is not None),
+        "operation": run.pipeline,
+        "id_roteiro": run.input.get("id_roteiro"),
+        "createdAt": moment(run.created_at),
+        "startedAt": moment(began_at),
+        "completedAt": moment(run.ended_at),
+    }
+
+
+async def details(client: Client, run: Run) -> dict[str, Any]:
+    began_at = (await client.began([run.id])).get(run.id)
+    shown = summary(run, began_at)
+    jobs = [job for job in await client.jobs(run.id) if job.step in POOLED or job.step == "parts"]
+    outside = await client.outside(run.id)
+    is_under_way = shown["status"] == "IN_PROGRESS"
+    done, total = _finished(run, jobs, outside)
+    found = await outcome(client, run, began_at)
+    return shown | {
+        "progress": _progress(done, total) if is_under_way else None,
+        "estimatedCompletion": moment(await _estimate(client, run, began_at, done, total)) if is_under_way else None,
+        "webhookUrl": run.input.get("webhook_url"),
+        "data": run.input,
+        "runpodJobIds": [str(each.handle).rpartition("/")[2] for each in outside],
+        "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in POOLED),
+        "attempts": {_part(job): job.attempt for job in jobs if job.step in POOLED and job.attempt},
+        "waiting": [] if run.ended_at else [_why(wait) for wait in await client.waits(run.id)],
+        **found,
+    }
+
+
+def _finished(run: Run, jobs: Sequence[Any], outside: Sequence[Any]) -> tuple[int, int]:
+    """How many images have their videos, of how many; of the other operations, how many videos."""
+    if run.pipeline != "img2vid":
+        return sum(job.state == "succeeded" for job in jobs), 1
+    parts: list[Any] = next((job.output for job in jobs if job.step == "parts" and job.output), [])
+    rendered = sum(len(job.output["videos"]) for job in jobs if job.step == "clips" and job.output)
+    alone = sum(job.step == "lone_clip" and job.state == "succeeded" for job in jobs)
+    under_way = sum(
+        math.floor((each.progress or 0) * Part.model_validate(parts[int(each.item)]).count)
+        for each in outside
+        if each.step == "clips" and each.ended_at is None
+    )
+    return rendered + alone + under_way, len(run.input["images"])
+
+
+def _progress(done: int, total: int) -> dict[str, Any]:
+    return {"completed": done, "total": total, "percentage": round(100 * done / total, 2) if total else 100.0}
+
+
+async def _estimate(client: Client, run: Run, began_at: datetime | None, done: int, total: int) -> datetime | None:
+    """By the pace of the parts that have ended; before the first has, by the seconds of video that are asked for."""
+    if (paced := await client.estimate(run.id)) is not None:
+        return paced
+    seconds = sum(image["duracao"] for image in run.input.get("images", ())) / GPU.capacity
+    return None if began_at is None else began_at + timedelta(seconds=max(60.0, seconds))
+
+
+def _part(job: Any) -> str:
+    return f"{job.step}:{job.item}" if job.item else str(job.step)
+
+
+def _why(wait: Any) -> str:
+    return f"{wait.jobs} of {wait.step}: {wait.reason}"

@@ -1,0 +1,104 @@
+"""What callers submit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Segment, Style, Zoom, parse_srt
+from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, Picture, Url
+
+MOST_IMAGES = 1000
+LARGEST_ID = 2**53
+_PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+
+
+class Submission(BaseModel):
+    """`path` is the caller's label. Outputs are stored where the server says."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id_roteiro: Annotated[int, Field(ge=-LARGEST_ID, le=LARGEST_ID)] | None = Field(
+        None, description="The caller's project, given back wherever the job is shown."
+    )
+    webhook_url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
+        None, description="Where the callback goes. Unset: there is none, and `GET /jobs/{jobId}` tells."
+    )
+    path: Annotated[str, Field(max_length=1024, pattern=_PRINTABLE)] = ""
+
+    @property
+    def media(self) -> list[str]:
+        """The URLs that are fetched for this job."""
+        return []
+
+    @property
+    def video_seconds(self) -> float:
+        """How much video is made, as far as the submission tells."""
+        return 0.0
+
+
+class Img2VidJob(Submission):
+    images: Annotated[list[Image], Field(max_length=MOST_IMAGES)]
+    zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(
+        default_factory=lambda: list(DEFAULT_ZOOMS), description="Taken in turn by the images."
+    )
+    picture: Picture = Picture()
+
+    @field_validator("images")
+    @classmethod
+    def _ids_name_one_image_each(cls, images: list[Image]) -> list[Image]:
+        seen: set[str] = set()
+        for image in images:
+            if not image.id.isprintable():
+                raise ValueError(f"the id {image.id!r} has characters that cannot be shown")
+            if image.id in seen:
+                raise ValueError(f"two images have the id {image.id!r}")
+            seen.add(image.id)
+        return images
+
+    @property
+    def media(self) -> list[str]:
+        return [image.image_url for image in self.images]
+
+    @property
+    def video_seconds(self) -> float:
+        return sum(image.duracao for image in self.images)
+
+
+class CaptionJob(Submission):
+    video_url: Url
+    subtitles: list[Segment] | Annotated[str, Field(max_length=LONGEST_SUBTITLES)] | None = Field(
+        None, description="SRT, the URL of such a file, or segments."
+    )
+    text: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
+        None, description="One text that stays for the whole video."
+    )
+    style: Style = Style()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.subtitles is None) == (self.text is None):
+            raise ValueError("give either `subtitles` or `text`")
+        if isinstance(self.subtitles, str) and not _is_url(self.subtitles):
+            parse_srt(self.subtitles)
+        return self
+
+    @property
+    def media(self) -> list[str]:
+        given = self.subtitles
+        return [self.video_url, given] if isinstance(given, str) and _is_url(given) else [self.video_url]
+
+
+class AddAudioJob(Submission):
+    video_url: Url
+    audio_url: Url
+    volume: Annotated[float, Field(ge=0, le=10, description="Of the added audio; 1 leaves it as it is.")] = 1.0
+
+    @property
+    def media(self) -> list[str]:
+        return [self.video_url, self.audio_url]
+
+
+def _is_url(given: str) -> bool:
+    return given.startswith(("http://", "https://")) and not any(map(str.isspace, given))

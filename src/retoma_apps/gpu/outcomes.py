@@ -1,0 +1,136 @@
+"""What came of a job, as the callback and `GET /jobs/{jobId}` tell it: a result, an error, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from retoma import Client
+from retoma_apps.gpu.pipelines import TIMEOUT
+from retoma_apps.gpu.states import status_of
+
+SUCCEEDED = {
+    "img2vid": "Images converted to videos successfully",
+    "caption": "Captions added to the video successfully",
+    "addaudio": "Audio added to the video successfully",
+}
+MULTI_STATUS = 207
+MOST_NAMED = 20
+
+
+class Run(Protocol):
+    """What is used of a run here."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def pipeline(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def input(self) -> Any: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def ended_at(self) -> datetime | None: ...
+
+
+async def outcome(client: Client, run: Run, began_at: datetime | None) -> dict[str, Any]:
+    """`result`, `error`, both or neither, by how the run ended. Nothing while it goes on."""
+    if run.ended_at is None:
+        return {}
+    match status_of(run.state, begun=True):
+        case "COMPLETED":
+            return {"result": {"code": 200, "message": SUCCEEDED[run.pipeline], **await _made(client, run)}}
+        case "FAILED" if run.state == "completed_with_errors":
+            return await _partly(client, run)
+        case "FAILED":
+            return {"error": await _error(client, run, began_at)}
+        case _:
+            return {}
+
+
+def execution(run: Run, began_at: datetime | None) -> dict[str, Any]:
+    """From when the first part got a worker to the job's end."""
+    took = duration(run, began_at)
+    return {
+        "startTime": moment(began_at),
+        "endTime": moment(run.ended_at),
+        "durationMs": round(took.total_seconds() * 1000),
+        "durationSeconds": round(took.total_seconds()),
+    }
+
+
+def duration(run: Run, began_at: datetime | None) -> timedelta:
+    """Between the two times as they are shown."""
+    if began_at is None or run.ended_at is None:
+        return timedelta(0)
+    return max(_shown(run.ended_at) - _shown(began_at), timedelta(0))
+
+
+def moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(at: datetime) -> datetime:
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+async def _made(client: Client, run: Run) -> dict[str, Any]:
+    results = await client.results(run.id)
+    match run.pipeline:
+        case "img2vid":
+            return {"videos": results["videos"]}
+        case "caption":
+            return dict(results["captioned"])
+        case _:
+            return dict(results["with_audio"])
+
+
+async def _partly(client: Client, run: Run) -> dict[str, Any]:
+    """Some images have no video. If none has one, the job has no result at all."""
+    videos = (await client.results(run.id)).get("videos", [])
+    failed = await _failed_images(client, run)
+    named = "; ".join(f"{fault['id']}: {fault['message']}" for fault in failed[:MOST_NAMED])
+    if not videos:
+        error = {"code": "PROCESSING_ERROR", "message": failed[0]["message"], "details": f"Failed images: {named}"}
+        return {"error": error}
+    said = f"{len(failed)} of {len(run.input['images'])} images failed after retries"
+    return {
+        "result": {"code": MULTI_STATUS, "message": said, "videos": videos, "failed": failed},
+        "error": {"code": "PARTIAL_FAILURE", "message": said, "details": f"Failed images: {named}"},
+    }
+
+
+async def _failed_images(client: Client, run: Run) -> list[dict[str, str]]:
+    """In the order of the request."""
+    errors = await client.errors(run.id)
+    faults = {
+        item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
+        for (step, item), error in errors.items()
+        if step == "lone_clip"
+    }
+    lost = {job.item for job in await client.jobs(run.id) if job.step == "lone_clip" and job.state != "succeeded"}
+    ids: Sequence[str] = [str(image["id"]) for image in run.input["images"]]
+    return [faults.get(each, _unexplained(each)) for each in ids if each in lost]
+
+
+def _unexplained(image: str) -> dict[str, str]:
+    return {"id": image, "code": "PROCESSING_ERROR", "message": f"Image {image} could not be rendered"}
+
+
+async def _error(client: Client, run: Run, began_at: datetime | None) -> dict[str, str]:
+    """What stopped the job. Its other parts were only stopped with it."""
+    errors = await client.errors(run.id)
+    final = {(job.step, job.item) for job in await client.jobs(run.id) if job.state in ("failed", "quarantined")}
+    told = [(item, error) for (step, item), error in errors.items() if (step, item) in final]
+    if not told:
+        return {"code": "PROCESSING_ERROR", "message": "the job was stopped"}
+    item, error = next((each for each in told if each[1].get("code") == TIMEOUT), told[0])
+    if error.get("code") == TIMEOUT:
+        elapsed = round(duration(run, began_at).total_seconds() * 1000)
+        return {"code": TIMEOUT, "message": f"Job timed out after {elapsed}ms", "details": str(error.get("message"))}
+    details = f"{error.get('code')}{f' in part {item}' if item else ''}"
+    return {"code": "PROCESSING_ERROR", "message": str(error.get("message")), "details": details}

@@ -1,0 +1,184 @@
+"""The three operations. Each part of a job is handed to a GPU host and takes one of its workers until it has ended.
+
+Images are rendered in parts. A part that fails is tried again alone, up to three times; then its images are tried one
+by one, so that a bad image loses only its own video. A part that takes too long ends the job.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from retoma import Context, GiveUp, Items, OutsideFailed, Pipeline, Pool, Retry
+from retoma_apps.gpu.measures import POOL
+from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob
+from retoma_apps.gpu.parts import Clips, Fault, Part, Video, divided, together, with_zooms
+from retoma_apps.gpu.settings import Rules
+from retoma_apps.gpu.states import job_id
+from retoma_apps.providers.gpu import GpuHost, Image, Operation, Segment, Style, Zoom
+from retoma_apps.providers.gpu.orders import Picture
+
+log = logging.getLogger("retoma_apps.gpu")
+GPU = Pool(POOL, capacity=3)
+RETRIES = 3
+AGAIN = Retry(RETRIES, delays=[5, 15, 45])
+ONCE_MORE = Retry(1, delays=[5])
+TIMEOUT = "TIMEOUT"
+_TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
+_FINAL = ("CORRUPT_IMAGE", "UNSAFE_URL", "INVALID_INPUT")
+
+img2vid = Pipeline("img2vid", inputs=Img2VidJob)
+caption = Pipeline("caption", inputs=CaptionJob)
+addaudio = Pipeline("addaudio", inputs=AddAudioJob)
+
+
+@img2vid.step
+def parts(images: list[Image], *, rules: Rules) -> list[Part]:
+    return divided(images, rules.part_seconds)
+
+
+@img2vid.each(parts, pool=GPU, retry=AGAIN, on_failure="stop")
+async def clips(
+    part: Part,
+    images: list[Image],
+    zoom_types: list[Zoom],
+    picture: Picture,
+    *,
+    host: GpuHost,
+    rules: Rules,
+    ctx: Context,
+) -> Clips:
+    """A part that failed to the last is no failure yet: what it leaves over is tried image by image."""
+    wanted = part.of(with_zooms(images, zoom_types))
+    _tell_of_retry(ctx)
+    try:
+        return _clips(await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
+    except OutsideFailed as error:
+        if ctx.attempt <= RETRIES and error.code not in _FINAL:
+            raise
+        log.error("%s: part %s failed %d times: %s", job_id(ctx.run), ctx.item, ctx.attempt, error)
+        alone = len(wanted) == 1
+        return Clips(failed=[Fault(id=image.id, code=error.code, message=str(error), final=alone) for image in wanted])
+
+
+@img2vid.step
+def leftovers(clips: Items[Clips]) -> list[Fault]:
+    return [fault for part in clips for fault in part.failed]
+
+
+@img2vid.each(leftovers, key="id", pool=GPU, retry=ONCE_MORE)
+async def lone_clip(
+    leftover: Fault,
+    images: list[Image],
+    zoom_types: list[Zoom],
+    picture: Picture,
+    *,
+    host: GpuHost,
+    rules: Rules,
+    ctx: Context,
+) -> Video:
+    if leftover.final:
+        raise GiveUp(leftover.message, leftover.code)
+    wanted = [image for image in with_zooms(images, zoom_types) if image.id == leftover.id]
+    _tell_of_retry(ctx)
+    try:
+        found = _clips(await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
+    except OutsideFailed as error:
+        if error.code in _FINAL:
+            raise GiveUp(str(error), error.code) from error
+        raise
+    if not found.videos:
+        raise GiveUp(found.failed[0].message, found.failed[0].code)
+    return found.videos[0]
+
+
+@img2vid.step
+def videos(images: list[Image], clips: Items[Clips], lone_clip: Items[Video]) -> list[Video]:
+    return together(images, [*(video for part in clips for video in part.videos), *lone_clip])
+
+
+@caption.step(pool=GPU, retry=AGAIN)
+async def captioned(
+    video_url: str,
+    subtitles: list[Segment] | str | None,
+    text: str | None,
+    style: Style,
+    *,
+    host: GpuHost,
+    rules: Rules,
+    ctx: Context,
+) -> dict[str, Any]:
+    given = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
+    order = {"video_url": video_url, "subtitles": given, "text": text, "style": style.model_dump()}
+    _tell_of_retry(ctx)
+    return await _rendered("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx)
+
+
+@addaudio.step(pool=GPU, retry=AGAIN)
+async def with_audio(
+    video_url: str, audio_url: str, volume: float, *, host: GpuHost, rules: Rules, ctx: Context
+) -> dict[str, Any]:
+    order = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
+    _tell_of_retry(ctx)
+    return await _rendered("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx)
+
+
+async def _rendered(
+    operation: Operation, order: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context
+) -> dict[str, Any]:
+    """What the host made of this order. The job parks here until it has."""
+    limit, key = rules.limit(operation), ctx.effect_key
+    await ctx.once("began", lambda: True)  # outlives retries, so that the job's start stays where it was
+    handle = await ctx.once(
+        "submit",
+        lambda: host.submit(operation, order, key=key, callback_url=ctx.callback_url, timeout=limit),
+        reconcile=lambda: host.find(key),
+    )
+    try:
+        result = await ctx.external(
+            handle,
+            poll=host.status,
+            cancel=host.cancel,
+            every=rules.every,
+            queued=limit,
+            running=limit,
+            total=2 * limit,
+        )
+    except OutsideFailed as error:
+        if error.code not in _TIMEOUTS:
+            raise
+        elapsed = round(limit.total_seconds() * 1000)
+        log.error("%s timed out after %dms", job_id(ctx.run), elapsed)
+        raise GiveUp(f"{operation} timed out after {elapsed}ms: {error}", TIMEOUT) from error
+    return _checked(result)
+
+
+def _img2vid_order(images: Any, picture: Picture, ctx: Context) -> dict[str, Any]:
+    return {
+        "prefix": _prefix(ctx),
+        "images": [image.model_dump() for image in images],
+        "picture": picture.model_dump(),
+    }
+
+
+def _prefix(ctx: Context) -> str:
+    return f"gpu/{ctx.run}/{ctx.revision}/"
+
+
+def _clips(result: dict[str, Any]) -> Clips:
+    found = Clips.model_validate(result)
+    return found.model_copy(
+        update={"failed": [fault.model_copy(update={"final": fault.code in _FINAL}) for fault in found.failed]}
+    )
+
+
+def _checked(result: Any) -> dict[str, Any]:
+    if not isinstance(result, dict) or not ("videos" in result or "video_url" in result):
+        raise GiveUp("the GPU host says that it is done, and gives no video", "NO_VIDEO")
+    return result
+
+
+def _tell_of_retry(ctx: Context) -> None:
+    if ctx.attempt > 1:
+        part = f"part {ctx.item}" if ctx.item else "the job"
+        log.warning("%s: retrying %s, try %d", job_id(ctx.run), part, ctx.attempt)

@@ -1,0 +1,181 @@
+"""The routes that n8n and other callers know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from math import ceil
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Path, Query
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from retoma import Client, RetomaError
+from retoma.errors import Conflict, NotFound
+from retoma.server import Caller, Problem, caller, documented, problem_of
+from retoma_apps.gpu.jobs import details, summary
+from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, Submission
+from retoma_apps.gpu.outcomes import Run, moment
+from retoma_apps.gpu.pipelines import GPU
+from retoma_apps.gpu.settings import Rules
+from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
+
+OFFLINE = "X-Retoma-Offline"
+OPERATIONS = ("img2vid", "caption", "addaudio")
+LOOKED_AT = 200
+DEFAULT_TENANT = "default"
+Reader = Annotated[Caller, caller("runs:read")]
+Writer = Annotated[Caller, caller("runs:write")]
+JobId = Annotated[str, Path(max_length=100, description="`orc-` and a UUID.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
+        description="The same key and body give the same job, however often they are sent.",
+    ),
+]
+
+
+class WithError(APIRoute):
+    """Errors have `error`, which callers of these routes look for, beside the members that all errors have."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except (Problem, RequestValidationError, RetomaError) as error:
+                told = problem_of(error)
+            told.members.setdefault("error", told.detail)
+            raise told
+
+        return answered
+
+
+router = APIRouter(tags=["gpu"], route_class=WithError, responses=documented(400, 401, 403, 413, 422, 429, 503))
+_ACCEPTED: dict[str, Any] = {"status_code": 202, "response_class": JSONResponse}
+
+
+@router.post("/video/img2vid/async", summary="Turn images into videos", **_ACCEPTED)
+async def submit_img2vid(given: Img2VidJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submitted("img2vid", given, by, key)
+
+
+@router.post("/video/caption_style/async", summary="The same as /video/caption/async", **_ACCEPTED)
+@router.post("/video/caption/async", summary="Burn subtitles or a text into a video", **_ACCEPTED)
+async def submit_caption(given: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submitted("caption", given, by, key)
+
+
+@router.post("/video/addaudio/async", summary="Mix audio into a video", **_ACCEPTED)
+async def submit_addaudio(given: AddAudioJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submitted("addaudio", given, by, key)
+
+
+@router.get("/jobs", summary="List jobs, newest first")
+async def list_jobs(
+    by: Reader,
+    status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
+    before: Annotated[str | None, Query(max_length=100, description="`next` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> dict[str, Any]:
+    """A page may be short; there are more as long as `next` is not null."""
+    if before is not None and run_id(before) is None:
+        raise Problem(422, "INVALID_REQUEST", "`before` is the `next` of a page: `orc-` and a UUID")
+    found = await _newest(by, None if status is None else states_of(status), run_id(before or ""))
+    began = await by.client.began(run.id for run in found)
+    shown = [summary(run, began.get(run.id)) for run in found]
+    wanted = [job for job in shown if status in (None, job["status"])]
+    if len(wanted) > limit:
+        return {"jobs": wanted[:limit], "next": wanted[limit - 1]["jobId"]}
+    return {"jobs": wanted, "next": shown[-1]["jobId"] if len(shown) == LOOKED_AT else None}
+
+
+@router.get("/jobs/{job}", summary="Show a job", responses=documented(404))
+async def show_job(job: JobId, by: Reader) -> Response:
+    return _answered(by.client, await details(by.client, await _own(by, job)))
+
+
+@router.post("/jobs/{job}/cancel", summary="Cancel a job", responses=documented(404))
+async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
+    run = await _own(by, job)
+    state = await by.client.cancel(run.id, tenant=by.tenant, by=f"key {by.name}")
+    if status_of(state, begun=True) in ("COMPLETED", "FAILED"):
+        raise Problem(400, "ALREADY_FINISHED", "Job already finished")
+    return {"message": "Job cancelled", "jobId": job}
+
+
+async def _submitted(operation: str, given: Submission, by: Caller, key: str | None) -> Response:
+    rules = _rules(by.client)
+    if rules.offline:  # it is this machine that fetches
+        for url in given.media:
+            by.client.guard.check(url)
+    webhook = None if given.webhook_url is None else rules.webhook(given.webhook_url)
+    try:
+        started = await by.client.start(operation, given, key=key, webhook=webhook, tenant=by.tenant or DEFAULT_TENANT)
+    except Conflict as error:
+        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
+    run: Run = await by.client.show(started.id)
+    began = {} if started.created else await by.client.began([run.id])
+    return _answered(by.client, _accepted(run, given, status_of(run.state, begun=run.id in began)), 202)
+
+
+def _accepted(run: Run, given: Submission, status: Status) -> dict[str, Any]:
+    return {
+        "jobId": job_id(run.id),
+        "status": status,
+        "id_roteiro": given.id_roteiro,
+        "message": "Job enfileirado com sucesso",
+        "estimatedTime": _span(given.video_seconds),
+        "statusUrl": f"/jobs/{job_id(run.id)}",
+        "createdAt": moment(run.created_at),
+    }
+
+
+def _span(seconds: float) -> str:
+    """A rough one: a second of video is about a second of work, shared by all GPUs."""
+    least = 1 + max(1, ceil(seconds / 60 / GPU.capacity))
+    return f"{least}-{5 * least} minutos"
+
+
+async def _newest(by: Caller, states: list[str] | None, before: UUID | None) -> list[Run]:
+    found: list[Run] = []
+    for operation in OPERATIONS:
+        found += await by.client.runs(
+            tenant=by.tenant,
+            pipeline=operation,
+            states=states,  # type: ignore[arg-type]
+            before=before,
+            limit=LOOKED_AT,
+        )
+    return sorted(found, key=lambda run: run.id, reverse=True)[:LOOKED_AT]
+
+
+async def _own(by: Caller, job: str) -> Run:
+    """The run, if it is a job of the caller's; another tenant's is not there at all."""
+    found = run_id(job)
+    try:
+        run = None if found is None else await by.client.show(found, tenant=by.tenant)
+    except NotFound:
+        run = None
+    if run is None or run.pipeline not in OPERATIONS:
+        raise Problem(404, "NOT_FOUND", "Job not found")
+    return run
+
+
+def _rules(client: Client) -> Rules:
+    assert client.app is not None
+    rules: Rules = client.app.resources["rules"]
+    return rules
+
+
+def _answered(client: Client, body: dict[str, Any], status: int = 200) -> Response:
+    headers = {OFFLINE: "ffmpeg on this machine does the work"} if _rules(client).offline else None
+    return JSONResponse(body, status, headers)

@@ -1,0 +1,68 @@
+"""What the orchestrator takes from its environment, by the names that its users know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import Webhook, minutes, seconds
+
+LIMITS: Mapping[str, timedelta] = {"img2vid": minutes(60), "caption": minutes(10), "addaudio": minutes(5)}
+OTHER_LIMIT = minutes(30)
+RUNPOD_EVERY, OFFLINE_EVERY = seconds(8), seconds(1)
+SHORT_ATTEMPTS = 5
+
+
+class GpuSettings(BaseSettings):
+    """WEBHOOK_SECRET and RUNPOD_* are read where they are used."""
+
+    model_config = SettingsConfigDict(env_file=".env", extra="ignore")
+
+    job_timeout_ms: int | None = Field(
+        None, ge=1_000, le=7 * 86_400_000, description="The limit of every operation. Unset: 60, 10 and 5 minutes."
+    )
+    webhook_retry_max: int = Field(
+        SHORT_ATTEMPTS, ge=1, le=100, description="How often a callback is sent before it is given up."
+    )
+    gpu_part_seconds: float = Field(
+        60.0, gt=0, le=3600, description="Images are rendered in parts of about so many seconds of video."
+    )
+    gpu_poll_seconds: float | None = Field(
+        None, gt=0, le=600, description="How often work at the host is asked for. Unset: 8, or 1 when offline."
+    )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How this deployment works. `offline` means that ffmpeg on this machine does the work of the GPUs."""
+
+    offline: bool
+    every: timedelta
+    part_seconds: float = 60.0
+    attempts: int = SHORT_ATTEMPTS
+    limits: Mapping[str, timedelta] = field(default_factory=lambda: LIMITS)
+    other_limit: timedelta = OTHER_LIMIT
+
+    @classmethod
+    def of(cls, settings: GpuSettings, *, offline: bool) -> Rules:
+        usual = OFFLINE_EVERY if offline else RUNPOD_EVERY
+        every = usual if settings.gpu_poll_seconds is None else seconds(settings.gpu_poll_seconds)
+        rules = cls(offline, every, settings.gpu_part_seconds, settings.webhook_retry_max)
+        if settings.job_timeout_ms is None:
+            return rules
+        return cls(
+            offline, every, rules.part_seconds, rules.attempts, {}, timedelta(milliseconds=settings.job_timeout_ms)
+        )
+
+    def limit(self, operation: str) -> timedelta:
+        """How long the host may wait with a part of this operation, and work on it."""
+        return self.limits.get(operation, self.other_limit)
+
+    def webhook(self, url: str) -> Webhook:
+        """The document's schedule has five attempts; who asks for more gets those of the standard one."""
+        profile = "short" if self.attempts <= SHORT_ATTEMPTS else "standard"
+        return Webhook(url, profile=profile, retries=self.attempts - 1)

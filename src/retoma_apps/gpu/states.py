@@ -1,0 +1,48 @@
+"""The five words that callers know a job's state by, and the ids that they know jobs by."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+from uuid import UUID
+
+Status = Literal["QUEUED", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+PREFIX = "orc-"
+BY_STATE: dict[str, Status] = {
+    "pending": "QUEUED",
+    "running": "IN_PROGRESS",
+    "paused": "IN_PROGRESS",
+    "needs_review": "IN_PROGRESS",
+    "stuck": "IN_PROGRESS",
+    "cancelling": "CANCELLED",
+    "completed": "COMPLETED",
+    "completed_with_errors": "FAILED",
+    "failed": "FAILED",
+    "rejected": "FAILED",
+    "cancelled": "CANCELLED",
+}
+
+
+def status_of(state: str, *, begun: bool) -> Status:
+    """A run is in progress from when its first part got a worker; before that it is queued."""
+    status = BY_STATE[state]
+    return "QUEUED" if status == "IN_PROGRESS" and not begun else status
+
+
+def states_of(status: Status) -> list[str]:
+    """The run states in which a job may have this status."""
+    meant = {"IN_PROGRESS", "QUEUED"} if status == "QUEUED" else {status}
+    return [state for state, named in BY_STATE.items() if named in meant]
+
+
+def job_id(run: UUID) -> str:
+    return f"{PREFIX}{run}"
+
+
+def run_id(job: str) -> UUID | None:
+    """None if no job can have this id."""
+    try:
+        found = UUID(job.removeprefix(PREFIX))
+    except ValueError:
+        return None
+    return found if job == job_id(found) else None

@@ -1,0 +1,243 @@
+"""A job's way from the queue to its end, as its caller sees it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from retoma.records import Scope
+from retoma.states import RunState
+from retoma_apps.gpu.states import BY_STATE, STATUSES, status_of
+from tests.apps.gpu.conftest import OpenStudio
+from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, MINUTE, Studio, images, img2vid
+
+
+def test_every_run_state_has_one_of_the_five_words() -> None:
+    assert set(BY_STATE) == {str(state) for state in RunState}
+    assert {status_of(state, begun=begun) for state in BY_STATE for begun in (True, False)} == set(STATUSES)
+
+
+async def test_a_job_ends_with_one_video_for_each_image_in_their_order(studio: Studio) -> None:
+    job = await studio.submit(img2vid(100))
+    await studio.work()
+    shown = await studio.show(job)
+    result, run = shown["result"], job.removeprefix("orc-")
+    assert (shown["status"], result["code"]) == ("COMPLETED", 200)
+    assert result["message"] == "Images converted to videos successfully"
+    assert result["videos"] == [
+        {
+            "id": str(number),
+            "video_url": f"https://files.invalid/gpu/{run}/1/video_{number}.mp4",
+            "filename": f"video_{number}.mp4",
+        }
+        for number in range(1, 101)
+    ]
+    assert studio.standin.duplicates == 0
+
+
+@pytest.mark.parametrize("operation", ["caption", "addaudio"])
+async def test_the_other_operations_end_with_one_video(operation: str, studio: Studio) -> None:
+    job = await studio.submit(operation=operation)
+    await studio.do()
+    assert await studio.used() == 1
+    await studio.work()
+    shown = await studio.show(job)
+    run = job.removeprefix("orc-")
+    assert shown["result"]["code"] == 200
+    assert shown["result"]["video_url"] == f"https://files.invalid/gpu/{run}/1/{operation}.mp4"
+    assert "successfully" in shown["result"]["message"]
+    assert studio.standin.submits.total() == 1
+
+
+async def test_a_job_without_images_is_complete_at_once(studio: Studio) -> None:
+    job = await studio.submit(img2vid(0))
+    await studio.do()
+    shown = await studio.show(job)
+    assert (shown["status"], shown["result"]["videos"]) == ("COMPLETED", [])
+    assert studio.standin.submits == {}
+
+
+async def test_what_the_caller_gave_reaches_the_host(studio: Studio) -> None:
+    await studio.submit(img2vid(4, zoom_types=["zoomout", "zoompanleft"]))
+    await studio.submit({**CAPTION, "style": {"bold": True}}, "caption")
+    await studio.submit({**ADDAUDIO, "volume": 0.25}, "addaudio")
+    await studio.do()
+    sent = {job.input["operation"]: job.input for job in studio.standin.jobs}
+    assert [image["zoom"] for image in sent["img2vid"]["images"]] == ["zoomout", "zoompanleft"] * 2
+    assert [image["duracao"] for image in sent["img2vid"]["images"]] == [5.0] * 4
+    assert (sent["caption"]["text"], sent["caption"]["style"]["bold"]) == ("Olá, coração", True)
+    assert (sent["addaudio"]["audio_url"], sent["addaudio"]["volume"]) == (ADDAUDIO["audio_url"], 0.25)
+
+
+async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> None:
+    job = await studio.submit(img2vid(2, webhook_url=HOOK))
+    queued = await studio.show(job)
+    assert queued | {"data": None, "waiting": None} == {
+        "jobId": job,
+        "status": "QUEUED",
+        "operation": "img2vid",
+        "id_roteiro": 34,
+        "progress": None,
+        "createdAt": "2030-01-01T12:00:00.000Z",
+        "startedAt": None,
+        "completedAt": None,
+        "estimatedCompletion": None,
+        "webhookUrl": HOOK,
+        "data": None,
+        "runpodJobIds": [],
+        "workersReserved": 0,
+        "attempts": {},
+        "waiting": None,
+    }
+    assert queued["data"]["images"][1]["id"] == "2"
+    await studio.api.sandbox.clock.advance(MINUTE)
+    await studio.do()
+    under_way = await studio.show(job)
+    assert (under_way["status"], under_way["startedAt"]) == ("IN_PROGRESS", "2030-01-01T12:01:00.000Z")
+    assert under_way["runpodJobIds"] == [one.id for one in studio.standin.jobs]
+    assert (under_way["workersReserved"], under_way["attempts"]) == (1, {"clips:0": 1})
+    assert under_way["estimatedCompletion"] > under_way["startedAt"]
+    await studio.work()
+    ended = await studio.show(job)
+    assert (ended["status"], ended["completedAt"]) == ("COMPLETED", "2030-01-01T12:01:08.000Z")
+    assert (ended["progress"], ended["estimatedCompletion"], ended["workersReserved"]) == (None, None, 0)
+
+
+async def test_progress_counts_images_as_they_are_finished(studio: Studio) -> None:
+    job = await studio.submit(img2vid(100))
+    await studio.do()
+    assert (await studio.show(job))["progress"] == {"completed": 0, "total": 100, "percentage": 0.0}
+    await studio.pass_time()
+    seen = (await studio.show(job))["progress"]
+    assert seen == {"completed": 24, "total": 100, "percentage": 24.0}
+    await studio.pass_time()
+    shown = await studio.show(job)
+    assert shown["progress"]["completed"] == 36
+    assert shown["estimatedCompletion"] > "2030-01-01T12:00:16"
+
+
+async def test_progress_of_one_video_is_none_or_all(studio: Studio) -> None:
+    job = await studio.submit(operation="caption")
+    await studio.do()
+    assert (await studio.show(job))["progress"] == {"completed": 0, "total": 1, "percentage": 0.0}
+
+
+async def test_reading_a_job_never_asks_the_host(studio: Studio) -> None:
+    job = await studio.submit(img2vid(5))
+    await studio.do()
+    studio.standin.faults.broken = 1
+    await studio.show(job)
+    assert studio.standin.faults.broken == 1
+
+
+async def test_polling_gives_what_the_callback_would(studio: Studio) -> None:
+    """Its address is never reached here; see the test of callbacks for the same body."""
+    job = await studio.submit(img2vid(2, webhook_url="https://offline.example.com/webhook"))
+    await studio.work()
+    shown = await studio.show(job)
+    assert (shown["status"], [video["id"] for video in shown["result"]["videos"]]) == ("COMPLETED", ["1", "2"])
+
+
+@pytest.mark.parametrize("job", ["orc-123", "nothing", "orc-00000000-0000-7000-8000-000000000000", "ORC-x"])
+async def test_an_unknown_job_is_not_found(job: str, studio: Studio) -> None:
+    for answer in (await studio.api.get(f"/jobs/{job}"), await studio.cancel(job)):
+        assert (answer.status_code, answer.json()["error"]) == (404, "Job not found")
+
+
+async def test_jobs_are_listed_by_status_newest_first(studio: Studio) -> None:
+    done = await studio.submit(img2vid(1))
+    await studio.work()
+    dropped = await studio.submit(img2vid(1))
+    await studio.cancel(dropped)
+    busy = [await studio.submit(BODIES[name], name) for name in BODIES]
+    await studio.do()
+    queued = [await studio.submit(img2vid(1)) for _ in range(3)]
+
+    async def listed(**query: str) -> list[str]:
+        return [job["jobId"] for job in (await studio.api.get("/jobs", params=query)).json()["jobs"]]
+
+    assert await listed() == [*reversed(queued), *reversed(busy), dropped, done]
+    assert await listed(status="QUEUED") == list(reversed(queued))
+    assert await listed(status="IN_PROGRESS") == list(reversed(busy))
+    assert await listed(status="COMPLETED") == [done]
+    assert await listed(status="CANCELLED") == [dropped]
+    assert await listed(status="FAILED") == []
+
+
+async def test_a_list_goes_on_where_the_page_before_ended(studio: Studio) -> None:
+    jobs = [await studio.submit(img2vid(1)) for _ in range(5)]
+    pages, before = [], None
+    while True:
+        query = {"limit": "2"} | ({"before": before} if before else {})
+        page = (await studio.api.get("/jobs", params=query)).json()
+        pages += [job["jobId"] for job in page["jobs"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert pages == list(reversed(jobs))
+    refused = await studio.api.get("/jobs", params={"before": "yesterday"})
+    assert (refused.status_code, "error" in refused.json()) == (422, True)
+
+
+async def test_a_key_reaches_only_the_jobs_of_its_tenant(studio: Studio) -> None:
+    ours, theirs = [
+        await studio.api.make_key("runs:read", "runs:write", tenant=tenant) for tenant in ("ours", "theirs")
+    ]
+    job = await studio.submit(img2vid(1), key=ours)
+    assert (await studio.api.get(f"/jobs/{job}", key=ours)).status_code == 200
+    assert (await studio.api.get(f"/jobs/{job}", key=theirs)).json()["error"] == "Job not found"
+    assert (await studio.api.post(f"/jobs/{job}/cancel", key=theirs)).json()["error"] == "Job not found"
+    assert (await studio.api.get("/jobs", key=theirs)).json()["jobs"] == []
+    assert [each["jobId"] for each in (await studio.api.get("/jobs", key=ours)).json()["jobs"]] == [job]
+    assert (await studio.show(job))["status"] == "QUEUED"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/video/img2vid/async"),
+        ("POST", "/video/caption/async"),
+        ("POST", "/video/addaudio/async"),
+        ("GET", "/jobs"),
+        ("GET", "/jobs/orc-1"),
+        ("POST", "/jobs/orc-1/cancel"),
+    ],
+)
+async def test_every_route_needs_a_key(method: str, path: str, studio: Studio) -> None:
+    for key in (None, "rtm_wrong"):
+        answer = await studio.api.call(method, path, key=key)
+        assert (answer.status_code, "error" in answer.json()) == (401, True)
+
+
+async def test_a_key_that_may_only_read_submits_and_cancels_nothing(open_studio: OpenStudio) -> None:
+    async with open_studio(scopes=(Scope.RUNS_READ,)) as studio:
+        assert (await studio.post("img2vid", img2vid())).status_code == 403
+        assert (await studio.cancel("orc-1")).status_code == 403
+        assert (await studio.api.get("/jobs")).status_code == 200
+
+
+async def test_a_job_that_waits_says_why(studio: Studio) -> None:
+    await studio.submit(img2vid(100))
+    last = await studio.submit(img2vid(1))
+    await studio.do()
+    assert (await studio.show(last))["waiting"] == ["1 of clips: its pool has no free slot"]
+
+
+async def test_a_job_that_waits_longer_than_a_day_is_still_there(studio: Studio) -> None:
+    await studio.client.close()
+    job = await studio.submit(img2vid(1))
+    await studio.api.sandbox.clock.advance(timedelta(hours=30))
+    assert (await studio.show(job))["status"] == "QUEUED"
+    await studio.work()
+    assert (await studio.show(job))["status"] == "COMPLETED"
+    await studio.api.sandbox.clock.advance(timedelta(hours=30))
+    assert (await studio.show(job))["status"] == "COMPLETED"
+
+
+async def test_images_are_divided_by_their_seconds_and_not_by_their_number(studio: Studio) -> None:
+    await studio.submit({"images": [*images(4, 30.0), *images(1, 200.0, first=5), *images(40, 0.5, first=6)]})
+    await studio.work()
+    sizes = [[image["id"] for image in job.input["images"]] for job in studio.standin.jobs]
+    assert [len(each) for each in sizes] == [2, 2, 1, 20, 20]
+    assert [image for each in sizes for image in each] == [str(number) for number in range(1, 46)]

@@ -1,0 +1,176 @@
+"""Submitting jobs: what is taken, what is refused and how, and what is answered."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from retoma_apps.gpu.routes import OFFLINE
+from tests.apps.gpu.conftest import OpenStudio
+from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, Studio, images, img2vid
+
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+async def test_a_submit_is_answered_with_the_fields_that_callers_know(studio: Studio) -> None:
+    answer = await studio.post("img2vid", img2vid(2, webhook_url=HOOK))
+    told = answer.json()
+    assert (answer.status_code, list(told)) == (
+        202,
+        ["jobId", "status", "id_roteiro", "message", "estimatedTime", "statusUrl", "createdAt"],
+    )
+    assert re.fullmatch(f"orc-{UUID}", told["jobId"])
+    assert told | {"jobId": ""} == {
+        "jobId": "",
+        "status": "QUEUED",
+        "id_roteiro": 34,
+        "message": "Job enfileirado com sucesso",
+        "estimatedTime": "2-10 minutos",
+        "statusUrl": f"/jobs/{told['jobId']}",
+        "createdAt": "2030-01-01T12:00:00.000Z",
+    }
+    assert (await studio.api.get(told["statusUrl"])).json()["jobId"] == told["jobId"]
+
+
+@pytest.mark.parametrize(
+    ("path", "operation"),
+    [("img2vid", "img2vid"), ("caption", "caption"), ("caption_style", "caption"), ("addaudio", "addaudio")],
+)
+async def test_each_route_makes_a_job_of_its_operation(path: str, operation: str, studio: Studio) -> None:
+    job = (await studio.post(path, BODIES[operation])).json()["jobId"]
+    shown = await studio.show(job)
+    assert (shown["operation"], shown["status"]) == (operation, "QUEUED")
+
+
+@pytest.mark.parametrize("operation", BODIES)
+async def test_a_submit_is_answered_before_any_work_is_done(operation: str, studio: Studio) -> None:
+    await studio.submit(operation=operation)
+    assert studio.standin.submits == {}
+
+
+async def test_the_job_is_there_when_its_submit_is_answered(studio: Studio) -> None:
+    job = await studio.submit(img2vid(3, webhook_url=HOOK))
+    shown = await studio.show(job)
+    assert (shown["webhookUrl"], len(shown["data"]["images"])) == (HOOK, 3)
+
+
+async def test_the_project_may_be_left_out(studio: Studio) -> None:
+    answer = await studio.post("img2vid", {"images": images(1)})
+    assert (answer.status_code, answer.json()["id_roteiro"]) == (202, None)
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "field"),
+    [
+        ("img2vid", {}, "images"),
+        ("img2vid", {"images": [{"id": "1", "image_url": "https://x.com/1.png"}]}, "images.0.duracao"),
+        ("img2vid", {"images": [{"id": "1", "image_url": "file:///etc/passwd", "duracao": 1}]}, "images.0.image_url"),
+        ("img2vid", {"images": [{"id": "1", "image_url": "https://x.com/1.png", "duracao": 0}]}, "images.0.duracao"),
+        ("img2vid", {"images": [*images(1), *images(1)]}, "images"),
+        ("img2vid", {"images": images(1), "id_roteiro": "thirty-four"}, "id_roteiro"),
+        ("img2vid", {"images": images(1), "zoom_types": ["zoomsideways"]}, "zoom_types.0"),
+        ("img2vid", {"images": [{**images(1)[0], "id": "a\u0000b"}]}, "images"),
+        ("img2vid", {"images": images(1), "path": "a\u0000b"}, "path"),
+        ("caption", {"video_url": "https://x.com/v.mp4"}, "body"),
+        ("caption", {**CAPTION, "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nhi"}, "body"),
+        ("caption", {**CAPTION, "text": None, "subtitles": "not an SRT"}, "body"),
+        ("caption", {**CAPTION, "style": {"size": 3}}, "style.size"),
+        ("addaudio", {"video_url": "https://x.com/v.mp4"}, "audio_url"),
+        ("addaudio", {**ADDAUDIO, "volume": 11}, "volume"),
+    ],
+)
+async def test_a_body_that_is_not_valid_is_refused_and_the_answer_names_the_field(
+    operation: str, body: dict[str, Any], field: str, studio: Studio
+) -> None:
+    answer = await studio.post(operation, body)
+    told = answer.json()
+    assert (answer.status_code, told["code"], told["errors"][0]["field"]) == (422, "INVALID_REQUEST", field)
+    assert told["error"] == told["detail"]
+    assert told["type"].startswith("urn:retoma:problem:")
+    assert await studio.client.runs() == []
+
+
+async def test_an_unknown_zoom_type_is_refused_with_those_that_are_known(studio: Studio) -> None:
+    answer = await studio.post("img2vid", img2vid(1, zoom_types=["zoomsideways"]))
+    for known in ("zoomin", "zoomout", "zoompanright", "zoompanleft", "zoompanup", "zoompandown"):
+        assert known in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"null", b'{"images": "\xff"}'])
+async def test_what_is_no_job_at_all_is_refused(body: bytes, studio: Studio) -> None:
+    answer = await studio.api.post("/video/img2vid/async", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert "detail" in answer.json()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://n8n.example.com/hook",
+        "https://127.0.0.2.nip.internal/hook",
+        "https://10.0.0.8/hook",
+        "https://[::ffff:169.254.169.254]/latest",
+        "https://n8n.example.com:8443/hook",
+    ],
+)
+async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url: str, studio: Studio) -> None:
+    answer = await studio.post("img2vid", img2vid(1, webhook_url=url))
+    assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
+    assert "RETOMA_ALLOW_HOSTS" in answer.json()["error"]
+    assert await studio.client.runs() == []
+
+
+async def test_offline_it_is_this_machine_that_fetches_so_its_own_network_is_refused(open_studio: OpenStudio) -> None:
+    async with open_studio(offline=True) as studio:
+        answer = await studio.post("addaudio", {**ADDAUDIO, "audio_url": "https://169.254.169.254/latest/meta-data"})
+        assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
+
+
+async def test_answers_say_when_the_work_is_done_offline(open_studio: OpenStudio) -> None:
+    async with open_studio(offline=True) as studio:
+        answer = await studio.post("img2vid", img2vid())
+        assert OFFLINE in answer.headers
+        assert OFFLINE in (await studio.api.get(answer.json()["statusUrl"])).headers
+    async with open_studio() as studio:
+        assert OFFLINE not in (await studio.post("img2vid", img2vid())).headers
+
+
+async def test_the_same_key_and_body_give_the_same_job(studio: Studio) -> None:
+    key = {"Idempotency-Key": "execution-1"}
+    first = await studio.post("img2vid", img2vid(), headers=key)
+    await studio.do()
+    again = await studio.post("img2vid", img2vid(), headers=key)
+    assert again.status_code == 202
+    assert again.json() == first.json() | {"status": "IN_PROGRESS"}
+    assert len(await studio.client.runs()) == 1
+
+
+async def test_the_same_key_with_another_body_is_refused(studio: Studio) -> None:
+    key = {"Idempotency-Key": "execution-1"}
+    await studio.submit(img2vid(), headers=key)
+    answer = await studio.post("img2vid", img2vid(3), headers=key)
+    assert (answer.status_code, answer.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert answer.json()["error"]
+
+
+async def test_the_blocking_route_of_old_is_not_there(studio: Studio) -> None:
+    assert (await studio.api.post("/video/img2vid", json=img2vid())).status_code == 404
+
+
+async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(studio: Studio) -> None:
+    jobs = [await studio.submit(img2vid(100)) for _ in range(4)]
+    assert [(await studio.show(job))["status"] for job in jobs] == ["QUEUED"] * 4
+
+
+async def test_the_path_is_a_label_and_reaches_no_file(studio: Studio) -> None:
+    for path in ("../../etc/", "/etc/passwd", "C:\\windows\\"):
+        job = await studio.submit(img2vid(1, path=path))
+        await studio.work([job])
+        shown = await studio.show(job)
+        run = job.removeprefix("orc-")
+        assert shown["data"]["path"] == path
+        assert [video["video_url"] for video in shown["result"]["videos"]] == [
+            f"https://files.invalid/gpu/{run}/1/video_1.mp4"
+        ]

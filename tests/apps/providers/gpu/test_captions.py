@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from retoma_apps.providers.gpu import Segment, Style, parse_srt
+from retoma_apps.providers.gpu.captions import ass_script
+
+
+def test_srt_is_read_however_it_was_saved() -> None:
+    first = "\ufeff1\r\n00:00:01,500 --> 00:00:02,000 X1:0\r\nOlá,\r\n<b>mundo</b>\r\n\r\n\r\n"
+    text = first + "00:01:00.5 --> 01:00:00.25\r\nfim"
+    assert parse_srt(text) == [
+        Segment(start=1.5, end=2.0, text="Olá,\nmundo"),
+        Segment(start=60.5, end=3600.25, text="fim"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty"),
+        ("1\nOlá", "block 1"),
+        ("1\n00:00:01,000 --> 00:00:02,000\nOlá\n\n2\nOlá", "block 2"),
+        ("00:00:02,000 --> 00:00:01,000\nOlá", "not after its start"),
+    ],
+)
+def test_srt_that_cannot_be_read_says_where(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_srt(text)
+
+
+def test_a_script_has_a_line_per_segment_and_colours_with_blue_first() -> None:
+    script = ass_script([Segment(start=3599.999, end=3661.5, text="um\ndois")], Style(color="#ff8000", bold=True))
+    assert "Dialogue: 0,1:00:00.00,1:01:01.50,Default,,0,0,0,,um\\Ndois\n" in script
+    assert "&H000080FF" in script
+
+
+def test_text_cannot_begin_a_line_or_a_command_of_its_own() -> None:
+    script = ass_script([Segment(start=0, end=1, text="a\r\nDialogue: x\x00{\\pos(0,0)}\\N")], Style())
+    assert script.count("\nDialogue:") == 1
+    assert "{\\pos" not in script.replace("\\{", "")

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma_apps.providers.gpu import Files, FileSettings, files_of
+from tests.apps.providers.gpu.conftest import Switch
+
+KEY = "gpu/job/1/video_1.mp4"
+
+
+def settings(**given: Any) -> FileSettings:
+    return FileSettings(_env_file=None, **given)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return files_of(settings(home=tmp_path, public_url="https://here.example/"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "made.mp4"
+    path.write_bytes(b"film" * 100_000)
+    return path
+
+
+async def test_a_local_file_has_an_address_of_the_server_and_is_read_back(files: Files, source: Path) -> None:
+    assert await files.put(source, KEY) == f"https://here.example/files/{KEY}"
+    opened = await files.open(KEY)
+    assert opened is not None
+    assert (opened.size, opened.media_type) == (400_000, "video/mp4")
+    assert b"".join([chunk async for chunk in opened.chunks]) == b"film" * 100_000
+
+
+async def test_the_same_key_is_written_over_so_that_a_second_render_makes_no_second_file(
+    files: Files, source: Path, tmp_path: Path
+) -> None:
+    await files.put(source, KEY)
+    await files.put(source, KEY)
+    assert [path.name for path in (tmp_path / "files/gpu/job/1").iterdir()] == ["video_1.mp4"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["../made.mp4", "gpu/../../made.mp4", "/etc/passwd", "gpu//x", "gpu/..", "", "gpu/%2e%2e/x", "a\0", "gpu/x\n"],
+)
+async def test_a_key_that_leads_elsewhere_is_no_file_and_cannot_be_written(
+    files: Files, source: Path, key: str
+) -> None:
+    assert await files.open(key) is None
+    with pytest.raises(ValueError, match="cannot be the key"):
+        await files.put(source, key)
+
+
+async def test_a_file_that_is_not_there_is_none(files: Files) -> None:
+    assert await files.open("gpu/job/1/video_2.mp4") is None
+    assert await files.open("gpu/job") is None
+
+
+async def test_a_bucket_gets_the_file_and_gives_a_link_that_is_signed_for_seven_days(
+    switch: Switch, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACANARY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secretCANARY")
+    taken: list[tuple[str, str, int]] = []
+
+    async def bucket(scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while (part := await receive()).get("more_body"):
+            body += part["body"]
+        taken.append((scope["method"], scope["path"], len(body + part["body"])))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"etag", b'"1"')]})
+        await send({"type": "http.response.body", "body": b""})
+
+    switch.app = bucket
+    files = files_of(settings(files_url=f"s3://clips/made?endpoint={switch.origin}"))
+    url = await files.put(source, KEY)
+    assert taken == [("PUT", f"/clips/made/{KEY}", 400_000)]
+    assert url.startswith(f"{switch.origin}/clips/made/{KEY}?")
+    assert "X-Amz-Expires=604800" in url
+    assert "secretCANARY" not in url
+
+
+async def test_a_bucket_that_all_may_read_gives_plain_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    given = settings(files_url="s3://clips?region=sa-east-1", files_public_url="https://cdn.example")
+    assert await files_of(given).url(KEY) == f"https://cdn.example/{KEY}"
+
+
+@pytest.mark.parametrize("url", ["gs://bucket", "s3://", "/srv/files"])
+def test_another_kind_of_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="RETOMA_FILES_URL"):
+        files_of(settings(files_url=url))

@@ -1,0 +1,236 @@
+"""The twin as a host: processes that outlive who started them, and are never started twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, Report, Settings
+from retoma.outgoing import LOOPBACK
+from retoma_apps.providers.gpu import FileSettings, LocalHost, RunPodHost
+from retoma_apps.providers.gpu.standin import StandIn
+from tests.apps.providers.gpu.conftest import Switch, settings_for
+from tests.apps.providers.gpu.media import plain_picture, seen
+from tests.apps.providers.gpu.shelf import Shelf
+
+MINUTE = timedelta(minutes=1)
+
+
+class Machine:
+    """A home folder, and hosts that share it as the workers of one machine do."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.hosts: list[LocalHost] = []
+
+    def host(self) -> LocalHost:
+        files = FileSettings(_env_file=None, home=self.home, public_url="http://here")
+        made = LocalHost(Settings(_env_file=None, home=self.home, allow_hosts=LOOPBACK), files)
+        self.hosts.append(made)
+        return made
+
+    async def processes_end(self) -> None:
+        for host in self.hosts:
+            for child in host._children:
+                await asyncio.to_thread(child.wait, 20)
+
+    @property
+    def renders(self) -> list[str]:
+        return sorted(folder.name for folder in (self.home / "renders").iterdir())
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    for host in made.hosts:
+        for child in host._children:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait(20)
+
+
+@pytest.fixture
+async def host(machine: Machine) -> LocalHost:
+    return machine.host()
+
+
+def clip(url: str) -> dict[str, Any]:
+    small = {"width": 64, "height": 36, "fps": 25}
+    return {"prefix": "gpu/job/1/", "images": [{"id": "1", "image_url": url, "duracao": 0.4}], "picture": small}
+
+
+async def ended(machine: Machine, host: LocalHost, handle: str) -> Report:
+    await machine.processes_end()
+    return await host.status(handle)
+
+
+async def test_an_order_is_rendered_by_a_process_of_its_own(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+    address = shelf.put("image", plain_picture())
+    handle = await host.submit("img2vid", clip(address), key="key", timeout=MINUTE)
+    report = await ended(machine, host, handle)
+    assert (report.state, report.progress) == ("succeeded", 1.0)
+    assert report.result["videos"][0]["video_url"] == "http://here/files/gpu/job/1/video_1.mp4"
+    assert len(seen(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
+    assert not (machine.home / "renders" / handle / "work").exists()
+
+
+async def test_a_key_whose_work_goes_on_or_has_succeeded_is_not_rendered_again(
+    machine: Machine, host: LocalHost, shelf: Shelf
+) -> None:
+    address = shelf.put("image", plain_picture())
+    first = await host.submit("img2vid", clip(address), key="key", timeout=MINUTE)
+    assert await machine.host().submit("img2vid", clip(address), key="key", timeout=MINUTE) == first
+    await machine.processes_end()
+    assert await machine.host().submit("img2vid", clip(address), key="key", timeout=MINUTE) == first
+    assert shelf.asked == ["/image"]
+
+
+async def test_of_many_who_submit_one_key_at_once_one_starts_a_process(machine: Machine, shelf: Shelf) -> None:
+    hosts = [machine.host() for _ in range(8)]
+    given = clip(f"{shelf.origin}/hangs")
+    handles = await asyncio.gather(*(one.submit("img2vid", given, key="key", timeout=MINUTE) for one in hosts))
+    assert len(set(handles)) == 1
+    assert sum(len(one._children) for one in hosts) == 1
+    assert machine.renders == [handles[0]]
+
+
+async def test_work_goes_on_without_the_worker_that_submitted_it_and_another_finds_it(
+    machine: Machine, host: LocalHost, shelf: Shelf
+) -> None:
+    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
+    [child] = host._children
+    assert os.getsid(child.pid) == child.pid, "a signal to the worker's own session does not reach it"
+    other = machine.host()
+    assert await other.find("key") == handle
+    assert (await other.status(handle)).state == "running"
+    assert await other.find("another key") is None
+
+
+async def test_a_process_that_is_killed_is_lost_and_its_key_can_be_submitted_anew(
+    machine: Machine, host: LocalHost, shelf: Shelf
+) -> None:
+    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
+    await asyncio.wait_for(shelf.hanging.wait(), 20)
+    os.kill(host._children[0].pid, signal.SIGKILL)
+    assert (await ended(machine, host, handle)).state == "lost"
+    assert await host.find("key") is None
+    again = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
+    assert again != handle
+    assert (await ended(machine, host, again)).state == "succeeded"
+
+
+async def test_a_cancel_kills_the_process_and_is_told_when_it_is_dead(
+    machine: Machine, host: LocalHost, shelf: Shelf
+) -> None:
+    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
+    await asyncio.wait_for(shelf.hanging.wait(), 20)
+    await machine.host().cancel(handle)
+    assert (await ended(machine, host, handle)).state == "cancelled"
+    assert await host.find("key") is None
+
+
+async def test_a_cancel_before_the_process_is_up_ends_it_too(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+    handle = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
+    (machine.home / "renders" / handle / "cancelled").touch()
+    assert (await ended(machine, host, handle)).state == "cancelled"
+    assert shelf.asked == []
+
+
+async def test_a_cancel_after_the_end_changes_nothing(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+    address = shelf.put("image", plain_picture())
+    handle = await host.submit("img2vid", clip(address), key="key", timeout=MINUTE)
+    await machine.processes_end()
+    await host.cancel(handle)
+    assert (await host.status(handle)).state == "succeeded"
+    await host.cancel("no such render")
+
+
+async def test_an_order_that_takes_too_long_fails_with_the_code_timeout(
+    machine: Machine, host: LocalHost, shelf: Shelf
+) -> None:
+    given = clip(f"{shelf.origin}/hangs")
+    handle = await host.submit("img2vid", given, key="key", timeout=timedelta(milliseconds=50))
+    report = await ended(machine, host, handle)
+    assert (report.state, report.code) == ("failed", "TIMEOUT")
+
+
+async def test_a_corrupt_image_is_named_in_the_failure(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+    handle = await host.submit("img2vid", clip(shelf.put("image", b"\x89PNG\r\n\x1a\n...")), key="key", timeout=MINUTE)
+    report = await ended(machine, host, handle)
+    assert (report.state, report.code, report.message) == ("failed", "CORRUPT_IMAGE", "Image 1 is corrupted")
+
+
+async def test_the_end_is_called_back(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+    address, back = shelf.put("image", plain_picture()), f"{shelf.origin}/back"
+    await host.submit("img2vid", clip(address), key="key", callback_url=back, timeout=MINUTE)
+    await machine.processes_end()
+    assert shelf.asked == ["/image", "/back"]
+
+
+async def test_the_process_has_no_secret_of_the_worker_in_its_environment(
+    machine: Machine, host: LocalHost, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RETOMA_DATABASE_URL", "RUNPOD_API_KEY", "WEBHOOK_SECRET"):
+        monkeypatch.setenv(name, "CANARY")
+    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
+    await asyncio.wait_for(shelf.hanging.wait(), 20)
+    assert b"CANARY" not in _environment(host._children[0].pid)
+    kept = [file.read_bytes() for file in (machine.home / "renders" / handle).iterdir() if file.is_file()]
+    assert b"CANARY" not in b"".join(kept)
+
+
+async def test_what_is_no_order_is_refused_before_a_process_starts(machine: Machine, host: LocalHost) -> None:
+    with pytest.raises(GiveUp, match=r"images\.0\.image_url"):
+        await host.submit("img2vid", clip("file:///etc/passwd"), key="key", timeout=MINUTE)
+    assert host._children == []
+
+
+@pytest.mark.parametrize("handle", ["../../etc", "/etc", "", "0" * 32 + ".1"])
+async def test_a_handle_that_is_none_is_lost(host: LocalHost, handle: str) -> None:
+    assert (await host.status(handle)).state == "lost"
+
+
+async def test_ended_renders_are_forgotten_after_a_day_and_live_ones_never(
+    machine: Machine, host: LocalHost, shelf: Shelf
+) -> None:
+    live = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="live", timeout=MINUTE)
+    dead = machine.home / "renders" / ("0" * 32 + ".1")
+    shutil.copytree(machine.home / "renders" / live, dead)
+    for folder in (live, dead.name):
+        os.utime(machine.home / "renders" / folder, (0, 0))
+    host._renders.forget(timedelta(days=1))
+    assert machine.renders == [live]
+
+
+async def test_the_stand_in_really_renders_if_it_is_given_the_twin(machine: Machine, switch: Switch) -> None:
+    shelf = Shelf(switch.origin)
+    standin = StandIn(manual=True, twin=machine.host())
+
+    async def both(scope: Any, receive: Any, send: Any) -> None:
+        chosen = standin.app if scope["path"].startswith("/v2/") else shelf
+        await chosen(scope, receive, send)
+
+    switch.app = both
+    runpod = RunPodHost(settings_for(f"{switch.origin}/v2"))
+    given = clip(shelf.put("image", plain_picture()))
+    handle = await runpod.submit("img2vid", given, key="key", timeout=MINUTE)
+    await standin.tick()
+    await machine.processes_end()
+    await standin.tick()
+    report = await runpod.status(handle)
+    assert (report.state, report.result["failed"]) == ("succeeded", [])
+    assert len(seen(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
+    await runpod.close()
+
+
+def _environment(process: int) -> bytes:
+    return Path(f"/proc/{process}/environ").read_bytes()

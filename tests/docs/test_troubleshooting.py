@@ -1,0 +1,191 @@
+"""Every line of the troubleshooting page is run in the situation that it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma import Report
+from retoma.records import Scope
+from retoma.store.database import Database
+from retoma_apps.gpu.app import make_app
+from retoma_apps.gpu.settings import Rules
+from retoma_apps.providers.gpu import FileSettings
+from tests.cli.terminal import Terminal
+from tests.conftest import empty
+from tests.engine.builders import rows
+from tests.server.api import Api, an_api
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
+SITUATIONS = ["A job stays QUEUED", "A job stays IN_PROGRESS", "A webhook did not arrive"]
+WAYS = ["retoma", "curl"]
+
+
+class BusyHost:
+    """A host whose work never ends unless it is cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled: set[str] = set()
+
+    async def submit(self, *_: Any, key: str, **__: Any) -> str:
+        return f"endpoint/{key[:8]}-u1"
+
+    async def status(self, handle: str) -> Report:
+        return Report("cancelled" if handle in self.cancelled else "running")
+
+    async def cancel(self, handle: str) -> None:
+        self.cancelled.add(handle)
+
+    async def find(self, key: str) -> str | None:
+        return None
+
+
+@dataclass
+class Scene:
+    """A situation, and what the page's variables stand for in it."""
+
+    api: Api
+    terminal: Terminal
+    variables: dict[str, str]
+
+    async def run(self, line: str) -> Any:
+        """What the line prints: text of a command, JSON of a call. It must succeed."""
+        words = shlex.split(re.sub(r"\$(\w+)", lambda found: self.variables[found[1]], line))
+        if words[0] == "retoma":
+            return await asyncio.to_thread(self.terminal.out, *words[1:])
+        return await self._call(words[1:])
+
+    async def _call(self, words: list[str]) -> Any:
+        method = words[words.index("-X") + 1] if "-X" in words else "GET"
+        name, _, value = words[words.index("-H") + 1].partition(": ")
+        path = words[-1].removeprefix(self.variables["RETOMA_URL"])
+        answer = await self.api.call(method, path, key=None, headers={name: value})
+        assert answer.is_success, answer.text
+        return answer.json()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_reason_why_a_job_stays_queued_is_found(database: Database, tmp_path: Path, way: str) -> None:
+    async with a_scene(database, tmp_path) as scene:
+        said = [await scene.run(line) for line in lines("A job stays QUEUED", way) if "pools set" not in line]
+        if way == "curl":
+            pools, _, workers, in_progress, job = said
+            assert "gpu" in str(pools)
+            assert workers
+            assert [one["jobId"] for one in in_progress["jobs"]] == [scene.variables["BUSY"]]
+            assert job["status"] == "QUEUED"
+            assert job["waiting"]
+        else:
+            assert "gpu" in said[0]
+            assert "every slot" in said[2] or "pool" in said[2]
+
+
+async def test_more_capacity_lets_a_queued_job_begin(database: Database, tmp_path: Path) -> None:
+    async with a_scene(database, tmp_path) as scene:
+        (line,) = (line for line in lines("A job stays QUEUED", "retoma") if "pools set" in line)
+        await scene.run(line)
+        async with scene.api.sandbox.hands() as hands:
+            await work(hands)
+            shown = await scene.run(lines("A job stays QUEUED", "curl")[-1])
+    assert shown["status"] == "IN_PROGRESS"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_job_in_progress_is_looked_at_and_cancelled(database: Database, tmp_path: Path, way: str) -> None:
+    async with a_scene(database, tmp_path) as scene:
+        scene.variables |= {"JOB": scene.variables["BUSY"], "RUN": scene.variables["BUSY"].removeprefix("orc-")}
+        first, *others = [line for line in lines("A job stays IN_PROGRESS", way) if "api.runpod.ai" not in line]
+        said = await scene.run(first)
+        if way == "curl":
+            assert said["status"] == "IN_PROGRESS"
+            assert said["runpodJobIds"]
+        for line in others:
+            await scene.run(line)
+        shown = await scene.run(lines("A job stays IN_PROGRESS", "curl")[0])
+    assert shown["status"] == "CANCELLED"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_path: Path, way: str) -> None:
+    async with a_scene(database, tmp_path) as scene:
+        scene.variables["DELIVERY"] = await a_dead_letter(scene)
+        listed, *others = lines("A webhook did not arrive", way)
+        assert scene.variables["DELIVERY"][:8] in str(await scene.run(listed))
+        for line in others:
+            await scene.run(line)
+        (delivery,) = await scene.api.client.deliveries()
+    assert delivery.state == "due"
+
+
+def test_every_line_of_the_page_is_run_by_a_test_above_or_goes_to_runpod() -> None:
+    found = [line for heading in SITUATIONS for way in WAYS for line in lines(heading, way)]
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert sorted(found) == sorted(line for block in blocks for line in block.splitlines())
+    assert len([line for line in found if "api.runpod.ai" in line]) == 1
+
+
+def lines(heading: str, way: str) -> list[str]:
+    """The lines of a section's shell blocks that begin with `retoma` or `curl`."""
+    _, _, rest = PAGE.read_text().partition(f"\n## {heading}\n")
+    blocks = re.findall(r"```sh\n(.*?)```", rest.partition("\n## ")[0], re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.startswith(way)]
+
+
+@asynccontextmanager
+async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
+    """One job holds the only GPU, and another waits for it."""
+    await empty(database)
+    application = make_app(Rules(offline=False, every=timedelta(seconds=8)), BusyHost(), FileSettings(home=folder))
+    async with an_api(database, application=application, scopes=[Scope.ADMIN]) as api:
+        async with api.sandbox.hands() as hands:
+            busy = await submitted(api)
+            await api.client.set_pool("gpu", capacity=1)
+            await work(hands)
+            waiting = await submitted(api)
+            await work(hands)
+            terminal = Terminal(folder, {"RETOMA_DATABASE_URL": database.url})
+            yield Scene(
+                api,
+                terminal,
+                {
+                    "JOB": waiting,
+                    "RUN": waiting.removeprefix("orc-"),
+                    "BUSY": busy,
+                    "RETOMA_URL": "https://retoma",
+                    "API_KEY": api.key or "",
+                },
+            )
+
+
+async def submitted(api: Api) -> str:
+    image = {"id": "1", "image_url": "https://images.example.com/1.png", "duracao": 5}
+    body = {"images": [image], "webhook_url": "https://n8n.example.com/webhook/gerarVideo"}
+    answer = await api.post("/video/img2vid/async", json=body)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["jobId"])
+
+
+async def work(hands: Any) -> None:
+    """All that is ready."""
+    while claims := await hands.claim(10):
+        await hands.give_back(await hands.attempt(claims))
+
+
+async def a_dead_letter(scene: Scene) -> str:
+    """Of the job that was cancelled while it waited."""
+    await scene.api.post(f"/jobs/{scene.variables['JOB']}/cancel")
+    sent = await rows(
+        scene.api.sandbox,
+        "select id, retoma.record_attempt(id, attempt, 'dead', '0', null, 5, 500, 'HTTP 500', null) "
+        "from retoma.claim_deliveries('{img2vid}', 1, 1, '1 minute')",
+    )
+    return str(sent[0]["id"])
