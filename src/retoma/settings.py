@@ -47,8 +47,8 @@ class Settings(BaseSettings):
     rate_limit_per_minute: int = Field(
         12_000, ge=1, description="How many requests a minute one API key may make of one server process."
     )
-    trusted_proxies: str = Field(
-        "",
+    trusted_proxies: str | None = Field(
+        None,
         description="Addresses, with commas between, of proxies before the server whose X-Forwarded-For is believed.",
     )
     public_url: str | None = Field(

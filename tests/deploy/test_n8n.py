@@ -15,6 +15,7 @@ import pytest
 
 from retoma import signing
 from retoma_apps.gpu.models import Img2VidJob
+from retoma_apps.gpu.routes import router
 from tests.parts import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
@@ -140,6 +141,12 @@ def test_a_job_is_submitted_with_the_fields_of_the_route() -> None:
         "path": 'Canal/As "aspas"/videos/temp/',
         "images": [{"id": "1", "image_url": "https://images/1.png", "duracao": 5.32}],
     }
+
+
+def test_the_addresses_are_those_of_routes() -> None:
+    routes = {(method, route.path) for route in router.routes for method in getattr(route, "methods", ())}  # type: ignore[attr-defined]
+    assert ("POST", node("Enviar imagens", "submit-and-wait")["url"].rpartition("}}")[2]) in routes
+    assert ("GET", "/jobs/{job}") in routes
 
 
 def test_a_submission_that_is_repeated_carries_the_same_key() -> None:

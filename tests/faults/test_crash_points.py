@@ -74,13 +74,10 @@ def gives_back(call: Call) -> bool:
     return any((parameters[place] or b"")[:4] == b"\0\0\0\1" for place in (RESULTS, SETBACKS))
 
 
-# The commits of isolated steps are those of all others; only their bodies are elsewhere.
-POINTS = [
-    (shape, moment)
-    for shape in SIZES
-    for moment in ("before a commit", "after a commit", "within a body")
-    if shape != "laboratory" or moment == "within a body"
-]
+MOMENTS = ("before a commit", "after a commit", "within a body")
+# The commits of isolated steps are those of all others, only their bodies are elsewhere; with pools it is the commits.
+ONLY = {"laboratory": ("within a body",), "printing": ("after a commit",)}
+POINTS = [(shape, moment) for shape in SIZES for moment in ONLY.get(shape, MOMENTS)]
 
 
 @pytest.mark.parametrize(("shape", "moment"), POINTS)

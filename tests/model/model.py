@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from retoma.define.graph import Edge, Graph, StepShape
+from tests.model.outside import Beside, Clock
 
 FINAL = {"succeeded", "failed", "skipped", "cancelled", "quarantined"}
 Name = tuple[str, str]  # a step and an item
@@ -26,15 +27,21 @@ class Job:
     deaths: int = 0
     delayed: bool = False
     failed_need: bool = False  # it was skipped for want of a result, not because it was not wanted
+    beside: Beside = field(default_factory=Beside)
 
     @property
     def is_final(self) -> bool:
         return self.state in FINAL
 
+    @property
+    def holds_slots(self) -> bool:
+        return self.beside.pool is not None and self.state in ("running", "parked")
+
 
 @dataclass
 class Run:
     graph: Graph
+    clock: Clock = field(default_factory=Clock)
     jobs: dict[Name, Job] = field(default_factory=dict)
     items: dict[str, list[str]] = field(default_factory=dict)  # of the sources that have succeeded
     ends_as: Literal["cancelled", "failed"] | None = None
@@ -43,7 +50,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        alive = any(job.state == "running" for job in self.jobs.values())
+        alive = any(job.state in ("running", "parked") for job in self.jobs.values())
         if self.ends_as == "cancelled":
             return "cancelling" if alive else "cancelled"
         if self.ends_as == "failed":
@@ -75,6 +82,8 @@ class Run:
         for job in self.jobs.values():
             if job.state in ("ready", "waiting"):
                 job.state = "cancelled"
+            if job.beside.outside is not None and job.beside.outside.is_open:
+                job.beside.outside.due_at = self.clock.now
 
     def end(self, name: Name, state: str, items: list[str] | None = None) -> None:
         """A job is final, and what that sets in motion."""
@@ -84,7 +93,7 @@ class Run:
             self.items[name[0]] = items
         if state in ("failed", "quarantined"):
             self.with_errors = True
-            if self._shape(name[0]).on_failure == "stop" and self.ends_as is None:
+            if self.shape(name[0]).on_failure == "stop" and self.ends_as is None:
                 self.stop("failed")
         self.grow()
 
@@ -95,7 +104,7 @@ class Run:
             name = step.name, item
             if name not in self.jobs and self._needs_final(step, item):
                 state, failed_need = self._birth(step, item)
-                self.jobs[name] = Job(state, failed_need=failed_need)
+                self.jobs[name] = Job(state, failed_need=failed_need, beside=Beside(step.pool, step.slots))
                 made = True
         return made
 
@@ -109,7 +118,7 @@ class Run:
 
     def _is_need_final(self, edge: Edge, item: str) -> bool:
         if edge.kind == "join":
-            return self._is_step_final(self._shape(edge.from_step))
+            return self._is_step_final(self.shape(edge.from_step))
         need = self.jobs.get((edge.from_step, item if edge.kind == "item" else ""))
         return need is not None and need.is_final
 
@@ -128,7 +137,7 @@ class Run:
 
     def _is_failed(self, edge: Edge, item: str) -> bool:
         if edge.kind == "join":
-            need = self.jobs[self._shape(edge.from_step).source or "", ""]
+            need = self.jobs[self.shape(edge.from_step).source or "", ""]
         else:
             need = self.jobs[edge.from_step, item if edge.kind == "item" else ""]
         return need.state in ("failed", "quarantined") or need.failed_need
@@ -141,10 +150,10 @@ class Run:
         return all(job is not None and job.is_final for job in made)
 
     def _has_items(self, step: str) -> bool:
-        return self._shape(step).source in self.items
+        return self.shape(step).source in self.items
 
     def _into(self, step: StepShape) -> list[Edge]:
         return [edge for edge in self.graph.edges if edge.to_step == step.name and edge.kind != "expand"]
 
-    def _shape(self, name: str) -> StepShape:
+    def shape(self, name: str) -> StepShape:
         return next(step for step in self.graph.steps if step.name == name)

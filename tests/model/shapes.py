@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retoma import Items, Pipeline
+from retoma import Items, Pipeline, Pool
 
 chain = Pipeline("chain")
 
@@ -111,4 +111,33 @@ def film(picture: Items[int], translation: Items[int]) -> int:
     return 0
 
 
-SHAPES = [chain, diamond, fan, pairs]
+GPU = Pool("gpu", capacity=3)
+studio = Pipeline("studio")
+
+
+@studio.step(on_failure="continue")
+def frames() -> list[str]:
+    return []
+
+
+@studio.each(frames, pool=GPU)
+def drawn(frame: str) -> int:
+    return 0
+
+
+@studio.each(frames, pool=GPU, slots=2)
+def inked(drawn: int) -> int:
+    return 0
+
+
+@studio.step(pool=GPU, slots=3, on_failure="continue")
+def score() -> int:
+    return 0
+
+
+@studio.step(pool=GPU)
+def cut(inked: Items[int], score: int = 0) -> int:
+    return 0
+
+
+SHAPES = [chain, diamond, fan, pairs, studio]

@@ -32,10 +32,14 @@ from retoma.testing import Sandbox, fresh_database, sandbox
 from retoma.worker.catalog import Catalog
 from tests.conftest import empty
 from tests.model.model import Job, Run
-from tests.model.shapes import SHAPES
+from tests.model.outside import BAD_ENDS
+from tests.model.outside_rules import OutsideRules, beside_in, beside_of, chosen
+from tests.model.shapes import GPU, SHAPES, studio
 
 Answer = TypeVar("Answer")
 SILENCE = timedelta(seconds=6)
+PAUSE = timedelta(minutes=1)
+POOLED = {step.name for shape in SHAPES for step in shape.graph.steps if step.pool == GPU.name}
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
 APP = App("model", pipelines=SHAPES)
 
@@ -49,7 +53,7 @@ class Hand:
     claims: list[Claim] = field(default_factory=list)
 
 
-class Engine(RuleBasedStateMachine):
+class Engine(OutsideRules, RuleBasedStateMachine):
     loop: ClassVar[asyncio.AbstractEventLoop]
     database: ClassVar[Database]
 
@@ -68,6 +72,7 @@ class Engine(RuleBasedStateMachine):
         opened = sandbox(APP, self.database)
         self.sandbox: Sandbox = self.wait(opened.__aenter__())
         self.stack.callback(lambda: self.wait(opened.__aexit__(None, None, None)))
+        self.clock.now = self.wait(self.sandbox.clock.now())
         self.catalog = Catalog(APP)
         self.wait(self.catalog.open(self.database))
         for _ in range(3):
@@ -90,18 +95,20 @@ class Engine(RuleBasedStateMachine):
             job = self.runs[claim.run].jobs[claim.step, claim.item]
             assert job.state == "ready"
             assert not job.delayed
+            self.takes(job)
             job.state, job.holder = "running", hand.lane.worker
             job.attempt += 1
             job.fence = claim.fence
             assert (claim.attempt, claim.failures, claim.deaths) == (job.attempt, job.failures, job.deaths)
             hand.claims.append(claim)
+        self.leaves(room - len(answer.claimed) - len(answer.kept))
         return answer.refused
 
-    @rule(shape=st.sampled_from(SHAPES), later=st.booleans())
+    @rule(shape=st.sampled_from([*SHAPES, studio]), later=st.booleans())
     def start(self, shape: Any, later: bool) -> None:
         at = self.wait(self.sandbox.clock.now()) + timedelta(minutes=1) if later else None
         started = self.wait(self.sandbox.client.start(shape, run_at=at))
-        run = Run(shape.graph, pending=later)
+        run = Run(shape.graph, self.clock, pending=later)
         run.grow()
         for job in run.jobs.values():
             job.delayed = later and job.state == "ready"
@@ -152,7 +159,11 @@ class Engine(RuleBasedStateMachine):
                 "crashed_for_good",
                 "back",
                 "wait",
+                "too_many",
                 "interrupted",
+                "parked",
+                "parked",
+                "parked",
             ]
         ),
         items=st.integers(0, 2),
@@ -163,22 +174,30 @@ class Engine(RuleBasedStateMachine):
         """Give back any handle that was ever held: it counts only if it still is."""
         hand = chosen([hand for hand in self.hands if hand.claims], which)
         claim = chosen(hand.claims, handle)
-        results, setbacks = outcome_of(claim, self.runs[claim.run], how, items, delayed)
+        if how == "parked" and self.job(claim).beside.outside is not None:
+            how = "succeeded"  # its outside work has ended: a step goes on then
+        handover = self.handover(self.job(claim)) if how == "parked" else None
+        results, setbacks = outcome_of(claim, self.runs[claim.run], how, items, delayed, handover)
         if hand.is_dead:
             with pytest.raises(WorkerGone):
                 self.exchange(hand, results, setbacks, room)
             return
         job = self.runs[claim.run].jobs[claim.step, claim.item]
         valid = job.state == "running" and job.holder == hand.lane.worker and job.fence == claim.fence
-        if valid:
+        if valid and handover is not None:
+            job.attempt -= 1
+            self.park(self.runs[claim.run], job, handover)
+        elif valid:
             self.apply(claim, job, how, [str(number) for number in range(items)], delayed)
+        if how == "too_many" and claim.step in POOLED:
+            self.pool.paused_until = max(self.pool.paused_until or self.clock.now, self.clock.now + PAUSE)
         assert self.exchange(hand, results, setbacks, room) == (0 if valid else 1)
 
     def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
         run, name = self.runs[claim.run], (claim.step, claim.item)
         job.failures += how in ("retry", "crashed", "crashed_for_good")
         job.crashes += how in ("crashed", "crashed_for_good")
-        job.attempt -= how in ("back", "wait")
+        job.attempt -= how in ("back", "wait", "too_many")
         if how in ("succeeded", "failed", "skipped"):
             run.end(name, how, items if run.is_source(claim.step) else None)
         elif how == "crashed_for_good":
@@ -188,14 +207,22 @@ class Engine(RuleBasedStateMachine):
         elif job.crashes >= 3 and how == "crashed":
             run.end(name, "quarantined")
         else:
-            job.state, job.holder, job.delayed = "ready", None, delayed
+            job.state, job.holder, job.delayed = "ready", None, delayed or how == "too_many"
+            if how in ("retry", "crashed"):
+                self.try_again(run, name, job)
+
+    def try_again(self, run: Run, name: tuple[str, str], job: Job) -> None:
+        """What failed outside is forgotten, and takes its slots again."""
+        if job.beside.outside is not None and job.beside.outside.state in BAD_ENDS:
+            job.beside.pool = run.shape(name[0]).pool
+        job.beside.forget_failed()
 
     @precondition(lambda self: any(not hand.is_dead for hand in self.hands))
     @rule(which=st.integers(0, 999))
     def worker_dies(self, which: int) -> None:
         """One hand falls silent while the others beat; two sweepers notice."""
         hand = chosen([hand for hand in self.hands if not hand.is_dead], which)
-        self.wait(self.sandbox.clock.advance(SILENCE * 2))
+        self.advance(SILENCE * 2)
         for other in self.hands:
             if other is not hand and not other.is_dead:
                 assert self.wait(workers.beat(self.database, other.lane.worker))
@@ -233,15 +260,20 @@ class Engine(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        self.wait(self.sandbox.clock.advance(timedelta(minutes=2)))
-        for hand in self.hands:
-            if not hand.is_dead:
-                self.wait(workers.beat(self.database, hand.lane.worker))
+        self.advance(timedelta(minutes=2))
+        self.everyone_beats()
         self.wait(workers.promote(self.database, 1_000))
+        if not self.pool.is_paused(self.clock.now):
+            self.pool.paused_until = None
         for run in self.runs.values():
             run.pending = False
             for job in run.jobs.values():
                 job.delayed = False
+
+    def everyone_beats(self) -> None:
+        for hand in self.hands:
+            if not hand.is_dead:
+                self.wait(workers.beat(self.database, hand.lane.worker))
 
     @precondition(lambda self: bool(self.runs))
     @rule(which=st.integers(0, 999))
@@ -258,6 +290,7 @@ class Engine(RuleBasedStateMachine):
             return
         found = self.wait(database_picture(self.database))
         assert found == {number: picture(run) for number, run in self.runs.items()}
+        assert self.wait(beside_in(self.database)) == beside_of(self.runs)
 
 
 async def database_picture(database: Database) -> dict[UUID, Any]:
@@ -290,15 +323,16 @@ def picture(run: Run) -> tuple[str, dict[tuple[str, str], tuple[Any, ...]]]:
     }
 
 
-def chosen(some: list[Answer], number: int) -> Answer:
-    """By a number that does not depend on how many there are, as which jobs a claim gets may differ."""
-    return some[number % len(some)]
-
-
-def outcome_of(claim: Claim, run: Run, how: str, items: int, delayed: bool) -> tuple[list[Result], list[SetBack]]:
+def outcome_of(
+    claim: Claim, run: Run, how: str, items: int, delayed: bool, handover: str | None
+) -> tuple[list[Result], list[SetBack]]:
     if how == "succeeded":
         fan_out = {str(number): "1" for number in range(items)} if run.is_source(claim.step) else None
         return [Result(claim, "[]", fan_out)], []
+    if handover is not None:
+        return [], [SetBack(claim, "parked", error=handover)]
+    if how == "too_many":
+        return [], [SetBack(claim, "wait", delay=PAUSE, code="RATE_LIMITED")]
     code = {"skipped": "NOT_WANTED"}.get(how, "ERROR")
     return [], [SetBack(claim, how, delay=timedelta(minutes=1 if delayed else 0), code=code)]  # type: ignore[arg-type]
 

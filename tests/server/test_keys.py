@@ -134,7 +134,7 @@ async def test_rotating_leaves_both_valid_for_a_while(api: Api) -> None:
     former = await api.client.make_key("n8n", ["runs:read"], tenant="blog", expires_at=now + timedelta(days=90))
     await api.sandbox.clock.advance(timedelta(days=10))
     made = await api.client.rotate_key(former.key.id, overlap=timedelta(hours=2))
-    assert (made.key.tenant, made.key.scopes) == ("blog", {Scope.RUNS_READ})
+    assert (made.key.tenant, made.key.scopes) == ("blog", frozenset({Scope.RUNS_READ}))
     assert made.key.expires_at == now + timedelta(days=100)
     assert await api.client.key_of(former.secret)
     await api.sandbox.clock.advance(timedelta(hours=2))

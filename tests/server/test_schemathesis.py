@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from retoma.settings import Settings
 from tests.server.conftest import OpenApi
 
 SECONDS = 120
+HOOKS = Path(__file__).with_name("urls_for_schemathesis.py")
 
 
 async def test_schemathesis_finds_nothing(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -36,6 +38,7 @@ async def schemathesis(document: str, key: str, folder: Path) -> str:
         "--generation-deterministic",
         "--no-color",
         cwd=folder,
+        env=os.environ | {"SCHEMATHESIS_HOOKS": HOOKS.stem, "PYTHONPATH": str(HOOKS.parent)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

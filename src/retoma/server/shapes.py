@@ -36,7 +36,12 @@ class Given(BaseModel):
 
 
 class WebhookGiven(Given):
-    url: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\x00]+$"), AfterValidator(_storable)]
+    url: Annotated[str, AfterValidator(_storable)] = Field(
+        min_length=1,
+        max_length=2_000,
+        json_schema_extra={"format": "uri"},
+        description="Public, and https if it can be.",
+    )
     events: list[Literal[EVENTS]] = Field(["run.ended"], min_length=1, max_length=20)  # type: ignore[valid-type]
     profile: Literal["standard", "short"] = Field("standard", description="`short` stops after five tries.")
     retries: int | None = Field(None, ge=0, le=MOST_RETRIES, description="At most so many after the first try.")

@@ -88,13 +88,6 @@ async def record(
     return Recorded(DeliveryState(row["state"]), row["disabled"]) if row else None
 
 
-async def next_in(database: Database, pipelines: Sequence[str]) -> timedelta | None:
-    """In how long one is due; None if none is."""
-    row = await database.fetch_one(_SQL["next_delivery"], pipelines=list(pipelines))
-    due: timedelta | None = row["next_in"]
-    return due
-
-
 async def listed(
     database: Database,
     *,

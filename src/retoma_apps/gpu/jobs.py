@@ -43,8 +43,8 @@ async def details(client: Client, run: Run) -> dict[str, Any]:
         "data": run.input,
         "runpodJobIds": [str(each.handle).rpartition("/")[2] for each in outside],
         "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in POOLED),
-        "attempts": {_part(job): job.attempt for job in jobs if job.step in POOLED and job.attempt},
-        "waiting": [] if run.ended_at else [_why(wait) for wait in await client.waits(run.id)],
+        "attempts": {_part(job): tried for job in jobs if job.step in POOLED and (tried := _tries(job))},
+        "waiting": [] if run.ended_at else [wait.why for wait in await client.waits(run.id)],
         **found,
     }
 
@@ -76,9 +76,10 @@ async def _estimate(client: Client, run: Run, began_at: datetime | None, done: i
     return None if began_at is None else began_at + timedelta(seconds=max(60.0, seconds))
 
 
+def _tries(job: Any) -> int:
+    """A try is given back while its work goes on outside, and counted again at its end."""
+    return int(job.attempt) + (job.state == "parked")
+
+
 def _part(job: Any) -> str:
     return f"{job.step}:{job.item}" if job.item else str(job.step)
-
-
-def _why(wait: Any) -> str:
-    return f"{wait.jobs} of {wait.step}: {wait.reason}"

@@ -1,11 +1,7 @@
 -- name: claim_deliveries
 -- Take up deliveries that are due, with all that sending them takes.
-select c.id, c.attempt, c.tries, d.run, d.seq, d.event, d.profile, d.retries, d.body, d.created_at, d.endpoint, e.url,
-       s.secret, case when s.former_until > retoma.now() then s.former end as former, retoma.now() as now
-  from retoma.claim_deliveries(:pipelines::text[], :limit, :each, :lease) c
-  join retoma.deliveries d on d.id = c.id
-  join retoma.endpoints e on e.id = d.endpoint
-  join retoma.webhook_secrets s on s.tenant = d.tenant and s.host = d.host;
+select *
+  from retoma.claim_deliveries(:pipelines::text[], :limit, :each, :lease);
 
 -- name: freeze_body
 -- Keep what will be sent, unless it is kept already, if this attempt still owns the delivery.
@@ -18,12 +14,6 @@ returning body;
 -- Say how an attempt went; no row if another has taken the delivery up.
 select state, disabled
   from retoma.record_attempt(:id, :attempt, :outcome, :delay, :pause, :ms, :status, :error, :answer);
-
--- name: next_delivery
--- In how long a delivery is due, or may be taken up again.
-select min(next_at) - retoma.now() as next_in
-  from retoma.deliveries
- where ended_at is null and next_at < 'infinity' and pipeline = any (:pipelines::text[]);
 
 -- name: list_deliveries
 -- Newest first, after the one that ended the page before.

@@ -4,11 +4,11 @@ select o_state as state, o_value::text as value
   from retoma.begin_effect(:worker, :run, :step, :item, :revision, :fence, :name, :token_hash, :token_lives);
 
 -- name: end_effect
--- Record what came of it, if no later lease has taken it over.
+-- Record what came of it, if no later lease has taken it over. Told twice, because an answer was lost, it is the same.
 update retoma.effects
-   set value = :value, done_at = retoma.now()
+   set value = coalesce(value, :value), done_at = coalesce(done_at, retoma.now())
  where run = :run and step = :step and item = :item and revision = :revision and name = :name
-   and fence = :fence and done_at is null
+   and fence = :fence
 returning name;
 
 -- name: undo_effect

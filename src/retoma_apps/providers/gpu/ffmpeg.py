@@ -17,6 +17,7 @@ from pathlib import Path
 Progress = Callable[[int], None]
 """Is told how many frames are done."""
 
+ENVIRONMENT: dict[str, str] = {}
 _MEMORY = 6 * 1024**3
 _LARGEST_FILE = 8 * 1024**3
 _MOST_PIXELS = 100_000_000
@@ -120,7 +121,7 @@ async def _started(arguments: Sequence[str], folder: Path, level: str = "error")
         level,
         *arguments,
         cwd=folder,
-        env={},
+        env=ENVIRONMENT,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

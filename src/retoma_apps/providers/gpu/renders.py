@@ -58,15 +58,13 @@ class Renders:
 
     def find(self, key: str) -> str | None:
         """The latest try with this key, if it goes on or has succeeded."""
-        last = self._last_try(key)
-        handle = _handle(key, last)
-        return handle if last and self.report(handle).state in ENDED_WELL_OR_LIVES else None
+        return self._good(key, self._last_try(key))
 
     def open(self, key: str, order: dict[str, Any]) -> tuple[str, int | None]:
         """A new folder and its held lock; or, if the key's work goes on or has succeeded, that one and None."""
         draft, lock = self._drafted(order)
-        while (found := self.find(key)) is None:
-            handle = _handle(key, self._last_try(key) + 1)
+        while (found := self._good(key, last := self._last_try(key))) is None:
+            handle = _handle(key, last + 1)
             try:
                 draft.rename(self._root / handle)
             except OSError:  # another submission of the same key was quicker
@@ -75,6 +73,10 @@ class Renders:
         os.close(lock)
         shutil.rmtree(draft)
         return found, None
+
+    def _good(self, key: str, number: int) -> str | None:
+        handle = _handle(key, number)
+        return handle if number and self.report(handle).state in ENDED_WELL_OR_LIVES else None
 
     def cancel(self, handle: str) -> None:
         """Mark it first: a process that has not yet said its number looks for the mark when it has."""

@@ -165,9 +165,8 @@ class Work:
 
 
 def _mix(volume: float, video: ffmpeg.Probe) -> str:
-    """The added audio, cut or filled with silence to the video's length, over whatever sound the video has."""
-    whole = f",apad=whole_dur={video.seconds:g},atrim=end={video.seconds:g}" if video.seconds else ""
-    added = f"[1:a]volume={volume:g}{whole}"
+    """The added audio, no longer than the video, over whatever sound the video has."""
+    added = f"[1:a]volume={volume:g}" + (f",atrim=end={video.seconds:g}" if video.seconds else "")
     return f"{added}[added];[0:a][added]amix=inputs=2:normalize=0[sound]" if video.has_audio else f"{added}[sound]"
 
 

@@ -16,6 +16,7 @@ import pytest
 from retoma import GiveUp, Report, Settings
 from retoma.outgoing import LOOPBACK
 from retoma_apps.providers.gpu import FileSettings, LocalHost, RunPodHost
+from retoma_apps.providers.gpu.renders import Renders
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import Switch, settings_for
 from tests.apps.providers.gpu.media import plain_picture, seen
@@ -101,6 +102,19 @@ async def test_of_many_who_submit_one_key_at_once_one_starts_a_process(machine: 
     assert len(set(handles)) == 1
     assert sum(len(one._children) for one in hosts) == 1
     assert machine.renders == [handles[0]]
+
+
+def test_who_comes_second_with_a_key_gets_the_first_ones_handle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renders = Renders(tmp_path)
+    first, lock = renders.open("key", {})
+    look = iter([0])
+    monkeypatch.setattr(renders, "_last_try", lambda _: next(look, 1))  # the first look was before the first one came
+    assert renders.open("key", {}) == (first, None)
+    assert lock is not None
+    os.close(lock)
+    assert [folder.name for folder in tmp_path.iterdir()] == [first]
 
 
 async def test_work_goes_on_without_the_worker_that_submitted_it_and_another_finds_it(

@@ -126,6 +126,7 @@ async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn,
 def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: str | None) -> None:
     report = _report({"id": "x", "status": status})
     assert (report.state, report.code) == (state, code)
+    assert "not known" not in (report.message or "")
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "", None, 7, {"odd": True}])
@@ -270,7 +271,9 @@ async def test_an_answer_that_is_no_object_ends_nothing(
 
 
 async def test_a_handle_cannot_lead_to_another_path(standin: StandIn, runpod: RunPodHost) -> None:
-    assert (await runpod.status("pod/../../standin/tally")).state == "lost"
+    handle = await submitted(runpod)
+    for odd in (f"{handle}?x=1", f"pod/../{handle}", "pod/../../standin/tally"):
+        assert (await runpod.status(odd)).state == "lost"
 
 
 async def test_health_gives_the_providers_counts(standin: StandIn, runpod: RunPodHost) -> None:

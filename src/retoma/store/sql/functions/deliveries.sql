@@ -1,6 +1,10 @@
 -- Let these runs tell of themselves as their hooks say, and owe what their start is worth. A run that has its hook
 -- already was started by an earlier try, and one that is not there belongs to a key that was used before.
 create or replace function retoma.hook_runs(p_now timestamptz, p_id uuid[], p_tenant int[], p_hook json[]) returns void
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_hooked uuid[];
@@ -70,9 +74,12 @@ end $$;
 -- Take up to `p_limit` deliveries that are due and send them before `p_lease` is over. No host gets more than
 -- `p_each` at a time, a failing endpoint one, so that those who are slow or away do not delay the others.
 create or replace function retoma.claim_deliveries(p_pipelines text[], p_limit int, p_each int, p_lease interval)
-returns table (id uuid, attempt int, tries int)
+returns table (id uuid, attempt int, tries int, run uuid, seq int, event text, profile text, retries int, body text,
+               created_at timestamptz, endpoint int, url text, now timestamptz, secret text, former text)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -91,12 +98,13 @@ begin
        select d.id
          from retoma.deliveries d
         where d.host = h.host and d.ended_at is null and d.next_at <= v_now and d.pipeline = any (p_pipelines)
-          and not (exists (select from retoma.endpoints e where e.id = d.endpoint and e.failures >= 5)
-                   and retoma.has_company(d, v_now))
+          -- Not as `exists`, for which all endpoints would be read at once.
+          and not ((select e.failures from retoma.endpoints e where e.id = d.endpoint) >= 5
+                   and retoma.has_company(d, v_now, p_lease))
         order by d.next_at
         limit greatest(0, p_each - (select count(*) from retoma.deliveries s
                                      where s.host = h.host and s.state = 'sending' and s.ended_at is null
-                                       and s.next_at > v_now))
+                                       and s.next_at > v_now and s.next_at <= v_now + p_lease))
           for update skip locked) c
      limit p_limit
   ), taken as (
@@ -104,21 +112,25 @@ begin
        set state = 'sending', attempt = d.attempt + 1, tries = d.tries + 1, next_at = v_now + p_lease
       from due
      where d.id = due.id
-    returning d.id, d.attempt, d.tries
+    returning d.*
   ), told as (
     insert into retoma.delivery_attempts (delivery, attempt, at)
     select t.id, t.attempt, v_now from taken t
   )
-  select t.id, t.attempt, t.tries from taken t;
+  select t.id, t.attempt, t.tries, t.run, t.seq, t.event, t.profile, t.retries, t.body, t.created_at, t.endpoint, e.url,
+         v_now, s.secret, case when s.former_until > v_now then s.former end
+    from taken t
+    join retoma.endpoints e on e.id = t.endpoint
+    join retoma.webhook_secrets s on s.tenant = t.tenant and s.host = t.host;
 end $$;
 
 -- Whether an older one, or one that is being sent, is owed to the same endpoint.
-create or replace function retoma.has_company(p_delivery retoma.deliveries, p_now timestamptz) returns boolean
-stable language sql as $$
+create or replace function retoma.has_company(p_delivery retoma.deliveries, p_now timestamptz, p_lease interval)
+returns boolean stable language sql as $$
   select exists (
     select from retoma.deliveries o
      where o.host = p_delivery.host and o.endpoint = p_delivery.endpoint and o.pipeline = p_delivery.pipeline
-       and o.id <> p_delivery.id and o.ended_at is null
+       and o.id <> p_delivery.id and o.ended_at is null and o.next_at <= p_now + p_lease
        and case when o.next_at > p_now then o.state = 'sending'
                 else (o.next_at, o.number) < (p_delivery.next_at, p_delivery.number) end);
 $$;
@@ -132,6 +144,8 @@ create or replace function retoma.record_attempt(
 returns table (state text, disabled boolean)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 #variable_conflict use_column
 declare

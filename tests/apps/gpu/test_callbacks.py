@@ -1,0 +1,185 @@
+"""What is sent to `webhook_url`: the bodies, their signature, and how often it is tried."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from retoma import Settings
+from retoma_apps.gpu.settings import GpuSettings, Rules
+from tests.apps.gpu.conftest import OpenStudio
+from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
+from tests.receiver import Got, receiver, says
+from tests.webhooks.builders import send_until_over
+
+SECRET = "um segredo"
+
+
+async def ended(studio: Studio, url: str, body: dict[str, Any] | None = None, operation: str = "img2vid") -> str:
+    job = await studio.submit({**(body or BODIES[operation]), "webhook_url": url}, operation)
+    await studio.work()
+    return job
+
+
+async def test_a_completed_job_is_told_with_its_videos(studio: Studio) -> None:
+    async with receiver() as there:
+        job = await studio.submit(img2vid(2, webhook_url=there.url))
+        await studio.api.sandbox.clock.advance(MINUTE)
+        await studio.work()
+        (told,) = await studio.callbacks(there)
+        shown = await studio.show(job)
+    assert there.got[0].method == "POST"
+    assert list(told) == ["jobId", "id_roteiro", "status", "operation", "result", "execution", "timestamp"]
+    assert (told["jobId"], told["id_roteiro"], told["status"], told["operation"]) == (job, 34, "COMPLETED", "img2vid")
+    assert told["result"] == shown["result"]
+    assert [video["id"] for video in told["result"]["videos"]] == ["1", "2"]
+    assert told["execution"] == {
+        "startTime": "2030-01-01T12:01:00.000Z",
+        "endTime": "2030-01-01T12:01:08.000Z",
+        "durationMs": 8000,
+        "durationSeconds": 8,
+    }
+    assert told["timestamp"] == "2030-01-01T12:01:08.000Z"
+
+
+@pytest.mark.parametrize("operation", ["caption", "addaudio"])
+async def test_the_other_operations_tell_one_video(operation: str, studio: Studio) -> None:
+    async with receiver() as there:
+        job = await ended(studio, there.url, operation=operation)
+        (told,) = await studio.callbacks(there)
+        assert told["result"] == (await studio.show(job))["result"]
+    assert (told["operation"], told["result"]["video_url"].endswith(f"{operation}.mp4")) == (operation, True)
+
+
+async def test_a_failed_job_is_told_with_what_failed(studio: Studio) -> None:
+    studio.standin.faults.fail = {"caption"}
+    async with receiver() as there:
+        job = await ended(studio, there.url, operation="caption")
+        (told,) = await studio.callbacks(there)
+        assert told["error"] == (await studio.show(job))["error"]
+    assert list(told) == ["jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"]
+    assert (told["status"], told["error"]["code"]) == ("FAILED", "PROCESSING_ERROR")
+    assert told["error"]["message"] == "caption failed, as it was told to"
+    assert told["execution"]["durationMs"] > 0
+
+
+async def test_a_job_of_which_no_image_could_be_rendered_names_the_one_at_fault(studio: Studio) -> None:
+    studio.standin.faults.bad_images = {"42"}
+    body = img2vid(0)
+    body["images"] = [{"id": "42", "image_url": "https://example.com/42.png", "duracao": 5.32}]
+    async with receiver() as there:
+        await ended(studio, there.url, body)
+        (told,) = await studio.callbacks(there)
+    assert told["error"] == {
+        "code": "PROCESSING_ERROR",
+        "message": "Image 42 is corrupted",
+        "details": "Failed images: 42: Image 42 is corrupted",
+    }
+    assert "result" not in told
+
+
+async def test_a_cancelled_job_is_told_too(studio: Studio) -> None:
+    async with receiver() as there:
+        job = await studio.submit(img2vid(2, webhook_url=there.url))
+        await studio.cancel(job)
+        (told,) = await studio.callbacks(there)
+    assert list(told) == ["jobId", "id_roteiro", "status", "operation", "execution", "timestamp"]
+    assert (told["jobId"], told["status"], told["execution"]["startTime"]) == (job, "CANCELLED", None)
+
+
+async def test_each_job_is_told_to_its_own_address_once(studio: Studio) -> None:
+    async with receiver() as here, receiver() as there:
+        first = await studio.submit(img2vid(1, webhook_url=here.url))
+        second = await studio.submit(img2vid(1, webhook_url=there.url))
+        await studio.work()
+        await studio.api.sandbox.send_webhooks()
+        await studio.pass_time(timedelta(days=1))
+        await studio.api.sandbox.send_webhooks()
+    assert [got.json["jobId"] for got in here.got] == [first]
+    assert [got.json["jobId"] for got in there.got] == [second]
+
+
+async def test_the_signature_is_of_the_bytes_that_were_sent(studio: Studio) -> None:
+    async with receiver(says(500)) as there:
+        await ended(studio, there.url)
+        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))  # type: ignore[arg-type]
+        await studio.api.sandbox.clock.advance(timedelta(seconds=5))
+        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))  # type: ignore[arg-type]
+    first, second = there.got
+    assert [signed(first), signed(second)] == [got.headers["x-webhook-signature"] for got in there.got]
+    assert first.headers["x-webhook-timestamp"] != second.headers["x-webhook-timestamp"]
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+
+
+def signed(got: Got) -> str:
+    """As a receiver would compute it."""
+    text = got.headers["x-webhook-timestamp"].encode() + b"." + got.body
+    return hmac.new(SECRET.encode(), text, hashlib.sha256).hexdigest()
+
+
+async def test_a_callback_is_tried_five_times_and_is_then_a_dead_letter(studio: Studio) -> None:
+    async with receiver(*[says(500)] * 9) as there:
+        job = await ended(studio, there.url)
+        run = (await studio.client.runs())[0].id
+        waits = await send_until_over(studio.api.sandbox, run)
+    assert len(there.got) == 5
+    assert waits[0] == timedelta(0)
+    for wait, told in zip(waits[1:], (2, 4, 8, 16), strict=True):
+        assert wait.total_seconds() == pytest.approx(told, rel=0.2)
+    (dead,) = await studio.client.deliveries(states=["dead"])
+    letter = await studio.client.delivery(dead.id)
+    assert (letter.url, json.loads(letter.body)["jobId"]) == (there.url, job)
+    assert isinstance(letter.ended_at, datetime)
+    assert "500" in letter.error
+
+
+async def test_a_dead_letter_can_be_sent_again(studio: Studio) -> None:
+    async with receiver(*[says(503)] * 5) as there:
+        job = await ended(studio, there.url)
+        run = (await studio.client.runs())[0].id
+        await send_until_over(studio.api.sandbox, run)
+        (dead,) = await studio.client.deliveries(states=["dead"])
+        answer = await studio.api.post(f"/api/v1/deliveries/{dead.id}/redrive")
+        assert answer.status_code < 300
+        await studio.pass_time(timedelta(hours=1))
+        await studio.api.sandbox.send_webhooks()
+    assert there.got[-1].json["jobId"] == job
+    assert (await studio.client.delivery(dead.id)).state == "delivered"
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_callback_that_comes_before_n8n_waits_for_it_is_sent_again(status: int, studio: Studio) -> None:
+    async with receiver(says(status)) as there:
+        await ended(studio, there.url)
+        run = (await studio.client.runs())[0].id
+        await send_until_over(studio.api.sandbox, run)
+    assert len(there.got) == 2
+    assert (await studio.client.deliveries())[0].state == "delivered"
+
+
+@pytest.mark.parametrize(("asked", "attempts"), [("1", 1), ("3", 3), ("7", 7)])
+async def test_who_sets_the_number_of_attempts_gets_as_many(
+    asked: str, attempts: int, open_studio: OpenStudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEBHOOK_RETRY_MAX", asked)
+    async with open_studio() as studio, receiver(*[says(500)] * 9) as there:
+        await ended(studio, there.url)
+        await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
+        assert len(there.got) == attempts
+
+
+def test_five_attempts_are_the_default() -> None:
+    rules = Rules.of(GpuSettings(), offline=False)
+    assert (rules.attempts, rules.webhook("https://a.example").profile) == (5, "short")
+
+
+async def test_no_callback_is_owed_where_none_was_asked_for(studio: Studio) -> None:
+    await studio.submit(img2vid(1))
+    await studio.work()
+    assert await studio.client.deliveries() == []

@@ -1,0 +1,220 @@
+"""Parts that fail, take too long, or are lost on the way; and what is then done twice: nothing."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from retoma_apps.gpu.settings import GpuSettings, Rules
+from tests.apps.gpu.conftest import OpenStudio
+from tests.apps.gpu.studio import MINUTE, Studio, img2vid
+from tests.receiver import receiver
+
+
+async def test_a_bad_image_loses_only_its_own_video(studio: Studio) -> None:
+    studio.standin.faults.bad_images = {"42"}
+    async with receiver() as there:
+        job = await studio.submit(img2vid(100, webhook_url=there.url))
+        await studio.work()
+        (told,) = await studio.callbacks(there)
+    shown = await studio.show(job)
+    assert (told["status"], shown["status"]) == ("FAILED", "FAILED")
+    assert told["error"] == {
+        "code": "PARTIAL_FAILURE",
+        "message": "1 of 100 images failed after retries",
+        "details": "Failed images: 42: Image 42 is corrupted",
+    }
+    expected = [str(number) for number in range(1, 101) if number != 42]
+    assert [video["id"] for video in told["result"]["videos"]] == expected
+    assert told["result"]["failed"] == [{"id": "42", "code": "PROCESSING_ERROR", "message": "Image 42 is corrupted"}]
+    assert (shown["result"], shown["error"]) == (told["result"], told["error"])
+    assert await studio.used() == 0
+    assert studio.standin.duplicates == 0
+
+
+async def test_only_the_part_that_failed_is_tried_again(studio: Studio) -> None:
+    studio.standin.faults.bad_images = {"42"}
+    job = await studio.submit(img2vid(100))
+    await studio.work()
+    tries: dict[int, int] = {}
+    for one in studio.standin.jobs:
+        tries[len(one.input["images"])] = tries.get(len(one.input["images"]), 0) + 1
+    # Nine parts, of which one was tried four times; then its images one by one, the bad one twice.
+    assert tries == {12: 8 + 3, 4: 1, 1: 12 + 1}
+    attempts = (await studio.show(job))["attempts"]
+    assert attempts["clips:3"] == 4
+    assert {part: count for part, count in attempts.items() if count > 1} == {"clips:3": 4, "lone_clip:42": 2}
+
+
+async def test_a_part_that_recovers_is_no_failure(studio: Studio) -> None:
+    studio.standin.faults.bad_images = {"1"}
+    job = await studio.submit(img2vid(30))
+    await studio.do()
+    await studio.pass_time(timedelta(seconds=16))
+    studio.standin.faults.bad_images = set()
+    await studio.work()
+    shown = await studio.show(job)
+    assert (shown["status"], len(shown["result"]["videos"])) == ("COMPLETED", 30)
+    assert shown["attempts"]["clips:0"] == 2
+
+
+async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(studio: Studio) -> None:
+    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+    job = await studio.submit(img2vid(3))
+    await studio.work()
+    shown = await studio.show(job)
+    assert [fault["id"] for fault in shown["result"]["failed"]] == ["2"]
+    assert shown["result"]["failed"][0]["code"] == "CORRUPT_IMAGE"
+    assert [video["id"] for video in shown["result"]["videos"]] == ["1", "3"]
+    assert studio.standin.submits.total() == 1
+
+
+async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
+    studio.standin.faults.bad_images = {"1"}
+    with caplog.at_level(logging.WARNING, "retoma_apps.gpu"):
+        job = await studio.submit(img2vid(1))
+        await studio.work()
+    said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
+    assert f"{job}: retrying part 0, try 2" in said
+    assert f"{job}: part 0 failed 4 times: Image 1 is corrupted" in said
+
+
+@pytest.mark.parametrize(
+    ("operation", "minutes"), [("img2vid", 60), ("caption", 10), ("addaudio", 5), ("something else", 30)]
+)
+def test_each_operation_has_its_limit(operation: str, minutes: int) -> None:
+    rules = Rules.of(GpuSettings(), offline=False)
+    assert rules.limit(operation) == timedelta(minutes=minutes)
+
+
+def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOB_TIMEOUT_MS", "90000")
+    rules = Rules.of(GpuSettings(), offline=False)
+    assert {rules.limit(name) for name in ("img2vid", "caption", "addaudio")} == {timedelta(seconds=90)}
+
+
+@pytest.mark.parametrize(("operation", "limit"), [("img2vid", 60), ("caption", 10), ("addaudio", 5)])
+async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
+    operation: str, limit: int, open_studio: OpenStudio, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_studio(seconds=lambda _: 1e9) as studio, receiver() as there:
+        studio.standin.fleet.cancel_seconds = 3
+        # The host has limits of its own, and would end it first.
+        job = await studio.submit({**BODIES[operation], "webhook_url": there.url}, operation)
+        await studio.do()
+        for one in studio.standin.jobs:
+            one.longest = 1e9
+        await studio.pass_time(timedelta(seconds=8))
+        await studio.pass_time(limit * MINUTE - timedelta(seconds=1))
+        assert (await studio.show(job))["status"] == "IN_PROGRESS"
+        await studio.pass_time(timedelta(seconds=1))
+        assert await studio.used() == 1, "RunPod has not confirmed the end"
+        await studio.pass_time(timedelta(seconds=4))
+        await studio.pass_time(timedelta(seconds=4))
+        shown = await studio.show(job)
+        (told,) = await studio.callbacks(there)
+    elapsed = told["execution"]["durationMs"]
+    assert shown["status"] == told["status"] == "FAILED"
+    assert elapsed >= limit * 60_000
+    assert (told["error"]["code"], told["error"]["message"]) == ("TIMEOUT", f"Job timed out after {elapsed}ms")
+    assert set(told) == {"jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"}
+    assert [one.status for one in studio.standin.jobs] == ["CANCELLED"]
+    assert await studio.used() == 0
+    logged = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
+    assert logged == [f"{job} timed out after {limit * 60_000}ms"]
+
+
+async def test_work_that_waits_at_the_host_has_a_limit_of_its_own(open_studio: OpenStudio) -> None:
+    async with open_studio(workers=1, queue_seconds=1e9) as studio:
+        job = await studio.submit(operation="addaudio")
+        await studio.do()
+        await studio.pass_time(5 * MINUTE)
+        await studio.work()
+        assert (await studio.show(job))["error"]["code"] == "TIMEOUT"
+        assert [one.status for one in studio.standin.jobs] == ["CANCELLED"]
+
+
+async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_studio: OpenStudio) -> None:
+    def seconds(job: Any) -> float:
+        return 1e9 if job.input["images"][0]["id"] == "1" else 30 * 60
+
+    async with open_studio(seconds=seconds) as studio:
+        job = await studio.submit(img2vid(100))
+        await studio.work()
+        ends = {one.status for one in studio.standin.jobs}
+        assert (await studio.show(job))["error"]["code"] == "TIMEOUT"
+        assert "COMPLETED" in ends
+        assert not studio.running()
+        assert await studio.used() == 0
+
+
+async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(open_studio: OpenStudio) -> None:
+    async with open_studio(seconds=lambda _: 5 * 60.0) as studio, receiver() as there:
+        job = await studio.submit({**BODIES["addaudio"], "webhook_url": there.url}, "addaudio")
+        await studio.do()
+        for one in studio.standin.jobs:
+            one.longest = 1e9
+        await studio.pass_time(5 * MINUTE)
+        await studio.work()
+        told = await studio.callbacks(there)
+        assert [body["status"] for body in told] == [(await studio.show(job))["status"]]
+
+
+async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(studio: Studio) -> None:
+    studio.standin.faults.lost_replies = 2
+    job = await studio.submit(img2vid(40))
+    await studio.work()
+    assert len((await studio.show(job))["result"]["videos"]) == 40
+    assert (studio.standin.duplicates, set(studio.standin.submits.values())) == (0, {1})
+
+
+async def test_a_submission_that_fails_delays_only_its_own_part(studio: Studio) -> None:
+    studio.standin.faults.broken = 1
+    job = await studio.submit(img2vid(36))
+    await studio.do()
+    assert len(studio.running()) == 2
+    await studio.work()
+    shown = await studio.show(job)
+    assert (shown["status"], studio.standin.duplicates) == ("COMPLETED", 0)
+    assert sorted(shown["attempts"].values()) == [1, 1, 2]
+
+
+async def test_too_many_requests_delay_and_never_fail(studio: Studio) -> None:
+    studio.standin.faults.rate_limited = 7
+    job = await studio.submit(img2vid(40))
+    await studio.work()
+    shown = await studio.show(job)
+    assert (shown["status"], set(shown["attempts"].values())) == ("COMPLETED", {1})
+
+
+async def test_work_that_the_host_has_forgotten_is_submitted_anew(open_studio: OpenStudio) -> None:
+    async with open_studio(retention=1.0) as studio:
+        job = await studio.submit(img2vid(1))
+        await studio.do()
+        await studio.standin.advance(60)
+        await studio.pass_time(timedelta(seconds=8))
+        studio.standin.fleet.retention = 1800
+        await studio.work()
+        assert (await studio.show(job))["status"] == "COMPLETED"
+        assert studio.standin.submits.total() == 2
+
+
+async def test_a_key_that_is_refused_fails_the_job_and_is_not_shown(open_studio: OpenStudio) -> None:
+    async with open_studio() as studio:
+        studio.standin._key = "another"
+        job = await studio.submit(img2vid(40))
+        await studio.work()
+        shown = await studio.show(job)
+        assert shown["error"]["code"] == "PROCESSING_ERROR"
+        assert "RUNPOD_API_KEY" in shown["error"]["message"]
+        assert "CANARY" not in str(shown)
+
+
+BODIES: dict[str, Any] = {
+    "img2vid": img2vid(),
+    "caption": {"video_url": "https://example.com/v.mp4", "text": "Olá"},
+    "addaudio": {"video_url": "https://example.com/v.mp4", "audio_url": "https://example.com/a.mp3"},
+}

@@ -1,0 +1,161 @@
+"""Three workers at RunPod, shared by all jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
+from tests.receiver import receiver
+
+
+async def test_four_jobs_end_one_after_the_other_and_not_all_late(studio: Studio) -> None:
+    async with receiver() as there:
+        jobs = [await studio.submit(img2vid(100, webhook_url=there.url)) for _ in range(4)]
+        assert [(await studio.show(job))["status"] for job in jobs] == ["QUEUED"] * 4
+        ends: list[float] = []
+        began = await studio.api.sandbox.clock.now()
+        for job in jobs:
+            await studio.work([job])
+            ends.append(((await studio.api.sandbox.clock.now()) - began).total_seconds())
+        told = await studio.callbacks(there)
+    assert [body["jobId"] for body in sorted(told, key=lambda body: body["timestamp"])] == jobs
+    assert [len(body["result"]["videos"]) for body in told] == [100] * 4
+    # A quarter of the time each, give or take a part.
+    quarter = ends[-1] / 4
+    assert all(abs(end - quarter * place) < quarter / 2 for place, end in enumerate(ends, 1))
+    assert studio.most_used == 3
+    assert studio.standin.duplicates == 0
+
+
+async def test_a_job_uses_all_three_workers_at_once(studio: Studio) -> None:
+    first = await studio.submit(img2vid(100))
+    second = await studio.submit(img2vid(100))
+    await studio.do()
+    assert (len(studio.running()), await studio.used()) == (3, 3)
+    shown = await studio.show(first)
+    assert (shown["workersReserved"], shown["status"]) == (3, "IN_PROGRESS")
+    assert (await studio.show(second))["status"] == "QUEUED"
+
+
+async def test_a_worker_is_free_for_the_next_job_as_soon_as_its_part_ends(studio: Studio) -> None:
+    studio.standin.fleet.seconds = lambda job: 8.0 if job.input["images"][0]["id"] == "1" else 600.0
+    await studio.submit(img2vid(36))
+    second = await studio.submit(img2vid(12))
+    await studio.do()
+    assert (await studio.show(second))["status"] == "QUEUED"
+    await studio.pass_time()
+    assert (await studio.show(second))["status"] == "IN_PROGRESS"
+    assert len(studio.running()) == 3
+
+
+async def test_a_job_begins_with_the_one_worker_that_is_free(studio: Studio) -> None:
+    studio.standin.fleet.seconds = lambda _: 600.0
+    for operation in ("caption", "addaudio"):
+        await studio.submit(operation=operation)
+    job = await studio.submit(img2vid(100))
+    await studio.do()
+    shown = await studio.show(job)
+    assert (shown["status"], shown["workersReserved"]) == ("IN_PROGRESS", 1)
+
+
+async def test_jobs_of_all_operations_share_the_three_workers(studio: Studio) -> None:
+    jobs = [await studio.submit(BODIES[name], name) for name in [*BODIES, *BODIES]]
+    await studio.do()
+    statuses = sorted([(await studio.show(job))["status"] for job in jobs])
+    assert statuses == ["IN_PROGRESS"] * 3 + ["QUEUED"] * 3
+    await studio.work()
+    assert {(await studio.show(job))["status"] for job in jobs} == {"COMPLETED"}
+    assert studio.most_used == 3
+
+
+async def test_nothing_is_submitted_while_no_worker_is_free(studio: Studio) -> None:
+    studio.standin.fleet.seconds = lambda _: 3000.0
+    await studio.submit(img2vid(36))
+    await studio.do()
+    waiting = await studio.submit(operation="caption")
+    await studio.pass_time(10 * MINUTE)
+    assert studio.standin.submits.total() == 3
+    assert (await studio.show(waiting))["status"] == "QUEUED"
+
+
+async def test_the_number_of_free_workers_can_be_read(studio: Studio) -> None:
+    await studio.submit(operation="caption")
+    await studio.do()
+    pool = (await studio.api.get("/api/v1/pools/gpu")).json()
+    assert (pool["capacity"], pool["used"]) == (3, 1)
+
+
+async def test_the_host_is_asked_every_eight_seconds(studio: Studio) -> None:
+    studio.standin.fleet.seconds = lambda _: 600.0
+    await studio.submit(img2vid(36))
+    await studio.do()
+    for _ in range(3):
+        await studio.pass_time(timedelta(seconds=8))
+    (run,) = await studio.client.runs()
+    assert [work.looks for work in await studio.client.outside(run.id)] == [3, 3, 3]
+
+
+async def test_cancelling_a_job_cancels_its_work_and_frees_its_workers_when_that_is_confirmed(studio: Studio) -> None:
+    studio.standin.fleet.cancel_seconds = 5
+    async with receiver() as there:
+        job = await studio.submit(img2vid(100, webhook_url=there.url))
+        await studio.do()
+        answer = await studio.cancel(job)
+        assert (answer.status_code, answer.json()) == (200, {"message": "Job cancelled", "jobId": job})
+        assert (await studio.show(job))["status"] == "CANCELLED"
+        await studio.do()
+        assert await studio.used() == 3, "RunPod has not confirmed the stop"
+        await studio.pass_time(timedelta(seconds=5))
+        await studio.pass_time(timedelta(seconds=1))
+        assert ([one.status for one in studio.standin.jobs], await studio.used()) == (["CANCELLED"] * 3, 0)
+        (told,) = await studio.callbacks(there)
+    assert (told["status"], told["jobId"]) == ("CANCELLED", job)
+    assert studio.standin.submits.total() == 3
+
+
+async def test_a_cancelled_job_that_waited_never_starts(studio: Studio) -> None:
+    job = await studio.submit(img2vid(2))
+    assert (await studio.cancel(job)).status_code == 200
+    await studio.pass_time(10 * MINUTE)
+    assert (studio.standin.submits, (await studio.show(job))["status"]) == ({}, "CANCELLED")
+
+
+async def test_cancelling_again_is_fine_and_frees_nothing_twice(studio: Studio) -> None:
+    job = await studio.submit(img2vid(100))
+    other = await studio.submit(img2vid(100))
+    await studio.do()
+    answers = await asyncio.gather(*(studio.cancel(job) for _ in range(4)))
+    await studio.do()
+    await studio.pass_time()
+    assert {answer.status_code for answer in [*answers, await studio.cancel(job)]} == {200}
+    assert (await studio.used(), len(studio.running())) == (3, 3)
+    assert (await studio.show(other))["workersReserved"] == 3
+
+
+async def test_an_ended_job_cannot_be_cancelled(studio: Studio) -> None:
+    done = await studio.submit(img2vid(1))
+    await studio.work()
+    studio.standin.faults.fail = {"caption"}
+    failed = await studio.submit(operation="caption")
+    await studio.work()
+    for job in (done, failed):
+        answer = await studio.cancel(job)
+        assert (answer.status_code, answer.json()["error"]) == (400, "Job already finished")
+
+
+async def test_results_of_a_job_do_not_overwrite_those_of_another(studio: Studio) -> None:
+    jobs = [await studio.submit(img2vid(2, path="the/same/")) for _ in range(2)]
+    await studio.work()
+    urls = {video["video_url"] for job in jobs for video in (await studio.show(job))["result"]["videos"]}
+    assert len(urls) == 4
+
+
+async def test_time_grows_with_the_images_without_a_cliff_at_fifty(studio: Studio) -> None:
+    took = []
+    for count in (50, 51):
+        began = await studio.api.sandbox.clock.now()
+        await studio.submit(img2vid(count))
+        await studio.work()
+        took.append(await studio.api.sandbox.clock.now() - began)
+    assert took[0] == took[1]

@@ -1,0 +1,255 @@
+"""The part of the machine that knows pools, effects and work outside; its clients hold stale looks, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine
+from datetime import timedelta
+from hashlib import sha256
+from itertools import count
+from typing import Any, TypeVar
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from retoma.define.outside import Handover
+from retoma.engine.exchange import Claim
+from retoma.store import outside
+from retoma.store.database import Database
+from retoma.store.outside import Look, Part
+from retoma.testing import Sandbox
+from retoma.worker.catalog import Catalog
+from tests.model.model import Job, Run
+from tests.model.outside import EVERY, LEASE, QUEUED, RUNNING, TOTAL, Clock, Effect, Outside, Pool
+from tests.model.shapes import GPU
+
+Answer = TypeVar("Answer")
+FOR_EVER = timedelta(days=30)
+NUMBER = st.integers(0, 999)
+
+
+def chosen(some: list[Answer], number: int) -> Answer:
+    """By a number that does not depend on how many there are, as which jobs a claim gets may differ."""
+    return some[number % len(some)]
+
+
+class OutsideRules:
+    database: Database
+    sandbox: Sandbox
+    catalog: Catalog
+    runs: dict[UUID, Run]
+    hands: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.pool = Pool(GPU.capacity)
+        self.looks: list[Look] = []  # never forgotten, however stale
+        self.tokens: dict[bytes, tuple[Job, bool]] = {}  # those that were given out, and whether they were called
+        self.numbers = count()
+
+    def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        raise NotImplementedError
+
+    def advance(self, by: timedelta) -> None:
+        self.wait(self.sandbox.clock.advance(by))
+        self.clock.now += by
+
+    def job(self, of: Claim | Look) -> Job:
+        return self.runs[of.run].jobs[of.step, of.item]
+
+    @property
+    def used(self) -> int:
+        jobs = (job for run in self.runs.values() for job in run.jobs.values())
+        return sum(job.beside.slots for job in jobs if job.holds_slots)
+
+    def takes(self, job: Job) -> None:
+        """A claim must find room in the pool."""
+        if job.beside.pool is not None:
+            assert not self.pool.is_paused(self.clock.now)
+            assert self.used + job.beside.slots <= self.pool.capacity
+
+    def leaves(self, room: int) -> None:
+        """A claim that had room for more leaves nothing that could begin; one that waits may hold up others."""
+        ready = [
+            job
+            for run in self.runs.values()
+            for job in run.jobs.values()
+            if job.state == "ready" and not job.delayed and job.deaths == 0
+        ]
+        free = self.pool.capacity - self.used
+        pooled = [job for job in ready if job.beside.pool is not None]
+        could = [job for job in ready if job.beside.pool is None]
+        if not self.pool.is_paused(self.clock.now) and all(job.beside.slots <= free for job in pooled):
+            could += pooled
+        assert room <= 0 or not could
+
+    @rule(capacity=st.integers(0, 5))
+    def somebody_changes_the_pool(self, capacity: int) -> None:
+        self.wait(self.sandbox.client.set_pool(GPU.name, capacity=capacity))
+        self.pool.capacity = capacity
+
+    @precondition(lambda self: any(hand.claims for hand in self.hands))
+    @rule(which=NUMBER, handle=NUMBER, name=st.sampled_from(["submit", "pay"]))
+    def an_effect_begins(self, which: int, handle: int, name: str) -> None:
+        hand = chosen([hand for hand in self.hands if hand.claims], which)
+        claim = chosen(hand.claims, handle)
+        job, token = self.job(claim), sha256(repr(claim.handle).encode()).digest()
+        begun = self.wait(outside.begin(self.database, hand.lane.worker, part(claim, name), token, FOR_EVER))
+        assert begun == self.expected_beginning(job, claim, hand.lane.worker, name)
+        if begun[0] != "lost":
+            self.tokens.setdefault(token, (job, False))
+
+    def expected_beginning(self, job: Job, claim: Claim, worker: int, name: str) -> tuple[str, str | None]:
+        if not (job.state == "running" and job.holder == worker and job.fence == claim.fence):
+            return "lost", None
+        known = job.beside.effects.get(name)
+        if known is None:
+            job.beside.effects[name] = Effect(claim.fence)
+            return "new", None
+        if known.value is None:
+            known.fence = claim.fence
+            return "begun", None
+        return "done", known.value
+
+    @precondition(lambda self: any(hand.claims for hand in self.hands))
+    @rule(which=NUMBER, handle=NUMBER, name=st.sampled_from(["submit", "pay"]), happened=st.booleans())
+    def an_effect_ends(self, which: int, handle: int, name: str, happened: bool) -> None:
+        """By any attempt that ever was; what came of it is written down once."""
+        hand = chosen([hand for hand in self.hands if hand.claims], which)
+        claim = chosen(hand.claims, handle)
+        effects = self.job(claim).beside.effects
+        mine = effects.get(name) if name in effects and effects[name].fence == claim.fence else None
+        if not happened:
+            self.wait(outside.undo(self.database, part(claim, name)))
+            if mine is not None and mine.value is None:
+                del effects[name]
+            return
+        value = str(next(self.numbers))
+        assert self.wait(outside.end(self.database, part(claim, name), value)) == (mine is not None)
+        if mine is not None:
+            mine.value = mine.value or value
+
+    def handover(self, job: Job) -> str:
+        """As the step would hand over its work: under the handle of what it submitted, if it did."""
+        submitted = job.beside.effects.get("submit")
+        handle = submitted.value if submitted is not None and submitted.value is not None else str(next(self.numbers))
+        return Handover(int(handle), "nobody.asks", "nobody.cancels", EVERY, QUEUED, RUNNING, TOTAL).to_json()
+
+    def park(self, run: Run, job: Job, handover: str) -> None:
+        now = self.clock.now
+        due_at = now if run.ends_as is not None or job.beside.called else now + EVERY
+        job.beside.outside = Outside(str(json.loads(handover)["handle"]), now, due_at)
+        job.state, job.holder = "parked", None
+
+    @precondition(lambda self: any(job.state == "parked" for run in self.runs.values() for job in run.jobs.values()))
+    @rule(after=st.sampled_from([0, 0, 1, 59, 60, 90, 180, 300, 540]))
+    def somebody_looks(self, after: int) -> None:
+        """All that is due is given out, each to be looked at once more."""
+        self.advance(timedelta(seconds=after))
+        self.everyone_beats()
+        now = self.clock.now
+        found = self.wait(outside.due(self.database, self.catalog.served, 100, LEASE))
+        assert {(look.run, look.step, look.item) for look in found} == {
+            (number, *name)
+            for number, run in self.runs.items()
+            for name, job in run.jobs.items()
+            if (known := job.beside.outside) is not None and known.is_open and known.due_at <= now
+        }
+        for look in found:
+            self.check_look(look)
+        self.looks += found
+
+    def check_look(self, look: Look) -> None:
+        now, job = self.clock.now, self.job(look)
+        known = job.beside.outside
+        assert known is not None
+        ending = self.runs[look.run].ends_as is not None
+        known.look(now)
+        assert (look.looks, look.state, look.called) == (known.looks, known.state, job.beside.called)
+        assert (look.stop, look.given_up) == (known.why_stop(now, ending=ending), known.is_given_up(now))
+
+    @precondition(lambda self: bool(self.looks))
+    @rule(which=NUMBER, state=st.sampled_from(["queued", "running", "succeeded", "failed", "cancelled", "lost"]))
+    def a_look_is_reported(self, which: int, state: str) -> None:
+        """Any look that ever was: only the last one counts, and only while the work goes on."""
+        look = chosen(self.looks, which)
+        job, run = self.job(look), self.runs[look.run]
+        known, stops = job.beside.outside, look.stop is not None
+        counts = known is not None and known.is_open and known.looks == look.looks
+        taken = self.wait(
+            outside.record(
+                self.database, look, state=state, result="1" if state == "succeeded" else None, stopping=stops
+            )
+        )
+        assert taken == counts
+        if known is not None and counts:
+            known.report(state, self.clock.now, asked_to_stop=stops, ending=run.ends_as is not None)
+            if not known.is_open:
+                self.take_back(run, look, job)
+
+    def take_back(self, run: Run, look: Look, job: Job) -> None:
+        job.beside.pool = None
+        if run.ends_as is not None:
+            run.end((look.step, look.item), "cancelled")
+        else:
+            job.state = "ready"
+
+    @precondition(lambda self: bool(self.tokens))
+    @rule(which=NUMBER)
+    def the_outside_calls(self, which: int) -> None:
+        token = chosen(list(self.tokens), which)
+        job, called = self.tokens[token]
+        assert self.wait(outside.call_back(self.database, token, "{}")) == ("repeated" if called else "taken")
+        self.tokens[token] = job, True
+        known = job.beside.outside
+        if not called:
+            job.beside.called = True
+            if known is not None and known.is_open:
+                known.due_at = self.clock.now
+
+    def everyone_beats(self) -> None:
+        raise NotImplementedError
+
+
+def part(claim: Claim, name: str) -> Part:
+    return Part(claim.run, claim.step, claim.item, claim.revision, claim.fence, name)
+
+
+async def beside_in(database: Database) -> dict[str, Any]:
+    """Slots, effects and outside work, as the database has them."""
+    async with database.connection() as connection:
+        held = await connection.fetch("select run, step, item, pool, slots from retoma.holdings")
+        effects = await connection.fetch("select run, step, item, name, fence, value::text from retoma.effects")
+        works = await connection.fetch(
+            "select run, step, item, state, looks, next_at, handle::text from retoma.outside"
+        )
+        waiting = await connection.fetch(
+            "select run, step, item, pool from retoma.jobs where state in ('ready', 'running', 'parked')"
+        )
+    return {
+        "slots": {tuple(row) for row in held},
+        "effects": {tuple(row) for row in effects},
+        "outside": {
+            (*row[:5], row["next_at"] if row["state"] in ("queued", "running") else None, row["handle"])
+            for row in works
+        },
+        "pools": {tuple(row) for row in waiting},
+    }
+
+
+def beside_of(runs: dict[UUID, Run]) -> dict[str, Any]:
+    jobs = [((number, *name), job) for number, run in runs.items() for name, job in run.jobs.items()]
+    return {
+        "slots": {(*key, job.beside.pool, job.beside.slots) for key, job in jobs if job.holds_slots},
+        "effects": {
+            (*key, name, effect.fence, effect.value) for key, job in jobs for name, effect in job.beside.effects.items()
+        },
+        "outside": {
+            (*key, known.state, known.looks, known.due_at if known.is_open else None, known.handle)
+            for key, job in jobs
+            if (known := job.beside.outside) is not None
+        },
+        "pools": {(*key, job.beside.pool) for key, job in jobs if job.state in ("ready", "running", "parked")},
+    }

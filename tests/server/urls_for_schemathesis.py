@@ -1,0 +1,10 @@
+"""What schemathesis takes for a right URL: one that the server would call. Others are tested elsewhere."""
+
+from __future__ import annotations
+
+import schemathesis
+from hypothesis import strategies
+
+schemathesis.openapi.format(
+    "uri", strategies.from_regex(r"https://[a-z]{1,20}\.example(/[a-z0-9]{0,20}){0,3}", fullmatch=True)
+)

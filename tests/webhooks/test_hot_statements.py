@@ -1,0 +1,83 @@
+"""Taking up webhooks goes by the index of open ones, however many were sent, wait for later, or belong to one host."""
+
+from __future__ import annotations
+
+from retoma import Webhook
+from retoma.define.webhook import recorded
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import rows
+from tests.engine.test_hot_statements import counters
+from tests.webhooks.builders import one_step
+
+HISTORY = 6_000
+FEW = 150
+CLAIM = "select * from retoma.claim_deliveries('{one}', 50, 8, '30 seconds')"
+
+
+async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await make_history(sandbox)
+        hook = Webhook("https://new.example.com/", events=["run.started"])
+        await sandbox.client.start_many("one", [None] * 3, webhook=hook)
+        async with sandbox.database.connection() as connection, connection.transaction():
+            before = await counters(connection)
+            taken = await connection.fetch(CLAIM)
+            read = {name: count - before.get(name, 0) for name, count in (await counters(connection)).items()}
+    assert len(taken) == 8 + 3
+    assert read["r", "deliveries"] == read["r", "endpoints"] == 0
+    assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
+
+
+async def test_the_end_of_a_run_without_a_webhook_reads_no_delivery(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await make_history(sandbox)
+        run = (await sandbox.client.start("one")).id
+        async with sandbox.database.connection() as connection, connection.transaction():
+            before = await counters(connection)
+            await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
+            read = {name: count - before.get(name, 0) for name, count in (await counters(connection)).items()}
+    touched = {name for (_, name), count in read.items() if count}
+    assert not any(name.startswith(("deliveries", "hooks", "endpoints", "one_place")) for name in touched)
+
+
+async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await make_history(sandbox)
+        await sandbox.client.start_many("one", [None] * 1_000)
+        (run,) = await rows(sandbox, "select tenant, version from retoma.runs limit 1")
+        async with sandbox.database.connection() as connection, connection.transaction():
+            before = await counters(connection)
+            await connection.fetch(
+                "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
+                "array['{}'::json], array[null::text], array[null::bytea], array[null::timestamptz], array[0::bigint], "
+                "array[$3::json])",
+                *run,
+                recorded(Webhook("https://old.example.com/", events=["run.started"]), "https://old.example.com"),
+            )
+            read = {name: count - before.get(name, 0) for name, count in (await counters(connection)).items()}
+    whole = {name for (kind, name), count in read.items() if kind == "r" and count}
+    assert whole <= {"clock", "versions", "steps"}
+    assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
+
+
+async def make_history(sandbox: Sandbox) -> None:
+    """Webhooks that were delivered, that wait for later, for others of their run, and a thousand due to one host."""
+    hook = Webhook("https://old.example.com/", events=["run.started"])
+    await sandbox.client.start("one", webhook=hook)
+    await rows(
+        sandbox,
+        """
+        insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, state, next_at,
+                                       created_at, ended_at)
+        select gen_random_uuid(), endpoint, 1, tenant, pipeline, host, event, profile,
+               case when n % 6 > 2 then 'delivered' else 'due' end::retoma.delivery_state,
+               case n % 6 when 0 then 'infinity' when 1 then retoma.now() + interval '1 hour'
+                    else retoma.now() end,
+               created_at, case when n % 6 > 2 then created_at end
+          from retoma.deliveries, generate_series(1, $1::int) as n
+        """,
+        HISTORY,
+    )
+    async with sandbox.database.connection() as connection:
+        await connection.execute("analyze retoma.deliveries, retoma.endpoints")
