@@ -42,22 +42,23 @@ async def test_the_end_of_a_run_without_a_webhook_reads_no_delivery(open_sandbox
 
 
 async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: OpenSandbox) -> None:
+    hook = recorded(Webhook("https://old.example.com/", events=["run.started"]), "https://old.example.com")
     async with open_sandbox(one_step()) as sandbox:
         await make_history(sandbox)
-        await sandbox.client.start_many("one", [None] * 1_000)
-        (run,) = await rows(sandbox, "select tenant, version from retoma.runs limit 1")
+        (run, *_) = [started.id for started in await sandbox.client.start_many("one", [None] * 1_000)]
+        (tenant,) = (await rows(sandbox, "select tenant from retoma.runs where id = $1", run))[0]
         async with sandbox.database.connection() as connection, connection.transaction():
             before = await counters(connection)
             await connection.fetch(
-                "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
-                "array['{}'::json], array[null::text], array[null::bytea], array[null::timestamptz], array[0::bigint], "
-                "array[$3::json])",
-                *run,
-                recorded(Webhook("https://old.example.com/", events=["run.started"]), "https://old.example.com"),
+                "select retoma.hook_runs(retoma.now(), array[$1::uuid], array[$2::int], array[$3::json])",
+                run,
+                tenant,
+                hook,
             )
+            assert await connection.fetchval("select count(*) from retoma.deliveries where run = $1", run) == 1
             read = {name: count - before.get(name, 0) for name, count in (await counters(connection)).items()}
     whole = {name for (kind, name), count in read.items() if kind == "r" and count}
-    assert whole <= {"clock", "versions", "steps"}
+    assert whole <= {"clock", "versions"}
     assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
 
 

@@ -74,26 +74,18 @@ async def test_runs_that_end_in_one_call_in_different_ways_are_all_told(open_san
         assert len(await sandbox.client.deliveries()) == 4
 
 
-async def test_a_start_that_is_taken_back_leaves_no_webhook_behind(open_sandbox: OpenSandbox) -> None:
-    """Run, hook and what is owed are of one transaction."""
+async def test_what_is_owed_is_written_in_the_transaction_that_made_it_true(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        run = (await sandbox.client.start("one")).id
-        arguments = await rows(sandbox, "select tenant, version from retoma.runs where id = $1", run)
-        hook = f'{{"url": "{URL}", "host": "h", "events": ["run.started"], "profile": "standard", "retries": null}}'
-        async with sandbox.database.connection() as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            await connection.fetch(
-                "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
-                "array['{}'::json], array[null::text], array[null::bytea], array[null::timestamptz], array[0::bigint], "
-                "array[$3::json], false)",
-                *arguments[0],
-                hook,
-            )
-            assert await connection.fetchval("select count(*) from retoma.deliveries") == 1
-            await transaction.rollback()
-        for table in ("deliveries", "hooks", "endpoints", "webhook_secrets"):
-            assert await value(sandbox, f"select count(*) from retoma.{table}") == 0
+        run = (await sandbox.client.start("one", webhook=Webhook(URL, events=BOTH))).id
+        written = """
+            select count(distinct xmin::text)
+              from (select xmin from retoma.runs where id = $1
+                    union all select xmin from retoma.deliveries where run = $1 and event = $2
+                    union all select xmin from retoma.hooks where run = $1 and $2 = 'run.started') as rows
+        """
+        assert await value(sandbox, written, run, "run.started") == 1
+        await sandbox.work()
+        assert await value(sandbox, written, run, "run.completed") == 1
 
 
 async def test_a_start_by_a_used_key_owes_nothing_new(open_sandbox: OpenSandbox) -> None:

@@ -52,9 +52,14 @@ async def runs_not_begun(database: Database) -> dict[str, int]:
     return {row["pipeline"]: row["runs"] for row in rows}
 
 
+async def tally(database: Database) -> None:
+    """Count what has ended since the last time."""
+    await database.fetch(_SQL["tally"], limit=MOST_ENDS)
+
+
 async def tallies(database: Database) -> list[Tally]:
     """Brought up to date first."""
-    await database.fetch(_SQL["tally"], limit=MOST_ENDS)
+    await tally(database)
     return [Tally(**row) for row in await database.fetch(_SQL["tallies"])]
 
 

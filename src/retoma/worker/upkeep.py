@@ -11,12 +11,13 @@ from uuid import UUID
 
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
-from retoma.store import workers
+from retoma.store import gauges, workers
 from retoma.store.database import Database
 
 log = get_logger("retoma.upkeep")
 SECONDS_BETWEEN_TICKS = 1.0
 TICKS_BETWEEN_REFRESHES = 5
+TICKS_BETWEEN_TALLIES = 60
 LARGEST_PROMOTION = 1_000
 SHORTEST_PAUSE = 0.01
 NOW = timedelta(0)
@@ -60,6 +61,8 @@ class Upkeep:
         """One round. Gives the seconds until the next, fewer if something is due before."""
         if tick % TICKS_BETWEEN_REFRESHES == 0:
             await self._refresh()
+        if tick % TICKS_BETWEEN_TALLIES == 0:
+            await gauges.tally(self._database)  # what is to be counted must not pile up while nobody looks
         found = await workers.promote(self._database, LARGEST_PROMOTION)
         if found.promoted:
             self._on_work()

@@ -78,7 +78,7 @@ async def _estimate(client: Client, run: Run, began_at: datetime | None, done: i
 
 def _tries(job: Any) -> int:
     """A try is given back while its work goes on outside, and counted again at its end."""
-    return int(job.attempt) + (job.state == "parked")
+    return int(job.attempt) + int(job.state == "parked")
 
 
 def _part(job: Any) -> str:

@@ -107,9 +107,9 @@ async def test_each_job_is_told_to_its_own_address_once(studio: Studio) -> None:
 async def test_the_signature_is_of_the_bytes_that_were_sent(studio: Studio) -> None:
     async with receiver(says(500)) as there:
         await ended(studio, there.url)
-        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))  # type: ignore[arg-type]
+        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))
         await studio.api.sandbox.clock.advance(timedelta(seconds=5))
-        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))  # type: ignore[arg-type]
+        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))
     first, second = there.got
     assert [signed(first), signed(second)] == [got.headers["x-webhook-signature"] for got in there.got]
     assert first.headers["x-webhook-timestamp"] != second.headers["x-webhook-timestamp"]

@@ -30,7 +30,7 @@ create table retoma.endpoints (
 -- Which events of a run are owed to whom.
 create table retoma.hooks (
   run uuid not null,
-  endpoint int not null references retoma.endpoints,
+  endpoint int not null,
   events text[] not null,
   profile text not null,
   retries int,
@@ -43,7 +43,7 @@ create table retoma.deliveries (
   id uuid primary key default gen_random_uuid(),
   number bigint generated always as identity unique,
   run uuid not null,
-  endpoint int not null references retoma.endpoints,
+  endpoint int not null,
   seq int not null,                        -- of what is owed to this endpoint for this run
   tenant int not null,
   pipeline text collate "C" not null,
@@ -66,7 +66,7 @@ create index deliveries_open_by_host on retoma.deliveries (host, next_at) where 
 create index deliveries_of_endpoint on retoma.deliveries (endpoint, number);
 
 create table retoma.delivery_attempts (
-  delivery uuid not null references retoma.deliveries on delete cascade,
+  delivery uuid not null,
   attempt int not null,
   at timestamptz not null,
   ms int,                                  -- null: how it ended is not known, because its sender died

@@ -4,7 +4,7 @@ from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
 from retoma_apps.providers.gpu.files import Files, FileSettings, Opened, filename, files_of
 from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable, Operation, OutcomeUnknown
 from retoma_apps.providers.gpu.local import LocalHost
-from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid
+from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid, Picture
 from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
 
@@ -23,6 +23,7 @@ __all__ = [
     "Opened",
     "Operation",
     "OutcomeUnknown",
+    "Picture",
     "RunPodHost",
     "RunPodSettings",
     "Segment",

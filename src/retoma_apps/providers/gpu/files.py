@@ -99,11 +99,8 @@ def files_of(settings: FileSettings) -> Files:
 
 def filename(label: str) -> str:
     """`video_1.mp4` for the label `1`. One that would be unsafe in a path becomes a digest of itself."""
-    safe = (
-        label
-        if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label)
-        else sha256(label.encode(errors="replace")).hexdigest()[:32]
-    )
+    is_safe = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label) is not None
+    safe = label if is_safe else sha256(label.encode(errors="surrogatepass")).hexdigest()[:32]
     return f"video_{safe}.mp4"
 
 

@@ -55,6 +55,15 @@ async def test_a_key_that_leads_elsewhere_is_no_file_and_cannot_be_written(
         await files.put(source, key)
 
 
+async def test_a_part_of_a_file_is_read_from_one_byte_to_before_another(files: Files, source: Path) -> None:
+    await files.put(source, KEY)
+    opened = await files.open(KEY, (1, 6))
+    assert opened is not None
+    assert (opened.size, [chunk async for chunk in opened.chunks]) == (5, [b"ilmfi"])
+    assert await files.size(KEY) == 400_000
+    assert await files.size("gpu/job/1/video_2.mp4") is None
+
+
 async def test_a_file_that_is_not_there_is_none(files: Files) -> None:
     assert await files.open("gpu/job/1/video_2.mp4") is None
     assert await files.open("gpu/job") is None

@@ -4,6 +4,9 @@ create or replace function retoma.start_runs(
   p_run_at timestamptz[], p_head_start bigint[], p_hook json[], p_tell boolean)
 returns table (started uuid, created boolean, same_input boolean)
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -24,7 +27,10 @@ end $$;
 -- Runs without keys, none of which is there.
 create or replace function retoma.start_new(
   p_now timestamptz, p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_run_at timestamptz[], p_head_start bigint[])
-returns table (started uuid, created boolean, same_input boolean) language sql as $$
+returns table (started uuid, created boolean, same_input boolean)
+language plpgsql as $$
+begin
+  return query
   with asked as materialized (
     select s.*, greatest(coalesce(s.run_at, p_now), p_now) as at
       from unnest(p_id, p_tenant, p_version, p_input, p_run_at, p_head_start)
@@ -47,7 +53,7 @@ returns table (started uuid, created boolean, same_input boolean) language sql a
       join retoma.steps s on s.version = a.version and s.born = 'start'
   )
   select a.id, true, true from asked a order by a.place;
-$$;
+end $$;
 
 -- The same with keys, and for a try whose first answer may have been lost. A run whose id is there already was started
 -- by that try; a key that is there already gives back its run.
@@ -55,7 +61,6 @@ create or replace function retoma.start_carefully(
   p_now timestamptz, p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
   p_run_at timestamptz[], p_head_start bigint[])
 returns table (started uuid, created boolean, same_input boolean)
-set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 #variable_conflict use_column
 declare

@@ -1,0 +1,161 @@
+"""The orchestrator as it is run: a server, workers and RunPod's stand-in, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from retoma.client import Client
+from retoma.records import Scope
+from retoma.testing import fresh_database
+from tests.acceptance.servers import _free_port
+from tests.cli.terminal import Process, Terminal, until
+from tests.receiver import Receiver
+
+APP = "retoma_apps.gpu"
+PATIENCE = 90.0
+ENDS = ("COMPLETED", "FAILED", "CANCELLED")
+
+
+def images(count: int, duracao: float = 5.0, origin: str = "https://example.com") -> list[dict[str, Any]]:
+    return [
+        {"id": str(number), "image_url": f"{origin}/{number}.png", "duracao": duracao} for number in range(1, count + 1)
+    ]
+
+
+@dataclass
+class Plant:
+    terminal: Terminal
+    client: Client
+    http: httpx2.AsyncClient
+    port: int
+    standin: str | None
+    stack: ExitStack
+    servers: list[Process] = field(default_factory=list)
+    workers: list[Process] = field(default_factory=list)
+
+    def start(self, workers: int = 1) -> None:
+        self.servers.append(self.stack.enter_context(self.terminal.process("serve", APP, "--port", str(self.port))))
+        for _ in range(workers):
+            self.workers.append(self.stack.enter_context(self.terminal.process("worker", APP)))
+        for process in self.servers:
+            process.says("server ready")
+        for process in self.workers:
+            process.says("worker ready")
+
+    def kill(self) -> None:
+        """Every process of ours at once, as a power cut does; the stand-in goes on."""
+        for process in [*self.servers, *self.workers]:
+            os.kill(process.pid, signal.SIGKILL)
+            process.ended()
+        self.servers.clear()
+        self.workers.clear()
+
+    async def submit(self, operation: str, body: dict[str, Any], there: Receiver | None = None, **headers: str) -> str:
+        hook = {} if there is None else {"webhook_url": there.url}
+        answer = await self.http.post(f"/video/{operation}/async", json=body | hook, headers=headers)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["jobId"])
+
+    async def show(self, job: str) -> dict[str, Any]:
+        return dict((await self.http.get(f"/jobs/{job}")).json())
+
+    async def ended(self, job: str) -> dict[str, Any]:
+        return await self.seen(job, lambda shown: shown["status"] in ENDS)
+
+    async def seen(self, job: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The job, once it is as wanted."""
+        async with asyncio.timeout(PATIENCE):
+            while not wanted(shown := await self.show(job)):
+                await asyncio.sleep(0.1)
+        return shown
+
+    async def free(self) -> int:
+        """Workers at RunPod that nobody holds."""
+        pool = (await self.http.get("/api/v1/pools/gpu")).json()
+        return int(pool["capacity"] - pool["used"])
+
+    async def tally(self) -> dict[str, Any]:
+        """What the stand-in counted: the referee outside of our database."""
+        return await self._ask("GET", "/standin/tally")
+
+    async def set_faults(self, **faults: Any) -> None:
+        await self._ask("PUT", "/standin/faults", json=faults)
+
+    async def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        async with httpx2.AsyncClient() as http:
+            answer = await http.request(method, f"{(self.standin or '').removesuffix('/v2')}{path}", **options)
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
+
+
+async def told(there: Receiver, count: int = 1) -> list[dict[str, Any]]:
+    """What the receiver got, once it got so much."""
+    async with asyncio.timeout(PATIENCE):
+        while len(there.got) < count:
+            await asyncio.sleep(0.05)
+    return [got.json for got in there.got]
+
+
+@asynccontextmanager
+async def a_plant(
+    folder: Path, *, seconds_per_image: float | None, workers: int = 1, **variables: str
+) -> AsyncIterator[Plant]:
+    """With `seconds_per_image` on the stand-in, without them on ffmpeg."""
+    async with AsyncExitStack() as later, fresh_database() as database:
+        stack = later.enter_context(ExitStack())
+        base_url = None if seconds_per_image is None else stack.enter_context(_standin(folder, seconds_per_image))
+        port = _free_port()
+        given = {
+            "RETOMA_DATABASE_URL": database.url,
+            "RETOMA_PORT": str(port),
+            "RETOMA_SILENCE_SECONDS": "2",
+            "RETOMA_ALLOW_HOSTS": "127.0.0.1",
+            "GPU_POLL_SECONDS": "0.2",
+            "WEBHOOK_SECRET": "um segredo",
+        }
+        if base_url is not None:
+            given |= {"RUNPOD_API_KEY": "rpa_key", "RUNPOD_BASE_URL": base_url, "RUNPOD_ENDPOINT_ID": "pod"}
+        client = Client(None, database)
+        later.push_async_callback(client.close)
+        key = (await client.make_key("plant", [Scope.ADMIN])).secret
+        http = await later.enter_async_context(
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=30)
+        )
+        plant = Plant(Terminal(folder, given | variables), client, http, port, base_url, stack)
+        plant.start(workers)
+        yield plant
+        stack.close()
+
+
+@contextmanager
+def _standin(folder: Path, seconds_per_image: float) -> Iterator[str]:
+    output = folder / "standin"
+    with output.open("w") as file:
+        child = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "retoma_apps.providers.gpu.standin"),
+                *("--port", "0", "--seconds-per-image", str(seconds_per_image)),
+            ],
+            cwd=folder,
+            env={**os.environ, "RUNPOD_API_KEY": "rpa_key"},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        (base_url,) = until(lambda: re.findall(r"RUNPOD_BASE_URL=(\S+)", output.read_text()))
+        yield base_url
+    finally:
+        child.kill()
+        child.wait()

@@ -1,0 +1,179 @@
+"""The eight tests of the GPU document, with real processes: big jobs on RunPod's stand-in, small ones on ffmpeg."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma_apps.providers.gpu.standin.server import served
+from tests.acceptance.plant import Plant, a_plant, images, told
+from tests.apps.providers.gpu.media import plain_picture, seen, tone
+from tests.apps.providers.gpu.shelf import Shelf
+from tests.receiver import receiver, says
+
+SMALL = {"width": 64, "height": 36, "fps": 10}
+
+
+@pytest.fixture(scope="module")
+async def plant(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plant]:
+    """Two workers, and a stand-in that renders fifty images a second."""
+    async with a_plant(tmp_path_factory.mktemp("plant"), seconds_per_image=0.02, workers=2) as made:
+        yield made
+
+
+def job_of(count: int, **more: Any) -> dict[str, Any]:
+    return {"id_roteiro": 34, "path": "Project/videos/temp/", "images": images(count), **more}
+
+
+def ids(result: dict[str, Any]) -> list[str]:
+    return [video["id"] for video in result["videos"]]
+
+
+def numbers(last: int, *without: int) -> list[str]:
+    return [str(number) for number in range(1, last + 1) if number not in without]
+
+
+async def test_one_job_of_10_images_is_rendered_by_ffmpeg(tmp_path: Path) -> None:
+    async with a_plant(tmp_path, seconds_per_image=None, GPU_PART_SECONDS="1") as plant, receiver() as there:
+        shelf = Shelf("")
+        async with served(shelf, "127.0.0.1", 0) as origin:
+            for number in range(1, 11):
+                shelf.put(f"{number}.png", plain_picture())
+            shelf.put("tone.wav", tone(440, 0.2))
+            body = job_of(10, picture=SMALL) | {"images": images(10, 0.2, origin)}
+            await plant.submit("img2vid", body, there)
+            (done,) = await told(there)
+            assert (done["status"], ids(done["result"])) == ("COMPLETED", numbers(10))
+            films = [await fetched(plant, video["video_url"], tmp_path) for video in done["result"]["videos"]]
+            assert {(film.width, film.height, len(film.frames)) for film in films} == {(64, 36, 2)}
+
+            spoken = {"video_url": done["result"]["videos"][0]["video_url"]}
+            captioned = await plant.ended(await plant.submit("caption", {**spoken, "text": "Olá"}))
+            await fetched(plant, captioned["result"]["video_url"], tmp_path)
+            sound = {**spoken, "audio_url": f"{origin}/tone.wav"}
+            mixed = await plant.ended(await plant.submit("addaudio", sound))
+            assert (await fetched(plant, mixed["result"]["video_url"], tmp_path)).samples
+
+
+async def fetched(plant: Plant, url: str, folder: Path) -> Any:
+    """The film, as a browser fetches it: without a key, and a part of it if it asks for that."""
+    assert url.startswith(f"http://127.0.0.1:{plant.port}/files/gpu/")
+    plain = {"headers": {"X-API-Key": ""}}
+    answer = await plant.http.get(url, **plain)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "video/mp4")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    part = await plant.http.get(url, headers={"Range": "bytes=4-7"})
+    assert (part.status_code, part.content) == (206, b"ftyp")
+    path = folder / "fetched.mp4"
+    path.write_bytes(answer.content)
+    return seen(path)
+
+
+async def test_one_job_of_100_images_goes_over_several_workers(plant: Plant) -> None:
+    async with receiver() as there:
+        job = await plant.submit("img2vid", job_of(100), there)
+        busy = await plant.seen(job, lambda shown: shown["workersReserved"] == 3)
+        assert busy["status"] == "IN_PROGRESS"
+        (done,) = await told(there)
+    assert (done["status"], ids(done["result"])) == ("COMPLETED", numbers(100))
+    assert (await plant.show(job))["result"] == done["result"]
+
+
+async def test_four_jobs_of_100_images_at_the_same_time_end_one_after_the_other(plant: Plant) -> None:
+    async with receiver() as there:
+        jobs = [await plant.submit("img2vid", job_of(100), there) for _ in range(4)]
+        ends = await told(there, 4)
+    assert {end["status"] for end in ends} == {"COMPLETED"}
+    assert {len(end["result"]["videos"]) for end in ends} == {100}
+    ended = sorted(ends, key=lambda end: end["execution"]["endTime"])
+    assert [end["jobId"] for end in ended] == jobs
+    starts = [end["execution"]["startTime"] for end in ended]
+    # One after the other: the last begins when the first is long over.
+    assert starts == sorted(starts)
+    assert starts[2] >= ended[0]["execution"]["endTime"]
+    assert await plant.free() == 3
+
+
+async def test_a_part_that_fails_is_a_partial_failure(plant: Plant) -> None:
+    await plant.set_faults(bad_images=["7"], partial=True)
+    try:
+        async with receiver() as there:
+            job = await plant.submit("img2vid", job_of(40), there)
+            (end,) = await told(there)
+    finally:
+        await plant.set_faults(bad_images=[], partial=False)
+    assert (end["jobId"], end["status"], end["error"]["code"]) == (job, "FAILED", "PARTIAL_FAILURE")
+    assert ids(end["result"]) == numbers(40, 7)
+    assert [fault["id"] for fault in end["result"]["failed"]] == ["7"]
+    assert await plant.free() == 3
+
+
+async def test_a_webhook_that_fails_is_sent_again(plant: Plant) -> None:
+    async with receiver(says(503)) as there:
+        job = await plant.submit("img2vid", job_of(1), there)
+        first, second = await told(there, 2)
+    assert first == second
+    assert (first["jobId"], first["status"]) == (job, "COMPLETED")
+    assert there.got[0].headers["webhook-id"] == there.got[1].headers["webhook-id"]
+
+
+async def test_a_job_that_runs_too_long_times_out(tmp_path: Path) -> None:
+    async with a_plant(tmp_path, seconds_per_image=600, JOB_TIMEOUT_MS="1000") as plant, receiver() as there:
+        job = await plant.submit("img2vid", job_of(2), there)
+        (end,) = await told(there)
+        assert (end["jobId"], end["status"], end["error"]["code"]) == (job, "FAILED", "TIMEOUT")
+        assert end["execution"]["durationMs"] >= 1000
+        assert (await plant.tally())["jobs"] == {"CANCELLED": 1}
+        assert await plant.free() == 3
+
+
+async def test_a_job_is_cancelled_in_the_middle(plant: Plant) -> None:
+    before = (await plant.tally())["jobs"].get("CANCELLED", 0)
+    async with receiver() as there:
+        job = await plant.submit("img2vid", job_of(1000), there)
+        await plant.seen(job, lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
+        answers = [await plant.http.post(f"/jobs/{job}/cancel") for _ in range(2)]
+        (end,) = await told(there)
+    assert [answer.json() for answer in answers] == [{"message": "Job cancelled", "jobId": job}] * 2
+    assert (end["jobId"], end["status"]) == (job, "CANCELLED")
+    tally = await plant.tally()
+    assert tally["jobs"]["CANCELLED"] > before
+    assert not tally["jobs"].keys() & {"IN_QUEUE", "IN_PROGRESS"}
+    assert await plant.free() == 3
+
+
+async def test_a_worker_that_is_killed_in_the_middle_loses_and_doubles_nothing(plant: Plant) -> None:
+    async with receiver() as there:
+        jobs = [await plant.submit("img2vid", job_of(200), there) for _ in range(2)]
+        await plant.seen(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
+        victim = plant.workers.pop()
+        victim.child.kill()
+        victim.ended()
+        ends = await told(there, 2)
+    assert {end["jobId"]: ids(end["result"]) for end in ends} == dict.fromkeys(jobs, numbers(200))
+    tally = await plant.tally()
+    assert (tally["duplicates"], tally["submits"]) == (0, tally["keys"])
+
+
+async def test_a_restart_of_everything_loses_nothing(plant: Plant) -> None:
+    async with receiver() as there, receiver() as dead_letters:
+        jobs = [await plant.submit("img2vid", job_of(100), there) for _ in range(3)]
+        await plant.seen(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
+        before = await plant.show(jobs[0])
+        await asyncio.to_thread(plant.kill)
+        await asyncio.to_thread(plant.start, 2)
+        after = await plant.show(jobs[0])
+        assert (after["data"], after["createdAt"]) == (before["data"], before["createdAt"])
+        assert after["startedAt"] == before["startedAt"]
+        assert set(before["runpodJobIds"]) <= set(after["runpodJobIds"])
+        ends = await told(there, 3)
+        assert dead_letters.got == []
+    assert {end["jobId"]: ids(end["result"]) for end in ends} == dict.fromkeys(jobs, numbers(100))
+    assert [end["jobId"] for end in sorted(ends, key=lambda end: end["execution"]["endTime"])] == jobs
+    tally = await plant.tally()
+    assert (tally["duplicates"], tally["submits"]) == (0, tally["keys"])
+    assert await plant.free() == 3
