@@ -25,7 +25,8 @@ film = Pipeline("film")
 @film.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
 async def clip(*, renderer: Renderer, ctx: Context) -> str:
     handle = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
-    return await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks: the slot stays taken
+    video: str = await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks: the slot stays taken
+    return video
 
 
 app = App("outside", pipelines=[film], resources={"renderer": Renderer()})

@@ -6,7 +6,7 @@ from retoma import App, Pipeline, Settings, Webhook, seconds, signing, testing
 
 SECRET = "whsec_" + "c2VjcmV0" * 5
 article = Pipeline("article")
-bodies = []
+bodies: list[tuple[dict[str, str], bytes]] = []
 
 
 @article.step
@@ -16,7 +16,7 @@ def draft() -> str:
 
 async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()[1:-1]
-    headers = dict(line.lower().split(": ", 1) if "signature" not in line else line.split(": ", 1) for line in head)
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
     bodies.append((headers, await reader.readexactly(int(headers["content-length"]))))
     writer.write(b"HTTP/1.1 %d \r\ncontent-length: 0\r\n\r\n" % (503 if len(bodies) == 1 else 200))
     writer.close()

@@ -129,6 +129,22 @@ def test_a_secret_that_only_looks_like_one_of_standard_webhooks_is_a_mistake() -
     signing.check_secret(OLD_STYLE)
 
 
+@pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
+def test_signatures_are_compared_in_a_time_that_tells_nothing(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By compare_digest, and with every secret, also when the first one fits."""
+    now = datetime.now(UTC)
+    headers = {name.lower(): text for name, text in signing.headers_for([SECRET], "id", now, BODY).items()}
+    compared, compare = [], hmac.compare_digest
+
+    def watched(one: bytes, other: bytes) -> bool:
+        compared.append(one)
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", watched)
+    signing.verify([SECRET, OTHER], only(family, headers), BODY, now)
+    assert len(compared) == 2
+
+
 def test_secrets_are_long_and_never_the_same() -> None:
     made = {signing.new_secret() for _ in range(100)}
     assert len(made) == 100

@@ -89,6 +89,7 @@ class BlockingClient:
     endpoint = _blocking(Client.endpoint)
     enable_endpoint = _blocking(Client.enable_endpoint)
     rotate_secret = _blocking(Client.rotate_secret)
+    began = _blocking(Client.began)
     pools = _blocking(Client.pools)
     set_pool = _blocking(Client.set_pool)
     outside = _blocking(Client.outside)

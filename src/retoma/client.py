@@ -39,7 +39,7 @@ from retoma.records import (
     NewKey,
     Outside,
     PoolRecord,
-    QueueRecord,
+    QueueFigures,
     Run,
     Scope,
     StepProgress,
@@ -49,7 +49,7 @@ from retoma.records import (
 from retoma.settings import Settings
 from retoma.signing import new_secret
 from retoma.states import DeliveryState, RunState
-from retoma.store import clock, deliveries, outside, pools, queues, runs, workers
+from retoma.store import clock, deliveries, outside, pools, runs, workers
 from retoma.store.database import Database
 
 LONGEST_NAME = 500
@@ -286,9 +286,9 @@ class Client:
         """What metrics show, of all tenants, as it was at most a second ago."""
         return await self._figures.read()
 
-    async def queues(self) -> list[QueueRecord]:
-        """The queues that hold anything."""
-        return await queues.listed(self.database)
+    async def queues(self) -> list[QueueFigures]:
+        """Every queue that a step is on or a worker serves, as it was at most a second ago."""
+        return (await self.figures()).queues
 
     async def estimate(self, run: UUID) -> datetime | None:
         """When the run will be over if its items keep their pace; None while nothing tells."""

@@ -263,7 +263,7 @@ SCOPES_OF_ALL_TENANTS = frozenset({Scope.POOLS_WRITE, Scope.METRICS_READ, Scope.
 
 @dataclass(frozen=True)
 class KeyRecord:
-    """An API key without its secret, which begins with `hint`. `tenant` None: all tenants. `used_at` is to the minute."""
+    """An API key, but for its secret, which begins with `hint`. Without a tenant it is for all; `used_at` is coarse."""
 
     id: int
     name: str
@@ -282,20 +282,6 @@ class NewKey:
 
     key: KeyRecord
     secret: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class QueueRecord:
-    """How many jobs of a queue could be claimed, run, or are delayed.
-
-    `oldest_for`: since the oldest of those that could be claimed was made, or was last tried.
-    """
-
-    queue: str
-    ready: int
-    running: int
-    delayed: int
-    oldest_for: timedelta | None
 
 
 @dataclass(frozen=True)
@@ -336,7 +322,7 @@ class DeliveryFigures:
 
 @dataclass(frozen=True)
 class Tally:
-    """How often something happened in a pipeline since the database was made. What: a run `ended`, with its state as the
+    """How often something happened in a pipeline since the database was made. What: a run `ended`, its state being the
     outcome; it `waited` until work began; it `worked` until its end; or a `delivery` ended, as delivered or dead.
     It counts those that took up to `under` seconds and more than the tally before it."""
 
@@ -350,7 +336,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Figures:
-    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait, by pipeline."""
+    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait."""
 
     queues: list[QueueFigures]
     pools: list[PoolFigures]

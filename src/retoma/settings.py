@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     )
     public_url: str | None = Field(
         None,
-        description="Where the server is reached from outside, such as https://retoma.example.com: for callbacks and links.",
+        description="Where the server is reached from outside, as https://retoma.example.com: for callbacks, links.",
     )
     allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

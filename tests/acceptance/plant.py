@@ -77,9 +77,11 @@ class Plant:
     async def seen(self, job: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The job, once it is as wanted."""
         async with asyncio.timeout(PATIENCE):
-            while not wanted(shown := await self.show(job)):
+            while True:
+                shown = await self.show(job)
+                if wanted(shown):
+                    return shown
                 await asyncio.sleep(0.1)
-        return shown
 
     async def free(self) -> int:
         """Workers at RunPod that nobody holds."""
@@ -103,9 +105,10 @@ class Plant:
 async def told(there: Receiver, count: int = 1) -> list[dict[str, Any]]:
     """What the receiver got, once it got so much."""
     async with asyncio.timeout(PATIENCE):
-        while len(there.got) < count:
+        while True:
+            if len(there.got) >= count:
+                return [got.json for got in there.got]
             await asyncio.sleep(0.05)
-    return [got.json for got in there.got]
 
 
 @asynccontextmanager

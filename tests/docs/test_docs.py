@@ -35,6 +35,8 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 WORD = re.compile(r"`([^`]+)`")
 
+MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Deliveries": DELIVERY_MOVES}
+
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -114,14 +116,14 @@ def test_the_table_of_settings_is_that_of_the_code() -> None:
     assert rows == [_setting_row(name, field) for name, field in Settings.model_fields.items()]
 
 
-@pytest.mark.parametrize(("heading", "moves"), [("Jobs", JOB_MOVES), ("Runs", RUN_MOVES), ("Deliveries", DELIVERY_MOVES)])
+@pytest.mark.parametrize(("heading", "moves"), MOVES.items())
 def test_the_tables_of_moves_are_those_of_the_code(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
     rows = _rows(DOCS / "state-machines.md", heading)
     listed = [move for before, after, _ in rows for move in product(WORD.findall(before), WORD.findall(after))]
     assert sorted(listed) == sorted((before, after) for before in moves for after in moves[before])
 
 
-@pytest.mark.parametrize(("heading", "moves"), [("Jobs", JOB_MOVES), ("Runs", RUN_MOVES), ("Deliveries", DELIVERY_MOVES)])
+@pytest.mark.parametrize(("heading", "moves"), MOVES.items())
 def test_every_arrow_of_the_diagrams_is_a_permitted_move(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
     arrows = re.findall(r"(\w+) --> (\w+)", _section(DOCS / "state-machines.md", heading))
     assert arrows

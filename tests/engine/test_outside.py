@@ -242,9 +242,13 @@ async def test_a_part_that_was_done_once_is_not_done_by_a_later_attempt(open_san
     pipeline = Pipeline("film", retry=Retry(2, delays=[1]))
     paid: list[str] = []
 
+    def pay() -> str:
+        paid.append("first")
+        return "one"
+
     @pipeline.step
     async def clip(*, ctx: Context) -> list[Any]:
-        first = await ctx.once("first", lambda: paid.append("first") or "one")
+        first = await ctx.once("first", pay)
         if ctx.attempt < 3:
             raise ValueError("no")
         return [first, await ctx.once("second", lambda: paid.append("second"))]

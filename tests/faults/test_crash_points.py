@@ -105,6 +105,7 @@ async def crashes(stage: Stage, shape: str, moment: str, number: int) -> bool:
     worker = stage.worker(silence=30.0)
     await until(lambda: not worker.lives or stage.is_over(run), f"{worker.pid} dies, or ends the run")
     died = not worker.lives
+    assert worker.exit_code in (None, 0, -signal.SIGKILL), worker.log.read_text()
     await worker.end()
     stage.proxy.loses_call = stage.proxy.loses_answer = lambda call: False
     await stage.bury()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,8 +91,8 @@ async def test_nobody_there_is_surely_not_sent() -> None:
     assert failed.value.maybe_sent is False
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
-    async with receiver(tls=self_signed()) as there, Outgoing(HERE) as outgoing:
+async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    async with receiver(tls=self_signed(tmp_path)) as there, Outgoing(HERE) as outgoing:
         with pytest.raises(NoAnswer, match=r"(?i)certificate") as failed:
             await outgoing.request("GET", there.url)
     assert (failed.value.maybe_sent, there.got) == (False, [])
@@ -176,7 +177,22 @@ def silence() -> Act:
     return act
 
 
-def self_signed() -> ssl.SSLContext:
+def self_signed(folder: Path) -> ssl.SSLContext:
+    made = folder / "self-signed.pem"
+    asked = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+    ]
+    subprocess.run(
+        ["openssl", *asked, "-keyout", made, "-out", made.with_suffix(".crt")], check=True, capture_output=True
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(Path(__file__).parent / "self-signed.pem")
+    context.load_cert_chain(made.with_suffix(".crt"), made)
     return context

@@ -14,6 +14,7 @@ import pytest
 from tests.planted.bugs import BUGS, Bug
 
 PROJECT = Path(__file__).parents[2]
+QUICKLY = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -24,9 +25,9 @@ def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
     assert sources.count(bug.right) == 1, f"{bug.file} has changed: plant this bug anew"
     file.write_text(sources.replace(bug.right, bug.wrong))
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", bug.killed_by, "-x", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", bug.killed_by, "-x", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin"],
         cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")} | QUICKLY,
         capture_output=True,
         text=True,
         timeout=120,

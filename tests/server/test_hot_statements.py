@@ -10,21 +10,8 @@ from retoma.engine.keys import digest
 from retoma.errors import Conflict
 from retoma.store.statements import statements
 from tests.conftest import OpenSandbox
-from tests.engine.test_hot_statements import FEW, TABLES, Table, call, prepared, reading
+from tests.engine.test_hot_statements import TABLES, Table, prepared, reading
 from tests.server.api import Api
-
-
-@pytest.mark.parametrize("table", TABLES)
-async def test_queues_are_counted_by_indexes_of_open_work(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
-        await sandbox.client.start_many("labels", [None] * 5)
-        await call(connection, reins, room=3)
-        async with reading(connection) as read:
-            found = await connection.fetch(statements("queues")["list_queues"].sql)
-    assert sum(row["ready"] for row in found) == 7
-    assert sum(row["running"] for row in found) == 3
-    assert "jobs" not in read.whole_tables
-    assert sum(read.entries.values()) <= FEW
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -65,7 +65,23 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     yield Finding(OK, "versions", ", ".join(f"{part} {version(part)}" for part in parts))
     yield _space(settings.home)
     if os.environ.get("REDIS_URL"):
-        yield Finding(OK, "REDIS_URL", "is set and not needed: PostgreSQL is all that Retoma uses")
+        yield Finding(
+            OK,
+            "REDIS_URL",
+            "is set and not needed: queue, leases and webhooks are rows of PostgreSQL, which change in one transaction",
+            "leave it out",
+        )
+    yield _gpus()
+
+
+def _gpus() -> Finding:
+    """Of the application retoma_apps.gpu, by its variables; the key itself is not shown."""
+    if not os.environ.get("RUNPOD_API_KEY"):
+        return Finding(OK, "GPUs", "RUNPOD_API_KEY is not set: offline, ffmpeg on this machine does their work")
+    endpoints = [name for name, text in os.environ.items() if name.startswith("RUNPOD_ENDPOINT_ID") and text]
+    if not endpoints:
+        return Finding(WARNING, "GPUs", "RunPod, and no endpoint of it is set", "set RUNPOD_ENDPOINT_ID")
+    return Finding(OK, "GPUs", "RunPod: its key is set")
 
 
 def _space(home: Path) -> Finding:

@@ -38,7 +38,7 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
             queue=row["queue"],
             jobs=row["jobs"],
             item=row["item"],
-            reason=reason(row, scene),
+            reason=reason(dict(row), scene),
             until=row["ready_at"],
             code=row["code"],
             pool=row["pool"],

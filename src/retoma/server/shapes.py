@@ -221,7 +221,8 @@ class QueueShape(BaseModel):
     ready: int
     running: int
     delayed: int
-    oldest_seconds: float | None
+    oldest_seconds: float | None = Field(description="How long the job that comes next has been ready.")
+    workers: int = Field(description="How many live workers serve it.")
 
 
 class QueueList(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from retoma.records import QueueRecord, WorkerRecord
+from retoma.records import QueueFigures, WorkerRecord
 from retoma.server.callers import Caller, caller
 from retoma.server.shapes import QueueList, QueueShape, WorkerList, WorkerShape
 
@@ -24,13 +24,14 @@ async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_worker(worker) for worker in await by.client.workers()])
 
 
-def _queue(queue: QueueRecord) -> QueueShape:
+def _queue(queue: QueueFigures) -> QueueShape:
     return QueueShape(
         queue=queue.queue,
-        ready=queue.ready,
-        running=queue.running,
-        delayed=queue.delayed,
+        ready=queue.jobs.get("ready", 0),
+        running=queue.jobs.get("running", 0),
+        delayed=queue.jobs.get("delayed", 0),
         oldest_seconds=None if queue.oldest_for is None else queue.oldest_for.total_seconds(),
+        workers=queue.workers,
     )
 
 

@@ -1,0 +1,85 @@
+"""`/files/...`: outputs that this machine keeps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.gpu.conftest import OpenStudio
+from tests.apps.gpu.studio import Studio
+
+FILM = bytes(range(100))
+KEY = "gpu/0190/1/video_1.mp4"
+
+
+@pytest.fixture
+async def library(open_studio: OpenStudio, tmp_path: Path) -> AsyncIterator[Studio]:
+    """A studio that keeps one film, and a secret beside its files."""
+    film = tmp_path / "files" / KEY
+    film.parent.mkdir(parents=True)
+    film.write_bytes(FILM)
+    (tmp_path / "secret.mp4").write_text("a secret")
+    async with open_studio() as studio:
+        yield studio
+
+
+async def test_a_film_is_sent_to_whoever_knows_its_address(library: Studio) -> None:
+    answer = await library.api.get(f"/files/{KEY}", key=None)
+    assert (answer.status_code, answer.content) == (200, FILM)
+    assert answer.headers["content-type"] == "video/mp4"
+    assert answer.headers["content-length"] == "100"
+    assert answer.headers["content-disposition"] == 'attachment; filename="video_1.mp4"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["accept-ranges"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("asked", "got", "told"),
+    [
+        ("bytes=0-9", FILM[:10], "bytes 0-9/100"),
+        ("bytes=90-", FILM[90:], "bytes 90-99/100"),
+        ("bytes=-5", FILM[95:], "bytes 95-99/100"),
+        ("bytes=50-5000", FILM[50:], "bytes 50-99/100"),
+        ("bytes=-5000", FILM, "bytes 0-99/100"),
+    ],
+)
+async def test_a_part_is_sent_to_who_asks_for_it(asked: str, got: bytes, told: str, library: Studio) -> None:
+    answer = await library.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+    assert (answer.status_code, answer.content, answer.headers["content-range"]) == (206, got, told)
+    assert answer.headers["content-length"] == str(len(got))
+
+
+@pytest.mark.parametrize("asked", ["bytes=100-", "bytes=9-3", "bytes=-0"])
+async def test_a_part_that_is_not_there_is_refused(asked: str, library: Studio) -> None:
+    answer = await library.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+    assert (answer.status_code, answer.headers["content-range"]) == (416, "bytes */100")
+
+
+@pytest.mark.parametrize("asked", ["bytes=-", "bytes=0-1,5-6", "seconds=1-2", "bytes=a-b"])
+async def test_what_is_no_range_gets_the_whole(asked: str, library: Studio) -> None:
+    answer = await library.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+    assert (answer.status_code, answer.content) == (200, FILM)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "gpu/0190/1/video_2.mp4",
+        "gpu/0190/1",
+        "gpu",
+        "",
+        "../secret.mp4",
+        "..%2fsecret.mp4",
+        "gpu/..%2f..%2fsecret.mp4",
+        "%2e%2e/secret.mp4",
+        "gpu/0190/1/video_1.mp4%00",
+        "%2fetc%2fpasswd",
+        "gpu\\0190",
+    ],
+)
+async def test_nothing_else_can_be_fetched(key: str, library: Studio) -> None:
+    answer = await library.api.get(f"/files/{key}", key=None)
+    assert answer.status_code == 404
+    assert b"secret" not in answer.content.replace(b"secret.mp4", b"")

@@ -1,0 +1,232 @@
+"""Two connections at once, where slots, outside work and callbacks meet claims and cancels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import Pipeline, Pool
+from retoma.define.outside import Handover
+from retoma.engine.exchange import Claim, SetBack
+from retoma.store import outside
+from retoma.store.outside import Look, Part
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, names, rows, state, states, value
+from tests.engine.test_races import is_blocked, not_yet_committed, two_lanes, until
+
+HOUR = timedelta(hours=1)
+TOKEN = sha256(b"token").digest()
+
+
+def pooled(capacity: int, *, jobs: int = 1) -> Pipeline:
+    pipeline = Pipeline("film")
+    for number in range(jobs):
+        pipeline.step(pool=Pool("gpu", capacity=capacity))(_named(f"clip{number}"))
+    return pipeline
+
+
+def _named(name: str) -> Callable[[], int]:
+    def step() -> int:
+        return 1
+
+    step.__name__ = step.__qualname__ = name
+    return step
+
+
+def parking(claims: list[Claim]) -> list[SetBack]:
+    handover = Handover("handle", "nobody.asks", "nobody.cancels", HOUR, None, None, HOUR * 2).to_json()
+    return [SetBack(claim, "parked", error=handover) for claim in claims]
+
+
+async def used(sandbox: Sandbox) -> int:
+    return int(await value(sandbox, "select coalesce(sum(slots), 0) from retoma.holdings"))
+
+
+async def due(sandbox: Sandbox) -> list[Look]:
+    async with sandbox.hands() as hands:
+        return await outside.due(sandbox.database, hands._catalog.served, 10, timedelta(seconds=90))
+
+
+async def test_two_claims_at_once_take_no_more_slots_than_there_are(open_sandbox: OpenSandbox) -> None:
+    pipeline = pooled(1, jobs=2)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        await sandbox.client.start(pipeline)
+        async with not_yet_committed(sandbox, first, room=1) as commit:
+            claiming = asyncio.create_task(second.call(room=1))
+            await until(lambda: done_or_blocked(sandbox, claiming))
+            await commit()
+            assert await claiming == []
+        assert await used(sandbox) == 1
+
+
+async def done_or_blocked(sandbox: Sandbox, task: asyncio.Task[Any]) -> bool:
+    return task.done() or await is_blocked(sandbox, "exchange")
+
+
+async def test_a_slot_that_gets_free_while_another_claims_is_given_to_one_job(open_sandbox: OpenSandbox) -> None:
+    pipeline = pooled(1, jobs=3)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        await sandbox.client.start(pipeline)
+        (claim,) = await first.call(room=5)
+        async with not_yet_committed(sandbox, first, [SetBack(claim, "failed")], room=5) as commit:
+            claiming = asyncio.create_task(second.call(room=5))
+            await until(lambda: done_or_blocked(sandbox, claiming))
+            await commit()
+            await claiming
+        assert await used(sandbox) <= 1
+
+
+async def test_a_cancel_that_meets_a_job_that_parks_reaches_its_outside_work(open_sandbox: OpenSandbox) -> None:
+    pipeline = pooled(1)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await lane.call(room=1)
+        async with not_yet_committed(sandbox, lane, parking(claims)) as commit:
+            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await commit()
+            assert await cancel == "cancelling"
+        (look,) = await due(sandbox)
+        assert (look.stop, await used(sandbox)) == ("RUN_STOPPED", 1)
+
+
+@pytest.mark.parametrize("first", ["cancel", "report"])
+async def test_a_cancel_that_meets_the_end_outside_frees_the_slots_and_ends_the_run_once(
+    open_sandbox: OpenSandbox, first: str
+) -> None:
+    pipeline = pooled(1)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = await parked(sandbox, lane, pipeline)
+        (look,) = await looked(sandbox)
+        cancel = "select retoma.cancel_run($1, null, 'test')", run
+        record = (
+            "select retoma.record_look($1, $2, '', 1, $3, 'succeeded', null, '1', null, false, false)",
+            run,
+            look.step,
+            look.looks,
+        )
+        one, other = (cancel, record) if first == "cancel" else (record, cancel)
+        async with open_transaction(sandbox, *one) as commit:
+            meeting = asyncio.create_task(rows(sandbox, *other))
+            await until(lambda: is_blocked(sandbox, "cancel_run" if first == "report" else "record_look"))
+            await commit()
+            await meeting
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelled", 0)
+        assert await states(sandbox, run) == {"clip0": "cancelled"}
+
+
+async def looked(sandbox: Sandbox) -> list[Look]:
+    await rows(sandbox, "update retoma.outside set next_at = retoma.now()")
+    return await due(sandbox)
+
+
+async def parked(sandbox: Sandbox, lane: Reins, pipeline: Pipeline) -> UUID:
+    run = (await sandbox.client.start(pipeline)).id
+    await lane.call(parking(await lane.call(room=1)))
+    return run
+
+
+@asynccontextmanager
+async def open_transaction(sandbox: Sandbox, sql: str, *values: Any) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    connection = await sandbox.database.connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.fetch(sql, *values)
+        yield transaction.commit
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("first", ["call", "park"])
+async def test_a_callback_that_meets_a_job_that_parks_is_seen(open_sandbox: OpenSandbox, first: str) -> None:
+    """Whichever commits first: the outside work is looked at now."""
+    pipeline = pooled(1)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        (claim,) = await lane.call(room=1)
+        await outside.begin(sandbox.database, lane.worker, part(claim), TOKEN, HOUR)
+        if first == "call":
+            async with open_transaction(sandbox, "select retoma.call_back($1, '{}')", TOKEN) as commit:
+                parks = asyncio.create_task(lane.call(parking([claim])))
+                await until(lambda: done_or_blocked(sandbox, parks))
+                await commit()
+                await parks
+        else:
+            async with not_yet_committed(sandbox, lane, parking([claim])) as commit:
+                calls = asyncio.create_task(outside.call_back(sandbox.database, TOKEN, "{}"))
+                await until(lambda: is_blocked(sandbox, "call_back"))
+                await commit()
+                assert await calls == "taken"
+        (look,) = await due(sandbox)
+        assert look.called
+
+
+def part(claim: Claim) -> Part:
+    return Part(claim.run, claim.step, claim.item, claim.revision, claim.fence, "submit")
+
+
+async def test_what_an_effect_gave_is_recorded_once_and_told_again_when_the_answer_was_lost(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = pooled(1)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        (claim,) = await lane.call(room=1)
+        assert await outside.begin(sandbox.database, lane.worker, part(claim), None, HOUR) == ("new", None)
+        assert await outside.end(sandbox.database, part(claim), '"paid"')
+        assert await outside.end(sandbox.database, part(claim), '"paid again"')
+        assert await outside.begin(sandbox.database, lane.worker, part(claim), None, HOUR) == ("done", '"paid"')
+
+
+async def test_an_attempt_that_lost_its_lease_begins_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = pooled(1)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        await sandbox.client.start(pipeline)
+        (stale,) = await first.call(room=1)
+        await first.call([SetBack(stale, "back")])
+        (claim,) = await second.call(room=1)
+        assert await outside.begin(sandbox.database, first.worker, part(stale), TOKEN, HOUR) == ("lost", None)
+        assert await outside.begin(sandbox.database, first.worker, part(claim), TOKEN, HOUR) == ("lost", None)
+        assert await outside.call_back(sandbox.database, TOKEN, "{}") == "unknown"
+        assert await outside.begin(sandbox.database, second.worker, part(claim), TOKEN, HOUR) == ("new", None)
+
+
+async def test_work_that_has_ended_outside_is_not_reported_on_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = pooled(1)
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = await parked(sandbox, lane, pipeline)
+        (look,) = await looked(sandbox)
+        assert await outside.record(sandbox.database, look, state="succeeded", result="1")
+        assert not await outside.record(sandbox.database, look, state="failed")
+        (found,) = await sandbox.client.outside(run)
+        assert found.state == "succeeded"
+
+
+async def test_a_job_that_needs_slots_never_stays_with_its_worker_without_them(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film")
+
+    @pipeline.step
+    def images() -> int:
+        return 1
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    def clip(images: int) -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        for _ in range(2):
+            await sandbox.client.start(pipeline)
+        claims = await hands.claim(2)
+        assert names(claims) == ["images", "images"]
+        more = await hands.give_back(await hands.attempt(claims), room=2)
+        assert names(more) == ["clip"]
+        assert await used(sandbox) == 1
