@@ -47,7 +47,7 @@ format: .venv/dev.stamp
 lock: .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet uv
 	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-		--generate-hashes --no-header pyproject.toml $$([ $${set%:*} = run ] || echo --all-extras) --group $${set#*:} -o requirements/$${set%:*}.txt; done
+		--generate-hashes --no-header pyproject.toml $$([ $${set%:*} = run ] || echo --extra media --extra classifier) --group $${set#*:} -o requirements/$${set%:*}.txt; done
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

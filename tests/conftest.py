@@ -39,9 +39,13 @@ async def empty(database: Database) -> None:
         "webhook_secrets",
         "tallies",
         "delivery_ends",
+        "remakes",
+        "stuck",
         "callbacks",
         "outside",
         "effects",
+        "charges",
+        "prices",
         "holdings",
         "pools",
         "events",
@@ -55,6 +59,7 @@ async def empty(database: Database) -> None:
         "steps",
         "versions",
         "api_keys",
+        "sessions",
         "tenants",
     )
     async with database.connection() as connection:

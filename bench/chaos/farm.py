@@ -177,8 +177,12 @@ def most_at_once(submissions: Iterable[Work]) -> int:
 
 
 def forgotten(submissions: Iterable[Work]) -> list[Work]:
-    """Nobody ever asked how they stand, though no callback is to tell."""
-    return [work for work in submissions if work.seen_at is None and ":letter:" not in work.key]
+    """Good work that nobody ever asked after, though no callback is to tell: paid for, and not used."""
+    return [
+        work
+        for work in submissions
+        if work.seen_at is None and ":letter:" not in work.key and work.fate in (GOOD, IDLE)
+    ]
 
 
 def _new_work(ctx: Context) -> Work:

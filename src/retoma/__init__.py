@@ -11,7 +11,15 @@ from retoma.define.pipeline import Pipeline
 from retoma.define.pool import Pool
 from retoma.define.retry import Retry, exponential, fixed
 from retoma.define.webhook import Webhook
-from retoma.errors import GiveUp, OutsideFailed, RateLimited, RetomaError, RetryLater
+from retoma.errors import (
+    GiveUp,
+    OutsideFailed,
+    ProviderDown,
+    ProviderRefuses,
+    RateLimited,
+    RetomaError,
+    RetryLater,
+)
 from retoma.settings import Settings
 
 __all__ = [
@@ -25,6 +33,8 @@ __all__ = [
     "OutsideFailed",
     "Pipeline",
     "Pool",
+    "ProviderDown",
+    "ProviderRefuses",
     "RateLimited",
     "Report",
     "RetomaError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from retoma.define.pipeline import Pipeline
@@ -19,7 +20,8 @@ class App:
 
     A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
     server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one.
-    `measures(client)` gives families of metrics that `/metrics` shows beside its own.
+    `measures(client)` gives families of metrics that `/metrics` shows beside its own. `pages` are the dashboard's
+    (`retoma.server.Page`), which `templates` holds the Jinja templates of.
     """
 
     def __init__(
@@ -31,11 +33,15 @@ class App:
         routes: Sequence[Any] = (),
         webhook_body: Callable[..., Any] | None = None,
         measures: Measures | None = None,
+        pages: Sequence[Any] = (),
+        templates: Path | None = None,
     ) -> None:
         self.name = name
         self.routes = tuple(routes)
         self.webhook_body = webhook_body
         self.measures = measures
+        self.pages = tuple(pages)
+        self.templates = templates
         self.resources = dict(resources or {})
         self.pipelines = _by_name(name, pipelines)
         for pipeline in pipelines:

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
@@ -26,10 +26,13 @@ from retoma.engine.keys import OVERLAP
 from retoma.engine.start import Start, Started, Starter
 from retoma.engine.tenants import DEFAULT, Tenants
 from retoma.engine.waiter import Waiter
-from retoma.errors import Conflict, Gone, InvalidInput, NotFound, RunFailed
-from retoma.identifiers import new_run_id
+from retoma.engine.watchdog import FIRST_PAUSE
+from retoma.errors import AtWork, Conflict, Gone, InvalidInput, NotFound, RunFailed
+from retoma.identifiers import first_run_id, new_run_id
 from retoma.outgoing import Guard
 from retoma.records import (
+    ChargeRecord,
+    ChargeTotal,
     Delivery,
     Endpoint,
     Event,
@@ -39,22 +42,27 @@ from retoma.records import (
     NewKey,
     Outside,
     PoolRecord,
+    Price,
     QueueFigures,
+    Revision,
     Run,
     Scope,
     StepProgress,
+    Stuck,
     Wait,
     WorkerRecord,
 )
 from retoma.settings import Settings
 from retoma.signing import new_secret
-from retoma.states import DeliveryState, RunState
-from retoma.store import clock, deliveries, outside, pools, runs, workers
+from retoma.states import DeliveryState, JobState, RunState
+from retoma.store import charges, clock, deliveries, outside, pools, revisions, runs, watchdog, workers
 from retoma.store.database import Database
 
 LONGEST_NAME = 500
 INPUTS_AT_A_TIME = 1_000
 LAST_YEAR = 9000
+HIGHEST_PRICE = 10**10
+ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
 SECRETS_OVERLAP = timedelta(hours=24)
@@ -90,6 +98,7 @@ class Client:
         key: str | None = None,
         run_at: datetime | None = None,
         priority: int = 0,
+        resumes: int | None = None,
         webhook: Webhook | None = None,
     ) -> Started:
         """Start a run. When this returns, the run is committed and will reach its end.
@@ -111,6 +120,7 @@ class Client:
                 digest=None if key is None else _digest(inputs),
                 run_at=run_at,
                 head_start=versions.head_start(priority),
+                resumes=resumes,
                 hook=self._hook(webhook),
             )
         )
@@ -179,15 +189,17 @@ class Client:
         pipeline: str | None = None,
         states: Sequence[RunState] | None = None,
         before: UUID | None = None,
+        since: datetime | None = None,
         limit: int = 50,
     ) -> list[Run]:
-        """Runs, newest first. For the next page give the last id as `before`."""
+        """Runs, newest first, of those that were started `since`. For the next page give the last id as `before`."""
         return await runs.listed(
             self.database,
             tenant=await self._tenant_filter(tenant),
             pipeline=pipeline,
             states=states,
             before=before,
+            first=None if since is None else first_run_id(since),
             limit=limit,
         )
 
@@ -218,6 +230,27 @@ class Client:
     async def jobs(self, run: UUID) -> list[Job]:
         return await runs.jobs(self.database, run)
 
+    async def step_jobs(
+        self,
+        run: UUID,
+        step: str,
+        *,
+        states: Sequence[JobState] | None = None,
+        item: str | None = None,
+        after: int = -1,
+        limit: int = 50,
+    ) -> list[Job]:
+        """Jobs of one step in the order of items. For the next page give the last `position` as `after`."""
+        return await runs.jobs_of_step(self.database, run, step, states=states, item=item, after=after, limit=limit)
+
+    async def job_events(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[Event]:
+        """What happened to one job, the newest first."""
+        return await runs.events_of_job(self.database, run, step, item, limit)
+
+    async def now(self) -> datetime:
+        """The database's time."""
+        return await clock.now(self.database)
+
     async def progress(self, run: UUID) -> list[StepProgress]:
         return await runs.progress(self.database, run)
 
@@ -234,6 +267,68 @@ class Client:
         if state is None:
             raise NotFound(f"there is no run {run}")
         return state
+
+    async def rerun_failed(
+        self,
+        run: UUID,
+        *,
+        step: str | None = None,
+        items: Sequence[str] | None = None,
+        tenant: str | None = None,
+        by: str = "client",
+    ) -> Revision:
+        """Make anew what has no result in a run that is over, and what depends on it; the rest keeps its results.
+
+        With `step`, only what failed of that step, and with `items` only these of its items. Raises AtWork while the
+        run is not over; who asks for the same while it is under way gets the same answer.
+        """
+        made = await revisions.rerun_failed(self.database, run, await self._tenant_filter(tenant), by, step, items)
+        return self._revised(made, f"run {run}")
+
+    async def edit(
+        self, run: UUID, step: str, value: Any, *, item: str = "", tenant: str | None = None, by: str = "client"
+    ) -> Revision:
+        """Put a person's result in place of a job's, in a run that is over, and make anew what depends on it."""
+        text = _encoded(value)
+        made = await revisions.edit(self.database, run, await self._tenant_filter(tenant), by, step, item, text)
+        return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
+
+    async def skip(
+        self, run: UUID, step: str, items: Sequence[str], *, tenant: str | None = None, by: str = "client"
+    ) -> Revision:
+        """Leave out items that a person does not want, in a run that is over, and make anew what joins them."""
+        made = await revisions.skip(self.database, run, await self._tenant_filter(tenant), by, step, items)
+        return self._revised(made, f"any of these items of {step} in run {run}")
+
+    async def stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
+        """Runs that should go on and do not, the longest first."""
+        return await watchdog.listed(self.database, await self._tenant_filter(tenant), run, limit)
+
+    async def resume(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
+        """Let a run go on that is stuck or has failed: from where it stood, with all results that it has.
+
+        Gives the run's state; for one that goes on already it changes nothing. Raises AtWork for a run that has
+        ended in another way.
+        """
+        state = await watchdog.resume(
+            self.database, run, await self._tenant_filter(tenant), by, automatic=False, pause=FIRST_PAUSE
+        )
+        if state is None:
+            raise NotFound(f"there is no run {run}")
+        if state is RunState.FAILED:
+            await self.rerun_failed(run, tenant=tenant, by=by)
+            return RunState.RUNNING
+        if state.is_over or state is RunState.CANCELLING:
+            raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
+        self._starter.tell_of_work()
+        return state
+
+    def _revised(self, made: Revision | None, what: str) -> Revision:
+        if made is None:
+            raise NotFound(f"there is no {what}")
+        if made.jobs:
+            self._starter.tell_of_work()
+        return made
 
     async def pools(self, name: str | None = None) -> list[PoolRecord]:
         """All pools, or the one of this name."""
@@ -260,6 +355,48 @@ class Client:
         self._starter.tell_of_work()
         (found,) = await self.pools(name)
         return found
+
+    async def charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[ChargeRecord]:
+        """What the attempts of a run have used, failed ones too, in order. For the next page give the last id."""
+        return await charges.of_run(self.database, run, after, limit)
+
+    async def charge_totals(
+        self,
+        *,
+        by: Sequence[ChargedBy] = ("step",),
+        run: UUID | None = None,
+        tenant: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 1_000,
+    ) -> list[ChargeTotal]:
+        """Sums of charges, told apart by these, the most costly first."""
+        owner = await self._tenant_filter(tenant)
+        return await charges.totals(self.database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit)
+
+    async def spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
+        """Millionths of a US dollar that a tenant, or all, have spent, in all or since then."""
+        return sum(total.micros for total in await self.charge_totals(by=(), tenant=tenant, since=since))
+
+    async def prices(self) -> list[Price]:
+        """Every version of every price, the newest first."""
+        return await charges.prices(self.database)
+
+    async def set_price(
+        self, provider: str, what: str, *, tokens_in: int = 0, tokens_out: int = 0, unit: int = 0
+    ) -> Price:
+        """A new version of a price, in millionths of a US dollar: for a million tokens, and for one unit.
+
+        What was charged before stays as it is.
+        """
+        for name, given in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("unit", unit)):
+            if not 0 <= given <= HIGHEST_PRICE:
+                raise InvalidInput(f"a price is 0 to {HIGHEST_PRICE:,} micro-dollars; {name} is {given!r:.40}")
+        if not _is_name(provider) or not _is_name(what):
+            raise InvalidInput(f"a price is of a provider and of what it gives: names of up to {LONGEST_NAME} letters")
+        return await charges.set_price(
+            self.database, provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
+        )
 
     async def outside(self, run: UUID) -> list[Outside]:
         """The work of this run that is or was done outside."""
@@ -504,6 +641,13 @@ async def _all_validated(pipeline: Pipeline, given: Sequence[Input]) -> list[Bas
         inputs += [_validated(pipeline, one) for one in given[first : first + INPUTS_AT_A_TIME]]
         await asyncio.sleep(0)
     return inputs
+
+
+def _encoded(value: Any) -> str:
+    try:
+        return json.dumps(to_jsonable_python(value), allow_nan=False)
+    except ValueError as error:
+        raise InvalidInput(f"this result cannot be JSON: {error}") from error
 
 
 def _json(inputs: BaseModel | None) -> str:

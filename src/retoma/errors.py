@@ -8,6 +8,7 @@ RetomaError
 │   └── Gone               it was there, and its time has passed
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
 ├── Conflict               the same idempotency key was used for another input
+│   └── AtWork             an act needs a run that is over, and this one is not
 ├── UnsafeUrl              a URL that must not be called from here
 ├── NoAnswer               another machine did not answer, or not with what was asked
 ├── NoBody                 the application's `webhook_body` raised; the webhook is tried again
@@ -17,7 +18,9 @@ RetomaError
 ├── Unrecordable           a value that the database cannot hold
 └── WorkerGone             this worker was declared dead; its jobs are others' now
 RetryLater                 asked by a step: try again after a delay, without using up an attempt
-└── RateLimited            the same, and nothing else of its pool begins until then
+├── RateLimited            the same, and nothing else of its pool begins until then
+├── ProviderDown           the same; from the fifth in a row on nothing else of its pool begins for a while
+└── ProviderRefuses        the same at once: our key or our payment is not accepted
 GiveUp                     asked by a step: this attempt failed for good, do not retry
 OutsideFailed              met by a step: what it had done outside has failed
 """
@@ -57,6 +60,10 @@ class InvalidInput(RetomaError):
 
 class Conflict(RetomaError):
     """The same idempotency key came with another input."""
+
+
+class AtWork(Conflict):
+    """This act needs a run that is over. Says what the run does instead."""
 
 
 class UnsafeUrl(RetomaError):
@@ -105,6 +112,24 @@ class RetryLater(Exception):
 
 class RateLimited(RetryLater):
     """A provider says "too many": run again after `delay`, and let nothing else of the job's pool begin before."""
+
+
+class ProviderDown(RetryLater):
+    """A provider fails: run again later. From the fifth failure in a row on, nothing of the job's pool begins for a
+    while, on any machine; then one job tries, and what succeeds lets all begin again."""
+
+    def __init__(self, reason: str = "", delay: timedelta | float = 10) -> None:
+        super().__init__(delay, reason or "the provider fails")
+
+
+class ProviderRefuses(RetryLater):
+    """A provider does not accept our key or our payment: nothing of the job's pool begins, and nothing fails.
+
+    After `delay` one job tries whether it has been mended; `retoma pools set POOL --resume` lets all begin at once.
+    """
+
+    def __init__(self, reason: str = "", delay: timedelta | float = 600) -> None:
+        super().__init__(delay, reason or "the provider refuses us")
 
 
 class OutsideFailed(Exception):

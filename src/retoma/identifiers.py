@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from datetime import datetime
 from uuid import UUID
 
 _STEP = 245  # nanoseconds, so that the 12 bits for a part of a millisecond grow by one
@@ -18,6 +19,11 @@ def new_run_id() -> UUID:
     part = nanoseconds * 4096 // 1_000_000
     random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
     return UUID(int=milliseconds << 80 | 0x7 << 76 | part << 64 | 0x2 << 62 | random)
+
+
+def first_run_id(at: datetime) -> UUID:
+    """The first id that a run which is made then could have."""
+    return UUID(int=int(at.timestamp() * 1_000) << 80)
 
 
 def _later() -> int:

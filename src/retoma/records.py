@@ -63,6 +63,22 @@ class Event:
     data: Any
 
 
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """An event of any run, without the stack of an error. `tenant` is the number of its run's."""
+
+    id: int
+    run: UUID
+    tenant: int
+    at: datetime
+    kind: str
+    revision: int
+    attempt: int | None
+    step: str | None
+    item: str | None
+    data: Any
+
+
 @dataclass(frozen=True)
 class StepProgress:
     """How many jobs of one step of a run are in which state. An `each` step may have none yet."""
@@ -73,6 +89,7 @@ class StepProgress:
     jobs: dict[JobState, int]
     started_at: datetime | None
     ended_at: datetime | None
+    created_at: datetime | None = None
 
     @property
     def total(self) -> int:
@@ -111,8 +128,38 @@ class Outside:
 
 
 @dataclass(frozen=True)
+class Revision:
+    """What an act has made anew: the run's revision, and how many jobs."""
+
+    number: int
+    jobs: int
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A run that should go on and does not: since when, for which cause, and how often it was resumed by itself.
+
+    `data` has what is known: step, item, worker or queue, the last item with a result, the sentence `why`.
+    """
+
+    run: UUID
+    pipeline: str
+    tenant: str
+    revision: int
+    since: datetime
+    cause: str
+    data: Any
+    resumes: int
+    may_resume: int
+
+
+@dataclass(frozen=True)
 class PoolRecord:
-    """`used` slots are held by `holders` jobs that run or whose outside work does; `waiting` jobs could begin."""
+    """`used` slots are held by `holders` jobs that run or whose outside work does; `waiting` jobs could begin.
+
+    `failures` of its provider came in a row. While there is `trouble`, its code, nothing begins until `open_until`, and
+    then one job at a time.
+    """
 
     name: str
     capacity: int
@@ -122,10 +169,65 @@ class PoolRecord:
     rate: float | None
     burst: int
     paused_until: datetime | None
+    failures: int
+    open_until: datetime | None
+    trouble: str | None
 
     @property
     def free(self) -> int:
         return max(0, self.capacity - self.used)
+
+
+@dataclass(frozen=True)
+class ChargeRecord:
+    """What one attempt has used. `micros` are millionths of a US dollar; None if nobody knows. `price` is the version
+    of the price, None if the provider told the sum itself."""
+
+    id: UUID
+    run: UUID
+    step: str
+    item: str
+    revision: int
+    attempt: int
+    at: datetime
+    provider: str
+    what: str
+    tokens_in: int
+    tokens_out: int
+    units: float
+    micros: int | None
+    price: int | None
+
+
+@dataclass(frozen=True)
+class ChargeTotal:
+    """Sums of charges. What they are not told apart by is None. `unpriced` of them are not in `micros`."""
+
+    tenant: str | None
+    run: UUID | None
+    step: str | None
+    item: str | None
+    provider: str | None
+    what: str | None
+    charges: int
+    tokens_in: int
+    tokens_out: int
+    units: float
+    micros: int
+    unpriced: int
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a provider takes, in millionths of a US dollar: for a million tokens, and for one unit."""
+
+    provider: str
+    what: str
+    version: int
+    since: datetime
+    tokens_in: int
+    tokens_out: int
+    unit: int
 
 
 @dataclass(frozen=True)
@@ -196,6 +298,8 @@ class WaitReason(StrEnum):
     POOL = "pool"
     POOL_PAUSED = "pool_paused"
     POOL_RATE = "pool_rate"
+    PROVIDER_DOWN = "provider_down"
+    PROVIDER_REFUSES = "provider_refuses"
     NOT_TAKEN = "not_taken"
 
 
@@ -238,6 +342,13 @@ class Wait:
                 return f"the provider behind pool {self.pool!r} asked to wait; `retoma pools list` says until when"
             case WaitReason.POOL_RATE:
                 return f"pool {self.pool!r} lets only so many begin in a second"
+            case WaitReason.PROVIDER_DOWN:
+                return f"the provider behind pool {self.pool!r} fails; it is tried again with one job at a time"
+            case WaitReason.PROVIDER_REFUSES:
+                return (
+                    f"the provider behind pool {self.pool!r} refuses us: mend the key or the payment, then "
+                    f"`retoma pools set {self.pool} --resume`"
+                )
             case WaitReason.SUSPECT:
                 return "it ran when a worker died, so it runs again one at a time"
             case WaitReason.NOT_TAKEN:

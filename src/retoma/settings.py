@@ -47,6 +47,9 @@ class Settings(BaseSettings):
     rate_limit_per_minute: int = Field(
         12_000, ge=1, description="How many requests a minute one API key may make of one server process."
     )
+    streams_per_key: int = Field(
+        1_000, ge=1, description="How many live streams one API key may have open at one server process."
+    )
     trusted_proxies: str | None = Field(
         None,
         description="Addresses, with commas between, of proxies before the server whose X-Forwarded-For is believed.",
@@ -61,6 +64,10 @@ class Settings(BaseSettings):
         "they are not public. They may have any port and plain http.",
     )
 
+    admin_password_hash: SecretStr | None = Field(
+        None, description="Lets people log in to the pages: `retoma password` makes it. Unset: nobody can."
+    )
+
     webhook_secret: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_WEBHOOK_SECRET", "WEBHOOK_SECRET"),
@@ -72,7 +79,7 @@ class Settings(BaseSettings):
     def _split_at_commas(cls, given: object) -> object:
         return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
 
-    @field_validator("database_url", "webhook_secret", mode="before")
+    @field_validator("database_url", "webhook_secret", "admin_password_hash", mode="before")
     @classmethod
     def _empty_is_unset(cls, given: object) -> object:
         return None if given == "" else given

@@ -70,8 +70,12 @@ RUN_MOVES: dict[RunState, frozenset[RunState]] = (
     {RunState.PENDING: frozenset({RunState.RUNNING, RunState.CANCELLING, RunState.CANCELLED})}
     | {state: (_OPEN_RUNS - {state}) | {RunState.CANCELLING} | RUN_ENDS for state in _OPEN_RUNS}
     | {RunState.CANCELLING: frozenset({RunState.CANCELLED})}
-    # Only an act of a person opens a run that is over; acts come with revisions.
-    | {end: frozenset() for end in RUN_ENDS}
+    # Only an act of a person opens a run that is over, and none one that was cancelled or rejected.
+    | {
+        end: frozenset({RunState.RUNNING})
+        for end in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
+    }
+    | {end: frozenset() for end in (RunState.REJECTED, RunState.CANCELLED)}
 )
 
 DELIVERY_MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {

@@ -138,6 +138,7 @@ class Hands:
         self._children = Children()
         desks = Desks(database, PUBLIC_URL)
         desks.worker = worker
+        self._ledger = desks.ledger
         self._runner = Runner(catalog, Tenants(database), self._threads, self._children, desks)
         self._poller = Poller(database, catalog, on_end=lambda: None)
         self._lane = Lane(database, worker, 1)
@@ -184,6 +185,7 @@ class Hands:
         self, results: list[Result], setbacks: list[SetBack], room: int, queues: list[str] | None = None
     ) -> list[Claim]:
         wish = Wish(queues or self._app.queues, self._catalog.served, after=0, room=room, suspect=True)
+        await self._ledger.flush()
         answer = await self._lane.exchange(results, setbacks, wish)
         self.refused += answer.refused
         self._held -= {result.claim.handle for result in results} | {setback.claim.handle for setback in setbacks}

@@ -1,4 +1,4 @@
-"""What `retoma dev` says, in English and in Brazilian Portuguese, by LC_ALL, LC_MESSAGES or LANG."""
+"""What `retoma dev`, `serve` and `keys` say, in English and in Brazilian Portuguese, by LC_ALL, LC_MESSAGES or LANG."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ _TEXTS = {
     "worker ended": (
         "the worker (process {pid}) ended with {code}; starting another",
         "o worker (processo {pid}) terminou com {code}; iniciando outro",
+    ),
+    # serve
+    "no key yet": (
+        "No API key exists yet, so that nobody can call this server. Make one in another terminal:",
+        "Ainda não há chave de API, então ninguém pode chamar este servidor. Crie uma em outro terminal:",
+    ),
+    # password
+    "password": ("Password", "Senha"),
+    # keys
+    "shown once": (
+        "key {key}; this is the only time that it is shown",
+        "chave {key}; esta é a única vez que ela aparece",
     ),
     # demo
     "demo": (

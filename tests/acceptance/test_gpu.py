@@ -129,6 +129,21 @@ async def test_a_webhook_that_fails_is_sent_again(plant: Plant) -> None:
     assert there.got[0].headers["webhook-id"] == there.got[1].headers["webhook-id"]
 
 
+async def test_a_receiver_that_never_answers_delays_no_job(plant: Plant) -> None:
+    released = asyncio.Event()
+
+    async def silence(_: asyncio.StreamWriter) -> None:
+        await released.wait()
+
+    async with receiver(silence) as deaf, receiver() as there:
+        await plant.submit("img2vid", job_of(1), deaf)
+        await told(deaf)
+        job = await plant.submit("img2vid", job_of(100), there)
+        (end,) = await told(there)
+        assert (end["jobId"], end["status"], deaf.connections) == (job, "COMPLETED", 1)
+        released.set()
+
+
 async def test_a_job_is_cancelled_in_the_middle(slow_plant: Plant) -> None:
     plant = slow_plant
     async with receiver() as there:

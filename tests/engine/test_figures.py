@@ -328,6 +328,7 @@ async def test_a_look_reads_no_history(open_sandbox: OpenSandbox) -> None:
         for _ in range(20):
             await sandbox.client.start_many("film", [None] * 20)
             await sandbox.work()
+        await rows(sandbox, "analyze retoma.runs, retoma.jobs, retoma.events")
         await look(sandbox.database)
         before = await _reads(sandbox)
         await look(sandbox.database)

@@ -67,7 +67,7 @@ async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, ta
             await connection.fetch(
                 "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
                 "array['{}'::json], array['key'], array['digest'::bytea], array[null::timestamptz], array[0::bigint], "
-                "array[null::json], false)",
+                "array[null::json], array[null::int], false)",
                 run["tenant"],
                 run["version"],
             )
@@ -93,7 +93,7 @@ async def test_upkeep_reads_nothing_while_nothing_is_due(open_sandbox: OpenSandb
         await connection.fetch("select * from retoma.promote(100)")
         await connection.fetch("select * from retoma.sweep('1 hour')")
     assert read.whole_tables == {}
-    assert read.entries.keys() <= {"jobs_due", "workers_alive"}
+    assert read.entries.keys() <= {"jobs_due", "runs_watched", "workers_alive"}
     assert sum(read.entries.values()) <= FEW
 
 
@@ -164,6 +164,11 @@ async def prepared(
 async def clear(sandbox: Sandbox) -> None:
     """Leave no trace of deleted rows, which an index would still lead to."""
     tables = (
+        "deliveries",
+        "delivery_attempts",
+        "hooks",
+        "endpoints",
+        "webhook_secrets",
         "holdings",
         "pools",
         "jobs",

@@ -6,7 +6,19 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Context, GiveUp, OutsideFailed, Pipeline, Pool, RateLimited, Report, Retry, minutes, seconds
+from retoma import (
+    Context,
+    GiveUp,
+    OutsideFailed,
+    Pipeline,
+    Pool,
+    RateLimited,
+    Report,
+    Retry,
+    RetryLater,
+    minutes,
+    seconds,
+)
 from retoma.errors import Gone, NotFound
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -470,6 +482,45 @@ async def test_a_poll_that_another_process_could_not_find_is_refused(open_sandbo
         ended = await sandbox.run(pipeline)
         said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
         assert "give a method of one of the step's resources" in said
+
+
+async def test_a_step_that_waits_after_its_outside_work_failed_submits_anew(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    waited: list[str] = []
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        try:
+            return str(await ctx.external(handle, poll=host.status))
+        except OutsideFailed as failure:
+            waited.append(handle)
+            raise (RetryLater(30) if len(waited) == 1 else GiveUp("once is enough")) from failure
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        host.reports |= {"scene-1": Report("failed"), "scene-2": Report("succeeded", result="video")}
+        ended = await sandbox.run(pipeline)
+        assert (ended.results, host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+        (job,) = await sandbox.client.jobs(ended.id)
+        assert (job.attempt, await used(sandbox)) == (1, 0)
+
+
+async def test_the_result_of_one_piece_of_work_is_never_given_for_another(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> list[Any]:
+        handles = [await ctx.once(name, lambda: host.submit("scene")) for name in ("first", "second")]
+        return [await ctx.external(handle, poll=host.status) for handle in handles]
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        host.reports["scene-1"] = Report("succeeded", result="the first")
+        ended = await sandbox.run(pipeline)
+        assert (ended.state, ended.results) == ("failed", {})
+        said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
+        assert "leave a second piece of outside work to a step of its own" in said
 
 
 async def test_a_step_may_handle_what_failed_outside(open_sandbox: OpenSandbox) -> None:

@@ -16,6 +16,7 @@ from retoma.store.statements import statements
 from retoma.testing import Hands, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import Reins, a_lane, do, do_next, kinds, name, names, one, rows, state, states, value
+from tests.patience import PATIENCE
 
 WORKERS = 6
 
@@ -345,7 +346,7 @@ async def is_blocked(sandbox: Sandbox, function: str) -> bool:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await holds():  # noqa: ASYNC110  (it happens in the server)
             await asyncio.sleep(0.002)
 

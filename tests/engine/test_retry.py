@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import pairwise
+from unittest.mock import ANY
 
 import pytest
 from pydantic import BaseModel
@@ -80,10 +81,10 @@ async def test_a_job_that_waits_for_its_retry_is_ready_later_and_says_why(open_s
         assert await hands.claim() == []
 
         await sandbox.clock.advance(seconds(9.9))
-        assert await workers.promote(sandbox.database, 10) == Promotion(0, seconds(0.1), None)
+        assert await workers.promote(sandbox.database, 10) == Promotion(0, seconds(0.1), None, ANY)
         assert await hands.claim() == []
         await sandbox.clock.advance(seconds(0.1))
-        assert await workers.promote(sandbox.database, 10) == Promotion(1, None, None)
+        assert await workers.promote(sandbox.database, 10) == Promotion(1, None, None, ANY)
         await do_next(hands, "answer")
         assert await state(sandbox, run) == "completed"
 

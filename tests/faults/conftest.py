@@ -22,13 +22,18 @@ async def real_time() -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def stage(real_time: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    # Steps that run in this process write into the ledger of the test, too.
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where steps write, also those that run in this process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CHAOS_HURRY", "1")
     for module in (poller, sender):
         monkeypatch.setattr(module, "LEASE", LEASE)
+    return tmp_path
+
+
+@pytest.fixture
+async def stage(real_time: Database, folder: Path) -> AsyncIterator[Stage]:
     await empty(real_time)
-    async with on_stage(real_time, tmp_path) as made:
+    async with on_stage(real_time, folder) as made:
         yield made

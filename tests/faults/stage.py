@@ -40,7 +40,7 @@ from tests.faults.application import app, go
 SOON = 20.0  # seconds within which whatever is waited for must have happened
 SILENCE = 0.6
 LEASE = timedelta(seconds=0.5)  # of a look outside and of a delivery
-WAYS_OUT = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
+WAYS_OUT: dict[str, Any] = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
 # Forked from a process that has imported everything, so that a worker is there in a moment.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.faults.stage"])

@@ -11,12 +11,13 @@ from uuid import UUID
 
 import pytest
 
+from bench.chaos import farm
 from bench.chaos.processes import Postgres
 from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
 from retoma.store.database import Database
-from tests.faults.application import app
+from tests.faults.application import app, asked, says
 from tests.faults.stage import SOON, Stage, on_stage, until
 
 KILLS = 2
@@ -38,6 +39,29 @@ async def test_no_acknowledged_run_is_lost_and_no_worker_ends(postgres: Postgres
         await database.upgrade()
         async with on_stage(database, tmp_path) as stage:
             await kill_under_load(stage, postgres)
+
+
+async def test_work_goes_on_outside_while_the_database_is_killed(postgres: Postgres, folder: Path) -> None:
+    async with await Database.open(Settings(database_url=postgres.url_by(postgres.port))) as database:
+        await database.upgrade()
+        async with on_stage(database, folder) as stage:
+            await kill_while_parked(stage, postgres)
+
+
+async def kill_while_parked(stage: Stage, postgres: Postgres) -> None:
+    worker = stage.worker(silence=SOON)
+    run = await stage.start("outsourced", "parked")
+    await until(lambda: asked("parked", worker.pid).exists(), "it is looked at")
+    before = postgres.pid
+    postgres.kill()
+    await until(partial(is_another, postgres, before), "the server is started again")
+    (bench,) = await stage.client.pools("bench")
+    assert bench.used == 1
+    says("parked").write_text("succeeded")
+    assert await stage.ended(run) == ["completed"]
+    (job,) = await stage.client.jobs(run)
+    assert (job.attempt, len(farm.works(stage.folder)), worker.lives) == (1, 1, True)
+    await stage.check()
 
 
 async def kill_under_load(stage: Stage, postgres: Postgres) -> None:

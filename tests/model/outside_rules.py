@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from hashlib import sha256
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -35,7 +35,7 @@ def chosen(some: list[Answer], number: int) -> Answer:
 
 
 class OutsideRules:
-    database: Database
+    database: ClassVar[Database]
     sandbox: Sandbox
     catalog: Catalog
     runs: dict[UUID, Run]

@@ -208,7 +208,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
             run.end(name, "quarantined")
         else:
             job.state, job.holder, job.delayed = "ready", None, delayed or how == "too_many"
-            if how in ("retry", "crashed"):
+            if how in ("retry", "crashed", "wait", "too_many"):
                 self.try_again(run, name, job)
 
     def try_again(self, run: Run, name: tuple[str, str], job: Job) -> None:

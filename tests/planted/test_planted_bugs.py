@@ -14,7 +14,7 @@ import pytest
 from tests.planted.bugs import BUGS, Bug
 
 PROJECT = Path(__file__).parents[2]
-QUICKLY = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+QUICKLY = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_PATIENCE": "4"}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -101,4 +101,5 @@ async def an_api(
         try:
             yield api
         finally:
+            server.state.live.close()
             await api.close()

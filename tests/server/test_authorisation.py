@@ -43,6 +43,8 @@ WITHOUT_A_TENANT = {
     "/api/v1/workers",
 }
 LISTS = {"/api/v1/runs": "runs", "/api/v1/deliveries": "deliveries"}
+# Lists that begin empty for everyone; their own tests ask what is in them.
+OF_LATER = {"/api/v1/live", "/api/v1/charges"}
 STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive"}
 
 
@@ -56,8 +58,10 @@ class Route:
         return f"{self.method} {self.path}"
 
     def filled(self, run: UUID, delivery: UUID) -> str:
+        # A stream that follows what happens would never end.
+        path = f"{self.path}?follow=false" if self.path.endswith("/live") else self.path
         return (
-            self.path.replace("{run}", str(run))
+            path.replace("{run}", str(run))
             .replace("{delivery}", str(delivery))
             .replace("{pool}", "gpu")
             .replace("{pipeline}", "film")
@@ -127,7 +131,7 @@ async def test_another_tenants_things_are_not_there(api: Api, route: Route) -> N
         asked = await api.get(path, key=key, params={"tenant": "blog"})
         assert asked.json()[LISTS[route.path]] == []
     else:
-        assert route.path in WITHOUT_A_TENANT | STARTS, "say here what another tenant's key gets of this route"
+        assert route.path in WITHOUT_A_TENANT | STARTS | OF_LATER, "say here what another tenant's key gets of this route"
 
 
 @pytest.mark.parametrize("path", ["/api/v1/runs", "/api/v1/runs/bulk"])

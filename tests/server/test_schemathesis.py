@@ -29,12 +29,13 @@ async def test_schemathesis_finds_nothing(open_api: OpenApi, monkeypatch: pytest
         assert len(await api.client.runs(limit=100)) > 5, said
 
 
-async def schemathesis(document: str, key: str, folder: Path) -> str:
+async def schemathesis(document: str, key: str, folder: Path, *more: str) -> str:
     command = [Path(sys.executable).with_name("schemathesis"), "run", document, "-H", f"X-API-Key: {key}"]
     options = ["--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--seed", "7", "--workers", "1"]
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
         *options,
+        *more,
         "--generation-deterministic",
         "--no-color",
         cwd=folder,

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -73,8 +74,8 @@ async def test_what_the_receiver_answered_is_kept_in_the_log(open_sandbox: OpenS
     assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "it answered 422")
 
 
-async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(tls=self_signed()) as there:
+async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(tls=self_signed(tmp_path)) as there:
         run = await ended_run(sandbox, there.url)
         await sandbox.send_webhooks()
         delivery = await only(sandbox, run)

@@ -7,7 +7,7 @@ from retoma.define.webhook import recorded
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
-from tests.engine.test_hot_statements import counters
+from tests.engine.test_hot_statements import clear, counters
 from tests.webhooks.builders import one_step
 
 HISTORY = 6_000
@@ -64,6 +64,7 @@ async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: 
 
 async def make_history(sandbox: Sandbox) -> None:
     """Webhooks that were delivered, that wait for later, for others of their run, and a thousand due to one host."""
+    await clear(sandbox)
     hook = Webhook("https://old.example.com/", events=["run.started"])
     await sandbox.client.start("one", webhook=hook)
     await rows(

@@ -18,8 +18,9 @@ from retoma.store import workers
 from retoma.testing import Sandbox
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
+from tests.patience import PATIENCE
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(seconds=PATIENCE)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import typer
 
 from retoma import logs
 from retoma.cli import output
+from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
 from retoma.cli.config import FLAGS, config
 from retoma.cli.db import db
@@ -22,6 +23,7 @@ from retoma.cli.dev import dev
 from retoma.cli.doctor import doctor
 from retoma.cli.endpoints import endpoints
 from retoma.cli.keys import keys
+from retoma.cli.password import password
 from retoma.cli.pools import pools
 from retoma.cli.runs import runs
 from retoma.cli.serving import serve
@@ -41,7 +43,10 @@ tree.add_typer(runs, name="runs")
 tree.add_typer(deliveries, name="deliveries")
 tree.add_typer(endpoints, name="endpoints")
 tree.add_typer(pools, name="pools")
+tree.command()(charges)
+tree.add_typer(prices, name="prices")
 tree.add_typer(keys, name="keys")
+tree.command()(password)
 tree.command()(check)
 tree.command()(doctor)
 tree.add_typer(db, name="db")

@@ -14,6 +14,7 @@ from retoma.cli.output import Column, Row
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.records import KeyRecord, NewKey, Scope
 from retoma.store import clock
+from retoma.texts import text
 
 keys = typer.Typer(no_args_is_help=True, help="Who may call the server, and what they may do.")
 KeyId = Annotated[int, typer.Argument(metavar="KEY", help="The key's number, as `retoma keys list` shows it.")]
@@ -120,7 +121,7 @@ def _print(made: NewKey, how: ShortFormat) -> None:
         print(output.as_json({**_row(made.key), "secret": made.secret}))
         return
     print(made.secret)
-    output.err().print(f"key {made.key.id}; this is the only time that it is shown")
+    output.err().print(text("shown once", key=made.key.id))
 
 
 def _row(key: KeyRecord) -> Row:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import typer
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from retoma.settings import Settings
 
@@ -30,6 +31,14 @@ class Listener(uvicorn.Server):
         """Take no more requests, and let those under way end. Asked again, do not wait for them."""
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+class _Protocol(H11Protocol):
+    """Lets what answers end a connection whose other side does not read."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = self.app_state | {"transport": transport}
 
 
 def bound(settings: Settings, host: str, *, fall_back: bool = False) -> socket.socket:
@@ -63,6 +72,7 @@ async def serving(server: FastAPI, listening: socket.socket, settings: Settings)
         yield listener
     finally:
         listener.should_exit = True
+        server.state.live.close()  # streams would go on for as long as they are watched
         await task
 
 
@@ -70,6 +80,7 @@ def _config(server: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         server,
         lifespan="off",
+        http=_Protocol,
         ws="none",
         log_config=None,
         log_level=logging.WARNING,

@@ -21,6 +21,8 @@ _COLUMNS = [
     Column("rate", shown=lambda given: "" if given is None else f"{given:g}/s"),
     Column("burst"),
     Column("paused_until", "paused until", output.moment),
+    Column("trouble"),
+    Column("open_until", "tried again", output.moment),
 ]
 
 

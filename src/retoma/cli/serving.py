@@ -21,6 +21,7 @@ from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
+from retoma.texts import text
 
 log = get_logger("retoma.server")
 
@@ -78,8 +79,5 @@ async def _stopped(listener: Listener) -> None:
 
 async def _say_how_to_make_a_key(client: Client) -> None:
     if not await client.keys():
-        print(
-            "No API key exists yet, so that nobody can call this server. Make one in another terminal:\n"
-            "  retoma keys create NAME --scope runs:read --scope runs:write",
-            file=sys.stderr,
-        )
+        said = [text("no key yet"), "  retoma keys create NAME --scope runs:read --scope runs:write"]
+        print("\n".join(said), file=sys.stderr)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from retoma.define.charge import Charge
 from retoma.define.durations import Duration
 from retoma.define.outside import Cancel, Poll
 from retoma.errors import DefinitionError
@@ -17,6 +18,8 @@ class Desk(Protocol):
 
     @property
     def callback_url(self) -> str | None: ...
+
+    def charge(self, charge: Charge) -> None: ...
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
 
@@ -65,6 +68,25 @@ class Context:
         """
         return self.desk.callback_url if self.desk else None
 
+    def charge(
+        self,
+        provider: str,
+        what: str,
+        *,
+        tokens_in: int = 0,
+        tokens_out: int = 0,
+        units: float = 0,
+        micros: int | None = None,
+    ) -> None:
+        """Note what this attempt has used of a provider, whatever becomes of the attempt.
+
+        `what` is a model, a voice, a machine. `micros` is the sum in millionths of a US dollar, if the provider told
+        it; otherwise it is reckoned by the table of prices.
+        """
+        noted = Charge(provider, what, tokens_in, tokens_out, units, micros)
+        if self.desk is not None:
+            self.desk.charge(noted)
+
     async def once(self, name: str, call: Callable[[], Any], *, reconcile: Callable[[], Any] | None = None) -> Any:
         """What `call` gives, recorded under `name`, so that no later attempt at this job calls it again.
 
@@ -100,9 +122,15 @@ class Context:
 
 
 class NoDesk:
-    """For a child process, which has no way to the database."""
+    """For a child process, which has no way to the database: its worker writes down what it charges."""
 
     callback_url = None
+
+    def __init__(self) -> None:
+        self.charges: list[Charge] = []
+
+    def charge(self, charge: Charge) -> None:
+        self.charges.append(charge)
 
     async def once(self, *_: object) -> Any:
         raise DefinitionError(_ISOLATED)

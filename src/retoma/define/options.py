@@ -51,8 +51,8 @@ def policy_of(options: Mapping[str, Any], defaults: Policy, place: Place) -> Pol
     chosen = {field.name: options[field.name] for field in fields(Policy) if field.name in options}
     policy = replace(defaults, **chosen)
     _check(policy, place)
-    timeout = _limit("timeout", policy.timeout, place)
-    total = None if policy.total is None else _limit("total", policy.total, place)
+    timeout = limit_of("timeout", policy.timeout, place)
+    total = None if policy.total is None else limit_of("total", policy.total, place)
     return replace(policy, timeout=timeout, total=total, isolation=_isolation(policy.isolation, place))
 
 
@@ -91,7 +91,7 @@ def _isolation(given: object, place: Place) -> Isolation | None:
         raise place.mistake(str(error)) from None
 
 
-def _limit(name: str, duration: object, place: Place) -> timedelta:
+def limit_of(name: str, duration: object, place: Place) -> timedelta:
     if not isinstance(duration, timedelta | int | float) or as_timedelta(duration) <= timedelta(0):
         raise place.mistake(f"{name}= is {duration!r}; give a duration above zero, such as minutes(2)")
     return as_timedelta(duration)

@@ -14,18 +14,21 @@ from pydantic.errors import PydanticUserError
 from retoma.define.bindings import Scope, bind, check_sources
 from retoma.define.codec import codec_of
 from retoma.define.compiler import compile_graph
-from retoma.define.durations import Duration
+from retoma.define.durations import Duration, minutes
 from retoma.define.graph import Graph
 from retoma.define.hidden import input_step, product_step
 from retoma.define.items import Items
 from retoma.define.keys import ItemSet, Keys, keys_per_source
 from retoma.define.mistakes import Place, check_name, suggestion
-from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, policy_of
+from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, limit_of, policy_of
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.signature import condition_parameters, read_signature
 from retoma.define.step import DEFAULT_TIMEOUT, Policy, Resource, Step, source_name
 
+DEFAULT_STUCK_AFTER = minutes(5)
+DEFAULT_RESUMES = 3
+MOST_RESUMES = 100
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -34,6 +37,9 @@ class Pipeline:
 
     `inputs` is the model of what a run starts with. `queue`, `retry` and `timeout` are for the steps that do
     not give their own. The decorators return the function as it is.
+
+    A run that should go on and does not for `stuck_after` is stuck. It is resumed by itself up to `resumes` times
+    without progress, and then fails.
     """
 
     def __init__(
@@ -44,11 +50,15 @@ class Pipeline:
         queue: str = "default",
         retry: Retry = DEFAULT_RETRY,
         timeout: Duration = DEFAULT_TIMEOUT,
+        stuck_after: Duration = DEFAULT_STUCK_AFTER,
+        resumes: int = DEFAULT_RESUMES,
     ) -> None:
         place = Place(name)
         check_name("pipeline", name, place, also="-.")
         self.name = name
         self.inputs = inputs
+        self.stuck_after = limit_of("stuck_after", stuck_after, place)
+        self.resumes = _checked_resumes(resumes, place)
         self._fields = _annotations(inputs, place)
         self._defaults = policy_of({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), place)
         self._steps: dict[str, Step] = {}
@@ -233,6 +243,12 @@ class Pipeline:
                 raise place.mistake(
                     f"its key= differs from that of {other.name!r}, which goes over the same items; give it only once"
                 )
+
+
+def _checked_resumes(given: int, place: Place) -> int:
+    if not isinstance(given, int) or not 0 <= given <= MOST_RESUMES:
+        raise place.mistake(f"resumes= is {given!r}; give a number from 0 to {MOST_RESUMES}")
+    return given
 
 
 def _annotations(inputs: type[BaseModel] | None, place: Place) -> dict[str, Any]:

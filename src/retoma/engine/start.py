@@ -33,6 +33,7 @@ class Start:
     run_at: datetime | None = None
     head_start: int = 0
     hook: str | None = None
+    resumes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ async def _committed(link: Link, starts: Sequence[Start], *, tell: bool) -> list
         [start.run_at for start in starts],
         [start.head_start for start in starts],
         [start.hook for start in starts],
+        [start.resumes for start in starts],
         tell,
     ]
     patience = PATIENCE

@@ -31,6 +31,13 @@ async def register(database: Database, pipeline: Pipeline) -> int:
             edges=edge_rows(graph),
             reads=read_rows(graph),
         )
+    await versions.set_limits(
+        database,
+        number,
+        stuck_after=pipeline.stuck_after,
+        resumes=pipeline.resumes,
+        timeouts={step.name: step.policy.timeout for step in pipeline.steps.values()},
+    )
     return number
 
 

@@ -71,6 +71,8 @@ def _by_pool(pool: PoolRecord | None) -> WaitReason | None:
         return None
     if pool.paused_until is not None:
         return WaitReason.POOL_PAUSED
+    if pool.trouble is not None:
+        return WaitReason.PROVIDER_REFUSES if pool.trouble == "PROVIDER_REFUSES" else WaitReason.PROVIDER_DOWN
     if pool.free == 0:
         return WaitReason.POOL
     return WaitReason.POOL_RATE if pool.rate is not None else None

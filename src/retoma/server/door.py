@@ -1,9 +1,8 @@
-"""Who is let in: callers with a key, and in development those on this machine."""
+"""Who is let in: callers with a key, pages of a person who logged in, and in development those on this machine."""
 
 from __future__ import annotations
 
 import ipaddress
-import math
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -13,17 +12,20 @@ from retoma.records import KeyRecord, Scope
 from retoma.server.buckets import Buckets
 from retoma.server.callers import Caller
 from retoma.server.keyring import Keyring
-from retoma.server.problems import Problem
+from retoma.server.problems import Problem, slow_down
+from retoma.server.sessions import HEADER, Sessions
 
 FAILURES_PER_MINUTE = 30
+ADMINISTRATOR = "administrator"
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 class Door:
-    """With `development` a caller on this machine needs no key. Otherwise everyone does."""
+    """With `development` a caller on this machine needs no key. Otherwise everyone does, but for our own pages."""
 
-    def __init__(self, client: Client, per_minute: int, *, development: bool) -> None:
+    def __init__(self, client: Client, per_minute: int, sessions: Sessions, *, development: bool) -> None:
         self._client = client
+        self._sessions = sessions
         self._development = development
         self._keyring = Keyring(client)
         self._requests = Buckets(per_minute)
@@ -32,14 +34,26 @@ class Door:
     async def admit(self, request: Request, scope: Scope | None) -> Caller:
         """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
         secret = _secret(request)
-        if secret is None and self._development and is_from_here(request):
+        if secret is None and self.needs_nothing(request):
             return Caller(self._client, None, frozenset({Scope.ADMIN}), "development")
+        if secret is None and HEADER in request.headers and await self._is_our_page(request):
+            return Caller(self._client, None, frozenset({Scope.ADMIN}), ADMINISTRATOR)
         key = await self._valid(request, secret)
-        _slow_down(self._requests.take(key.id), "this key makes too many requests")
+        slow_down(self._requests.take(key.id), "this key makes too many requests")
         by = Caller(self._client, key.tenant, key.scopes, key.name)
         if scope is not None and not by.may(scope):
             raise Problem(403, "SCOPE_MISSING", f"this key lacks the scope {scope}", scope=scope)
         return by
+
+    def needs_nothing(self, request: Request) -> bool:
+        return self._development and is_from_here(request)
+
+    async def _is_our_page(self, request: Request) -> bool:
+        token = await self._sessions.of(request)
+        if token is not None:
+            self._sessions.check_origin(request)
+            self._sessions.check_csrf(token, request.headers.get(HEADER))
+        return token is not None
 
     async def _valid(self, request: Request, secret: str | None) -> KeyRecord:
         address = address_of(request)
@@ -53,7 +67,7 @@ class Door:
 
     def check_failures(self, address: str) -> None:
         """Raise a Problem if too much that came from there was refused."""
-        _slow_down(self._failures.wait_for(address), "too many requests from here were refused")
+        slow_down(self._failures.wait_for(address), "too many requests from here were refused")
 
     def note_failure(self, address: str) -> None:
         self._failures.take(address)
@@ -119,9 +133,3 @@ def _unauthorised() -> Problem:
         "this needs a valid API key in the header X-API-Key, or as a bearer token; `retoma keys create` makes one",
         headers={"WWW-Authenticate": "Bearer"},
     )
-
-
-def _slow_down(seconds: float, why: str) -> None:
-    if seconds > 0:
-        after = math.ceil(seconds)
-        raise Problem(429, "TOO_MANY_REQUESTS", f"{why}: come again in {after} s", headers={"Retry-After": str(after)})

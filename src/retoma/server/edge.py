@@ -40,7 +40,7 @@ class Edge:
                 await self._app(scope, _once(await _body(scope, receive), receive), answer)
         except Exception as error:  # noqa: BLE001  (the one place that answers for what nobody foresaw)
             answer.deadline = None
-            problem = _problem(scope, error)
+            problem = problem_for(scope, error)
             if not answer.started:
                 await problem.response()(scope, receive, answer)
 
@@ -126,7 +126,7 @@ def too_large(limit: int) -> Problem:
     return Problem(413, "BODY_TOO_LARGE", f"the body is larger than {limit:,} bytes")
 
 
-def _problem(scope: Scope, error: Exception) -> Problem:
+def problem_for(scope: Scope, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, TimeoutError):

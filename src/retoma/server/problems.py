@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -145,6 +146,13 @@ def unavailable() -> Problem:
         "Idempotency-Key",
         headers=RETRY_AFTER,
     )
+
+
+def slow_down(seconds: float, why: str) -> None:
+    """Raise a Problem if there is something to wait for."""
+    if seconds > 0:
+        after = math.ceil(seconds)
+        raise Problem(429, "TOO_MANY_REQUESTS", f"{why}: come again in {after} s", headers={"Retry-After": str(after)})
 
 
 def _code_of(error: RetomaError) -> str:

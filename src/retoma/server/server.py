@@ -16,11 +16,35 @@ from retoma.server import metrics, problems
 from retoma.server.callers import need_of
 from retoma.server.door import Door
 from retoma.server.edge import Edge
-from retoma.server.routes import callbacks, deliveries, documents, health, pipelines, pools, runs, workers
+from retoma.server.pages.pages import Pages
+from retoma.server.pages.site import Site
+from retoma.server.routes import (
+    callbacks,
+    charges,
+    deliveries,
+    documents,
+    health,
+    live,
+    pipelines,
+    pools,
+    runs,
+    workers,
+)
+from retoma.server.sessions import Sessions
+from retoma.server.streams import Streams
 from retoma.settings import Settings
 
 ROOT = "/api/v1"
-_ROUTERS = (runs.router, pipelines.router, pools.router, workers.router, deliveries.router, documents.router)
+_ROUTERS = (
+    runs.router,
+    live.router,
+    charges.router,
+    pipelines.router,
+    pools.router,
+    workers.router,
+    deliveries.router,
+    documents.router,
+)
 
 
 def make_server(app: App | None, client: Client, settings: Settings, *, development: bool = False) -> FastAPI:
@@ -33,9 +57,12 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
         redoc_url=None,
         redirect_slashes=False,
     )
-    server.state.door = Door(client, settings.rate_limit_per_minute, development=development)
+    sessions = Sessions(client, settings)
+    door = Door(client, settings.rate_limit_per_minute, sessions, development=development)
+    server.state.door = door
     server.state.app = app
     server.state.client = client
+    server.state.live = Streams(client.database, settings.streams_per_key)
     problems.add_handlers(server)
     server.include_router(health.router)
     server.include_router(metrics.router)
@@ -46,6 +73,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     if development:
         server.include_router(documents.for_people)
     _check_needs(server)
+    server.add_middleware(Pages, site=Site(app, client, door, sessions))
     server.add_middleware(Edge)
     return server
 

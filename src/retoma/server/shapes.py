@@ -156,6 +156,9 @@ class PoolShape(BaseModel):
     waiting: int
     rate: float | None
     paused_until: datetime | None
+    failures: int = Field(description="Of its provider, in a row.")
+    open_until: datetime | None = Field(description="Until then nothing begins; after it one job at a time.")
+    trouble: str | None = Field(description="PROVIDER_DOWN or PROVIDER_REFUSES, while its provider has not succeeded.")
 
 
 class PoolList(BaseModel):
@@ -166,6 +169,48 @@ class PoolGiven(Given):
     capacity: int = Field(
         ge=0, le=1_000_000, description="Slots. Those who hold more than that keep them to their end."
     )
+
+
+class ChargeShape(BaseModel):
+    id: UUID
+    step: str
+    item: str
+    revision: int
+    attempt: int
+    at: datetime
+    provider: str
+    what: str = Field(description="A model, a voice, a machine.")
+    tokens_in: int
+    tokens_out: int
+    units: float
+    micros: int | None = Field(description="Millionths of a US dollar. Null: it has no price.")
+    price: int | None = Field(description="The version of its price. Null: the provider told the sum, or it has none.")
+
+
+class ChargeTotalShape(BaseModel):
+    tenant: str | None
+    run: UUID | None
+    step: str | None
+    item: str | None
+    provider: str | None
+    what: str | None
+    charges: int
+    tokens_in: int
+    tokens_out: int
+    units: float
+    micros: int = Field(description="Millionths of a US dollar.")
+    unpriced: int = Field(description="How many have no price, and are not in the sum.")
+
+
+class ChargePage(BaseModel):
+    micros: int = Field(description="What the run has cost so far, in millionths of a US dollar.")
+    charges: list[ChargeShape]
+    totals: list[ChargeTotalShape] = Field(description="By step.")
+    next: UUID | None = Field(description="Give it as `after` for what comes later. Null: there is no more now.")
+
+
+class ChargeTotals(BaseModel):
+    totals: list[ChargeTotalShape] = Field(description="The most costly first.")
 
 
 class DeliveryShape(BaseModel):

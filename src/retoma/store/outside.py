@@ -54,6 +54,7 @@ async def undo(database: Database, part: Part) -> None:
 class Ended:
     """How outside work ended."""
 
+    handle: Any
     state: str
     result: Any
     error: dict[str, Any]
@@ -64,7 +65,7 @@ async def ended(database: Database, run: UUID, step: str, item: str, revision: i
     row = await database.fetchrow(_SQL["outside_of_job"], run=run, step=step, item=item, revision=revision)
     if row is None:
         return None
-    return Ended(row["state"], _loaded(row["result"]), _loaded(row["error"]) or {})
+    return Ended(_loaded(row["handle"]), row["state"], _loaded(row["result"]), _loaded(row["error"]) or {})
 
 
 async def of_run(database: Database, run: UUID) -> list[Outside]:

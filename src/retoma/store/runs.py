@@ -31,15 +31,17 @@ async def listed(
     pipeline: str | None = None,
     states: Sequence[RunState] | None = None,
     before: UUID | None = None,
+    first: UUID | None = None,
     limit: int = 50,
 ) -> list[Run]:
-    """Newest first. `before` is the last id of the page before."""
+    """Newest first, down to `first`. `before` is the last id of the page before."""
     rows = await database.fetch(
         _SQL["list_runs"],
         tenant=tenant,
         pipeline=pipeline,
         states=list(states) if states else None,
         before=before,
+        first=first,
         limit=limit,
     )
     return [_run(row) for row in rows]
@@ -93,6 +95,35 @@ async def events(database: Database, run: UUID, after: int = 0, limit: int = 1_0
     return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
 
 
+async def jobs_of_step(
+    database: Database,
+    run: UUID,
+    step: str,
+    *,
+    states: Sequence[JobState] | None = None,
+    item: str | None = None,
+    after: int = -1,
+    limit: int = 50,
+) -> list[Job]:
+    """In the order of items. `after` is the position of the last one of the page before."""
+    rows = await database.fetch(
+        _SQL["jobs_of_step"],
+        run=run,
+        step=step,
+        states=list(states) if states else None,
+        item=item,
+        after=after,
+        limit=limit,
+    )
+    return [_job(row) for row in rows]
+
+
+async def events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
+    """The newest first."""
+    rows = await database.fetch(_SQL["events_of_job"], run=run, step=step, item=item, limit=limit)
+    return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
+
+
 async def last_errors(database: Database, run: UUID) -> dict[tuple[str, str], Any]:
     """What the newest failure or retry of each job said, and in which attempt, by step and item."""
     rows = await database.fetch(_SQL["last_errors_of_run"], run=run)
@@ -121,6 +152,7 @@ def _progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
         jobs={JobState(row["state"]): row["jobs"] for row in rows if row["jobs"]},
         started_at=min((row["started_at"] for row in rows if row["started_at"]), default=None),
         ended_at=max((row["ended_at"] for row in rows if row["ended_at"]), default=None),
+        created_at=min((row["created_at"] for row in rows if row["created_at"]), default=None),
     )
 
 

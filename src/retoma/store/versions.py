@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -83,6 +84,14 @@ async def add(
     found = await find(database, pipeline, digest)
     assert found is not None
     return found
+
+
+async def set_limits(
+    database: Database, version: int, *, stuck_after: timedelta, resumes: int, timeouts: Mapping[str, timedelta]
+) -> None:
+    """What the application says today; it is no part of the shape."""
+    await database.fetch(_SQL["set_limits"], version=version, stuck_after=stuck_after, resumes=resumes)
+    await database.fetch(_SQL["set_timeouts"], version=version, step=list(timeouts), timeout=list(timeouts.values()))
 
 
 async def newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:

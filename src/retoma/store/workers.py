@@ -46,11 +46,12 @@ async def sweep(database: Database, silence: timedelta) -> list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Promotion:
-    """How many delayed jobs became ready, in how long the next is due, and a look at outside work."""
+    """How many delayed jobs became ready; in how long the next is due, a look at outside work, and one at runs."""
 
     promoted: int
     next_in: timedelta | None
     look_in: timedelta | None
+    watch_in: timedelta | None
 
 
 async def promote(database: Database, limit: int) -> Promotion:

@@ -15,14 +15,16 @@ from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
 from retoma.define.outside import Parked
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
-from retoma.errors import GiveUp, RateLimited, RetryLater
+from retoma.errors import GiveUp, ProviderDown, ProviderRefuses, RateLimited, RetryLater
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
 LONGEST_STACK = 8_000
 LONGEST_CODE = 100
 WAITS = "ASKED_TO_WAIT"
-RATE_LIMITED = "RATE_LIMITED"  # as `retoma.pause_pools` knows it
+RATE_LIMITED = "RATE_LIMITED"
+PROVIDER_DOWN = "PROVIDER_DOWN"
+PROVIDER_REFUSES = "PROVIDER_REFUSES"
 LONGEST_SPENT_MS = 2**31 - 1  # as the column holds it: 24 days
 
 
@@ -50,7 +52,7 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
     except NeedMissing:
         return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
-        code = RATE_LIMITED if isinstance(request, RateLimited) else WAITS
+        code = _wait_code(request)
         return SetBack(claim, "wait", delay=request.delay, code=code, error=told(code, request))
     except Parked as parked:
         return SetBack(claim, "parked", error=parked.handover.to_json())
@@ -58,6 +60,19 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
         return _setback(plan, claim, _explained(plan, error), time.monotonic() - began)
+
+
+def _wait_code(request: RetryLater) -> str:
+    """As the functions of pools know it."""
+    match request:
+        case RateLimited():
+            return RATE_LIMITED
+        case ProviderDown():
+            return PROVIDER_DOWN
+        case ProviderRefuses():
+            return PROVIDER_REFUSES
+        case _:
+            return WAITS
 
 
 def _is_cancelled() -> bool:

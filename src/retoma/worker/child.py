@@ -94,12 +94,14 @@ class _Missing(LookupError):
 
 def _attempted(plans: _Plans, request: Message) -> Message:
     claim = claim_from(request["claim"])
-    context = context_from(request["context"]) if request["context"] else None
+    desk = NoDesk()
+    context = context_from(request["context"], desk) if request["context"] else None
     try:
         plan = plans.of(request)
     except NotImportable as error:
         return outcome_to_json(failed(claim, error.code, error))
-    return outcome_to_json(asyncio.run(attempt(plan, claim, context, _HereAndNow())))
+    outcome = outcome_to_json(asyncio.run(attempt(plan, claim, context, _HereAndNow())))
+    return outcome | {"charges": [vars(charge) for charge in desk.charges]}
 
 
 class _HereAndNow:
@@ -157,8 +159,8 @@ def context_to_json(context: Context) -> Message:
     return plain | {"run": str(context.run)}
 
 
-def context_from(plain: Message) -> Context:
-    return Context(**{**plain, "run": UUID(plain["run"])}, desk=NoDesk())
+def context_from(plain: Message, desk: NoDesk) -> Context:
+    return Context(**{**plain, "run": UUID(plain["run"])}, desk=desk)
 
 
 def outcome_to_json(outcome: Result | SetBack) -> Message:

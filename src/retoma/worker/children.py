@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from retoma.define.charge import Charge
 from retoma.define.context import Context
 from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
@@ -48,6 +49,7 @@ class Children:
             await child.kill()
             raise
         self._put_back(isolation, child)
+        _note_charges(context, answer)
         return _outcome(claim, answer)
 
     async def close(self) -> None:
@@ -175,6 +177,13 @@ def _request(plan: Plan, claim: Claim, context: Context | None, isolation: Isola
         child.knows.add(key)
         request["graph"] = plan.graph.to_json()
     return request
+
+
+def _note_charges(context: Context | None, answer: dict[str, Any]) -> None:
+    """What the child charged, as if it had been charged here."""
+    if context is not None and context.desk is not None:
+        for charge in answer.get("charges", ()):
+            context.desk.charge(Charge(**charge))
 
 
 def _outcome(claim: Claim, answer: dict[str, Any]) -> Result | SetBack:

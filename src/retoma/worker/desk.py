@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from math import inf
 from typing import Any
 
+from retoma.define.charge import Charge
 from retoma.define.codec import encode_any
 from retoma.define.context import Limits, called
 from retoma.define.durations import as_timedelta
@@ -18,11 +22,13 @@ from retoma.engine.exchange import Claim
 from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutsideFailed, RetryLater
 from retoma.store import outside
 from retoma.store.database import Database
+from retoma.worker.ledger import Ledger
 from retoma.worker.plan import LARGEST_RESULT, Plan
 
 CALLBACK = "/api/v1/callbacks/"
 TOKEN_BYTES = 32
 TOKENS_LIVE = timedelta(days=30)
+LAST_WORDS = 30.0  # seconds for a call that was under way when its attempt was told to end
 
 
 class Desks:
@@ -32,6 +38,7 @@ class Desks:
         self.worker = 0  # known when the worker has registered
         self.database = database
         self.public_url = public_url
+        self.ledger = Ledger(database)
 
     def desk(self, claim: Claim, plan: Plan) -> AttemptDesk:
         return AttemptDesk(self, claim, plan)
@@ -50,6 +57,9 @@ class AttemptDesk:
             return None
         return f"{(self._desks.public_url or '').rstrip('/')}{CALLBACK}{self._token}"
 
+    def charge(self, charge: Charge) -> None:
+        self._desks.ledger.add(self._claim, charge)
+
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)
         token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
@@ -58,24 +68,33 @@ class AttemptDesk:
             raise self._lost()
         if state == "done":
             return json.loads(known or "null")
-        value = await called(reconcile) if state == "begun" and reconcile is not None else None
-        if value is None:
-            value = await self._call(part, call)
-        recorded = _encoded(value, f"what once({name!r}) of {self._claim.step!r} gives")
-        if not await outside.end(self._desks.database, part, recorded):
-            raise self._lost()
-        return json.loads(recorded)
+        return json.loads(await _seen_through(self._done(part, call, reconcile if state == "begun" else None)))
 
     async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any:
         claim = self._claim
         found = await outside.ended(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
         if found is None:
             raise Parked(self._handover(handle, poll, cancel, limits))
+        if found.handle != self._plain(handle):
+            raise DefinitionError(
+                f"{claim.step!r} waits for another handle than it was parked with: submit within ctx.once, so that the "
+                "handle stays the same, and leave a second piece of outside work to a step of its own"
+            )
         if found.state == "succeeded":
             return found.result
         raise OutsideFailed(
             found.error.get("message") or f"it ended as {found.state}", found.error.get("code") or found.state.upper()
         )
+
+    async def _done(self, part: outside.Part, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> str:
+        """Do it, unless it turns out to be done, and write down what came of it."""
+        value = await called(reconcile) if reconcile is not None else None
+        if value is None:
+            value = await self._call(part, call)
+        recorded = _encoded(value, f"what once({part.name!r}) of {self._claim.step!r} gives")
+        if not await outside.end(self._desks.database, part, recorded):
+            raise self._lost()
+        return recorded
 
     async def _call(self, part: outside.Part, call: Callable[[], Any]) -> Any:
         try:
@@ -99,7 +118,7 @@ class AttemptDesk:
             )
         resources = self._plan.resources
         return Handover(
-            handle=json.loads(_encoded(handle, f"the handle of {self._claim.step!r}")),
+            handle=self._plain(handle),
             poll=place_of(poll, "poll", resources),
             cancel=place_of(cancel, "cancel", resources),
             every=_duration("every", limits.every),
@@ -108,12 +127,35 @@ class AttemptDesk:
             total=_duration("total", limits.total or self._plan.step.policy.timeout),
         )
 
+    def _plain(self, handle: Any) -> Any:
+        """As it comes back from the database."""
+        return json.loads(_encoded(handle, f"the handle of {self._claim.step!r}"))
+
     def _lost(self) -> LeaseLost:
         claim = self._claim
         of = f" of {claim.item!r}" if claim.item else ""
         return LeaseLost(
             f"{claim.step!r}{of} in run {claim.run} is no longer this attempt's: what it does is discarded"
         )
+
+
+async def _seen_through(work: Coroutine[Any, Any, str]) -> str:
+    """Let what has begun come to its record though the attempt is told to end: nobody could cancel outside what nobody
+    knows of. The attempt goes on then, to where it parks. After a while it is given up all the same."""
+    task, attempt = asyncio.ensure_future(work), asyncio.current_task()
+    told, give_up = 0, inf
+    while not task.done() and time.monotonic() < give_up:
+        try:
+            await asyncio.wait([task], timeout=None if give_up == inf else give_up - time.monotonic())
+        except asyncio.CancelledError:
+            told, give_up = told + 1, min(give_up, time.monotonic() + LAST_WORDS)
+    if not task.done():
+        task.cancel()
+        raise asyncio.CancelledError
+    for _ in range(told):
+        assert attempt is not None
+        attempt.uncancel()
+    return task.result()
 
 
 def _duration(name: str, given: object) -> timedelta:

@@ -109,9 +109,12 @@ class Life:
         async with asyncio.TaskGroup() as group:
             upkeep = group.create_task(self._upkeep().run())
             poller = group.create_task(self._poller.run())
+            ledger = group.create_task(self._desks.ledger.run())
             await asyncio.wait([group.create_task(self._serve(lane)) for lane in self._lanes])
             upkeep.cancel()
             poller.cancel()
+            ledger.cancel()
+        await self._desks.ledger.flush()
         if not self._gone.is_set():
             await workers.end(self._database, self.id)
 
@@ -190,6 +193,7 @@ class Life:
         self._reserved += room
         self._asking_for_suspect |= suspect
         try:
+            await self._desks.ledger.flush()
             answer = await lane.exchange(results, setbacks, wish)
         except WorkerGone:
             self._count_refused(len(results) + len(setbacks))

@@ -9,6 +9,7 @@ from datetime import timedelta
 from math import inf
 from uuid import UUID
 
+from retoma.engine import watchdog
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.store import gauges, workers
@@ -70,6 +71,9 @@ class Upkeep:
             self._on_look()
         if self._may_judge():
             await self._sweep()
+            if found.watch_in is not None and found.watch_in <= NOW:
+                await watchdog.look(self._database, self._silence)
+                self._on_work()
         if runs := self._runs_at_work():
             self._on_stopping(await workers.stopping_runs(self._database, runs))
         # A look that is due is under way; the next is known when it has ended.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from retoma.server import Problem, public
+from retoma.server import Problem, documented, public
 from retoma_apps.providers.gpu import Files, FileSettings, files_of
 
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    206: {"description": "The part that `Range` asks for."},
+    416: {"description": "There is nothing of the file in that range."},
+    **documented(404),
+}
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -18,7 +24,7 @@ def downloads(settings: FileSettings) -> APIRouter:
     router = APIRouter(tags=["gpu"], dependencies=[public])
     kept: list[Files] = []
 
-    @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response)
+    @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_ANSWERS)
     async def fetch(key: str, request: Request) -> Response:
         if not kept:
             kept.append(files_of(settings))

@@ -23,7 +23,9 @@ class Submission(BaseModel):
         None, description="The caller's project, given back wherever the job is shown."
     )
     webhook_url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
-        None, description="Where the callback goes. Unset: there is none, and `GET /jobs/{jobId}` tells."
+        None,
+        description="Where the callback goes. Unset: there is none, and `GET /jobs/{jobId}` tells.",
+        json_schema_extra={"format": "uri"},
     )
     path: Annotated[str, Field(max_length=1024, pattern=_PRINTABLE)] = ""
 
@@ -75,6 +77,11 @@ class CaptionJob(Submission):
         None, description="One text that stays for the whole video."
     )
     style: Style = Style()
+
+    @field_validator("subtitles", "text", mode="before")
+    @classmethod
+    def _empty_is_not_given(cls, given: object) -> object:
+        return None if given == "" else given
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

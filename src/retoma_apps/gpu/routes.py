@@ -21,11 +21,11 @@ from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, Submissi
 from retoma_apps.gpu.outcomes import Run, moment
 from retoma_apps.gpu.pipelines import GPU
 from retoma_apps.gpu.settings import Rules
-from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
+from retoma_apps.gpu.states import JOB_ID, Status, job_id, run_id, states_of, status_of
 
 OFFLINE = "X-Retoma-Offline"
 OPERATIONS = ("img2vid", "caption", "addaudio")
-LOOKED_AT = 200
+LOOKED_AT = 100
 DEFAULT_TENANT = "default"
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
@@ -83,12 +83,10 @@ async def submit_addaudio(given: AddAudioJob, by: Writer, key: IdempotencyKey = 
 async def list_jobs(
     by: Reader,
     status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
-    before: Annotated[str | None, Query(max_length=100, description="`next` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    before: Annotated[str | None, Query(pattern=JOB_ID, description="`next` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> dict[str, Any]:
     """A page may be short; there are more as long as `next` is not null."""
-    if before is not None and run_id(before) is None:
-        raise Problem(422, "INVALID_REQUEST", "`before` is the `next` of a page: `orc-` and a UUID")
     found = await _newest(by, None if status is None else states_of(status), run_id(before or ""))
     began = await by.client.began(run.id for run in found)
     shown = [summary(run, began.get(run.id)) for run in found]

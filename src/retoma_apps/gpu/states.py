@@ -8,6 +8,7 @@ from uuid import UUID
 Status = Literal["QUEUED", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 PREFIX = "orc-"
+JOB_ID = r"^orc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 BY_STATE: dict[str, Status] = {
     "pending": "QUEUED",
     "running": "IN_PROGRESS",

@@ -139,6 +139,23 @@ async def test_a_callback_is_tried_five_times_and_is_then_a_dead_letter(studio: 
     assert "500" in letter.error
 
 
+async def test_every_attempt_is_in_the_log_with_its_number_and_when_the_next_one_comes(studio: Studio) -> None:
+    async with receiver(says(500)) as there:
+        job = await ended(studio, there.url)
+        await studio.api.sandbox.send_webhooks()
+        (failing,) = await studio.client.deliveries()
+        now = await studio.api.sandbox.clock.now()
+        first = await studio.client.delivery(failing.id)
+        assert (first.url, f"orc-{first.run}", first.attempt, first.state) == (there.url, job, 1, "due")
+        assert timedelta(seconds=2) <= first.next_at - now < timedelta(seconds=3)
+        assert [(one.attempt, one.status) for one in first.attempts] == [(1, 500)]
+        await studio.pass_time()
+        await studio.api.sandbox.send_webhooks()
+        second = await studio.client.delivery(failing.id)
+    assert (second.url, f"orc-{second.run}", second.state) == (there.url, job, "delivered")
+    assert [(one.attempt, one.status) for one in second.attempts] == [(1, 500), (2, 200)]
+
+
 async def test_a_dead_letter_can_be_sent_again(studio: Studio) -> None:
     async with receiver(*[says(503)] * 5) as there:
         job = await ended(studio, there.url)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from retoma import Report
 from retoma_apps.gpu.settings import GpuSettings, Rules
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import MINUTE, Studio, img2vid
@@ -61,6 +62,18 @@ async def test_a_part_that_recovers_is_no_failure(studio: Studio) -> None:
     assert shown["attempts"]["clips:0"] == 2
 
 
+async def test_a_job_that_is_tried_again_began_when_it_first_began(studio: Studio) -> None:
+    studio.standin.faults.fail = {"caption"}
+    job = await studio.submit(operation="caption")
+    await studio.do()
+    began = (await studio.show(job))["startedAt"]
+    await studio.pass_time()
+    studio.standin.faults.fail = set()
+    await studio.work()
+    shown = await studio.show(job)
+    assert (shown["status"], shown["attempts"], shown["startedAt"]) == ("COMPLETED", {"captioned": 2}, began)
+
+
 async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(studio: Studio) -> None:
     studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
     job = await studio.submit(img2vid(3))
@@ -70,6 +83,37 @@ async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(studio:
     assert shown["result"]["failed"][0]["code"] == "CORRUPT_IMAGE"
     assert [video["id"] for video in shown["result"]["videos"]] == ["1", "3"]
     assert studio.standin.submits.total() == 1
+
+
+class Strict:
+    """A host that says of every order that its image is corrupt, as ffmpeg does of one that is."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+
+    async def submit(self, *_: Any, **__: Any) -> str:
+        self.submitted += 1
+        return f"order-{self.submitted}"
+
+    async def status(self, _: str) -> Report:
+        return Report("failed", code="CORRUPT_IMAGE", message="Image 1 is corrupted")
+
+    async def cancel(self, _: str) -> None: ...
+
+    async def find(self, _: str) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize(("count", "orders"), [(1, 1), (3, 1 + 3)])
+async def test_a_part_that_the_host_says_is_corrupt_is_divided_without_retries(
+    count: int, orders: int, open_studio: OpenStudio
+) -> None:
+    host = Strict()
+    async with open_studio(host=host) as studio:
+        job = await studio.submit(img2vid(count))
+        await studio.work()
+        assert (await studio.show(job))["error"]["message"] == "Image 1 is corrupted"
+        assert host.submitted == orders
 
 
 async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
@@ -133,7 +177,10 @@ async def test_work_that_waits_at_the_host_has_a_limit_of_its_own(open_studio: O
         await studio.do()
         await studio.pass_time(5 * MINUTE)
         await studio.work()
-        assert (await studio.show(job))["error"]["code"] == "TIMEOUT"
+        shown = await studio.show(job)
+        assert shown["error"]["code"] == "TIMEOUT"
+        # Well before the ten minutes that it may take in all.
+        assert "2030-01-01T12:05:00" <= shown["completedAt"] < "2030-01-01T12:06:00"
         assert [one.status for one in studio.standin.jobs] == ["CANCELLED"]
 
 
@@ -200,6 +247,21 @@ async def test_work_that_the_host_has_forgotten_is_submitted_anew(open_studio: O
         await studio.work()
         assert (await studio.show(job))["status"] == "COMPLETED"
         assert studio.standin.submits.total() == 2
+
+
+async def test_a_state_that_nobody_knows_is_told_and_the_job_goes_on(
+    studio: Studio, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = await studio.submit(img2vid(1))
+    await studio.do()
+    (one,) = studio.standin.jobs
+    one.status = "HIBERNATING"  # type: ignore[assignment]
+    await studio.pass_time()
+    assert (await studio.show(job))["status"] == "IN_PROGRESS"
+    assert "'HIBERNATING'" in caplog.text
+    one.status = "IN_PROGRESS"
+    await studio.work()
+    assert (await studio.show(job))["status"] == "COMPLETED"
 
 
 async def test_a_key_that_is_refused_fails_the_job_and_is_not_shown(open_studio: OpenStudio) -> None:

@@ -59,12 +59,14 @@ async def test_a_job_without_images_is_complete_at_once(studio: Studio) -> None:
 
 
 async def test_what_the_caller_gave_reaches_the_host(studio: Studio) -> None:
-    await studio.submit(img2vid(4, zoom_types=["zoomout", "zoompanleft"]))
+    body = img2vid(4, zoom_types=["zoomout", "zoompanleft"])
+    body["images"][1]["zoom"] = "zoompanup"
+    await studio.submit(body)
     await studio.submit({**CAPTION, "style": {"bold": True}}, "caption")
     await studio.submit({**ADDAUDIO, "volume": 0.25}, "addaudio")
     await studio.do()
     sent = {job.input["operation"]: job.input for job in studio.standin.jobs}
-    assert [image["zoom"] for image in sent["img2vid"]["images"]] == ["zoomout", "zoompanleft"] * 2
+    assert [image["zoom"] for image in sent["img2vid"]["images"]] == ["zoomout", "zoompanup", "zoomout", "zoompanleft"]
     assert [image["duracao"] for image in sent["img2vid"]["images"]] == [5.0] * 4
     assert (sent["caption"]["text"], sent["caption"]["style"]["bold"]) == ("Olá, coração", True)
     assert (sent["addaudio"]["audio_url"], sent["addaudio"]["volume"]) == (ADDAUDIO["audio_url"], 0.25)

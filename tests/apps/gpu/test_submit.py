@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,11 @@ async def test_a_body_that_is_not_valid_is_refused_and_the_answer_names_the_fiel
     assert await studio.client.runs() == []
 
 
+async def test_of_subtitles_and_text_an_empty_one_is_not_given(studio: Studio) -> None:
+    assert (await studio.post("caption", {**CAPTION, "subtitles": ""})).status_code == 202
+    assert (await studio.post("caption", {**CAPTION, "text": ""})).status_code == 422
+
+
 async def test_an_unknown_zoom_type_is_refused_with_those_that_are_known(studio: Studio) -> None:
     answer = await studio.post("img2vid", img2vid(1, zoom_types=["zoomsideways"]))
     for known in ("zoomin", "zoomout", "zoompanright", "zoompanleft", "zoompanup", "zoompandown"):
@@ -157,6 +163,8 @@ async def test_the_same_key_with_another_body_is_refused(studio: Studio) -> None
 
 async def test_the_blocking_route_of_old_is_not_there(studio: Studio) -> None:
     assert (await studio.api.post("/video/img2vid", json=img2vid())).status_code == 404
+    page = Path(__file__).parents[3] / "docs" / "applications" / "gpu.md"
+    assert "`POST /video/img2vid` is not built" in page.read_text(encoding="utf-8")
 
 
 async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(studio: Studio) -> None:

@@ -17,7 +17,7 @@ select *
 -- name: start_runs
 -- Start many runs; one row each, in their order.
 select started, created, same_input
-  from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :hook, :tell);
+  from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :hook, :resumes, :tell);
 
 -- name: cancel_run
 -- Cancel a run; gives its state afterwards.
@@ -30,5 +30,6 @@ select worker, jobs
 
 -- name: promote
 -- Make delayed jobs claimable whose time has come.
-select promoted, next_at - retoma.now() as next_in, look_at - retoma.now() as look_in
+select promoted, next_at - retoma.now() as next_in, look_at - retoma.now() as look_in,
+       case when watch_at < 'infinity' then watch_at - retoma.now() end as watch_in
   from retoma.promote(:limit);

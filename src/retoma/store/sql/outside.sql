@@ -18,7 +18,7 @@ delete from retoma.effects
    and fence = :fence and done_at is null;
 
 -- name: outside_of_job
-select state, result::text as result, error::text as error
+select handle::text as handle, state, result::text as result, error::text as error
   from retoma.outside
  where run = :run and step = :step and item = :item and revision = :revision and ended_at is not null;
 

@@ -14,12 +14,17 @@ update retoma.pools p
    set capacity = coalesce(:capacity::int, p.capacity),
        rate = case when :rate::float = 0 then null else coalesce(:rate::float, p.rate) end,
        burst = coalesce(:burst::int, p.burst),
-       paused_until = case when :resume::boolean then null else p.paused_until end
+       paused_until = case when :resume::boolean then null else p.paused_until end,
+       failures = case when :resume::boolean then 0 else p.failures end,
+       open_until = case when :resume::boolean then null else p.open_until end,
+       probed_at = case when :resume::boolean then null else p.probed_at end,
+       trouble = case when :resume::boolean then null else p.trouble end
  where p.name = :name
 returning p.name;
 
 -- name: list_pools
 select p.name, p.capacity, p.rate, p.burst, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
+       p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble,
        coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting
   from retoma.pools p
   left join (select pool, sum(slots) as used, count(*) as holders from retoma.holdings group by pool) h on h.pool = p.name

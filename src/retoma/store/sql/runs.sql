@@ -17,6 +17,7 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
    and (:pipeline::text is null or v.pipeline = :pipeline)
    and (:states::text[] is null or r.state::text = any (:states))
    and (:before::uuid is null or r.id < :before)
+   and (:first::uuid is null or r.id >= :first)
  order by r.id desc
  limit :limit;
 
@@ -43,11 +44,11 @@ select distinct on (j.step, j.item)
 
 -- name: steps_of_run
 -- Progress of a run: how many jobs of each step are in which state.
-select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce(c.jobs, 0) as jobs, c.started_at, c.ended_at
+select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce(c.jobs, 0) as jobs, c.created_at, c.started_at, c.ended_at
   from retoma.runs r
   join retoma.steps s on s.version = r.version
   left join (
-    select step, state::text as state, count(*) as jobs, min(started_at) as started_at, max(ended_at) as ended_at
+    select step, state::text as state, count(*) as jobs, min(created_at) as created_at, min(started_at) as started_at, max(ended_at) as ended_at
       from (select distinct on (j.step, j.item) j.* from retoma.jobs j where j.run = :run order by j.step, j.item, j.revision desc) j
      group by 1, 2) c on c.step = s.step
  where r.id = :run;
@@ -76,6 +77,28 @@ select distinct on (e.step, e.item) e.step, e.item, e.at, e.attempt, e.kind, e.d
   from retoma.events e
  where e.run = :run and e.kind in ('failure', 'retry')
  order by e.step, e.item, e.id desc;
+
+-- name: jobs_of_step
+-- The current jobs of a step in the order of its items, after that of the page before.
+select c.step, c.item, c.revision, c.state::text as state, c.position, c.attempt, c.deaths, c.queue, c.code,
+       c.created_at, c.ready_at, c.started_at, c.ended_at, c.waiting_on, c.output::text as output
+  from (select distinct on (j.item) j.*
+          from retoma.jobs j
+         where j.run = :run and j.step = :step
+         order by j.item, j.revision desc) c
+ where (:states::text[] is null or c.state::text = any (:states))
+   and (:item::text is null or c.item = :item)
+   and c.position > :after
+ order by c.position
+ limit :limit;
+
+-- name: events_of_job
+-- What happened to one job, the newest first.
+select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data
+  from retoma.events e
+ where e.run = :run and e.step = :step and coalesce(e.item, '') = :item
+ order by e.id desc
+ limit :limit;
 
 -- name: runs_between
 -- The newest runs whose ids are in this range.

@@ -68,3 +68,14 @@ select id, input::text as input
  where ended_at is null and ends_as is null and version = :version
  order by id desc
  limit :limit;
+
+-- name: set_limits
+update retoma.versions
+   set stuck_after = :stuck_after, resumes = :resumes
+ where id = :version and (stuck_after, resumes) is distinct from (:stuck_after, :resumes);
+
+-- name: set_timeouts
+update retoma.steps s
+   set timeout = t.timeout
+  from unnest(:step::text[], :timeout::interval[]) as t (step, timeout)
+ where s.version = :version and s.step = t.step and s.timeout <> t.timeout;

@@ -11,6 +11,7 @@ be paid for twice.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -25,6 +26,7 @@ from retoma import GiveUp, RateLimited, Report
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
 from retoma_apps.providers.gpu.host import HostUnavailable, Operation, OutcomeUnknown
 
+log = logging.getLogger("retoma_apps.gpu")
 QUEUE_ALLOWANCE = timedelta(hours=24)
 _LARGEST_ANSWER = 20 * 1024**2
 _LARGEST_REQUEST = 10 * 1024**2
@@ -205,7 +207,9 @@ def _report(told: dict[str, Any]) -> Report:
         case "CANCELLED":
             return Report("cancelled", code="CANCELLED", message="cancelled at RunPod")
         case _:
-            return Report("running", message=f"RunPod names a state that is not known here: {str(status)[:60]!r}")
+            said = f"RunPod names a state that is not known here: {str(status)[:60]!r}"
+            log.warning("%s; the job is taken to be running", said)
+            return Report("running", message=said)
 
 
 def _progress(output: Any) -> float | None:

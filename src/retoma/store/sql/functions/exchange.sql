@@ -27,6 +27,7 @@ declare
   v_stopping uuid[];
   v_failed uuid[];
   v_motions retoma.motion[];
+  v_pooled retoma.handle[];
   v_back record;
   v_done record;
   v_made record;
@@ -57,8 +58,9 @@ begin
     v_refused := v_refused - v_done.o_accepted;
     v_stopping := v_stopping || v_done.o_stopping;
     v_motions := v_motions || v_done.o_motions;
-    if v_done.o_pooled is not null then
-      perform retoma.release(v_done.o_pooled);
+    v_pooled := v_done.o_pooled;
+    if v_pooled is not null then
+      perform retoma.release(v_pooled);
     end if;
     if v_done.o_kept is not null then
       v_room := v_room - cardinality(v_done.o_kept);
@@ -88,6 +90,12 @@ begin
   end if;
   if 'RATE_LIMITED' = any (b_code) then
     perform retoma.pause_pools(v_now, b_run, b_step, b_delay, b_code);
+  end if;
+  if b_code && '{PROVIDER_DOWN, PROVIDER_REFUSES}' then
+    perform retoma.note_failures(v_now, b_run, b_step, b_item, b_revision, b_delay, b_code);
+  end if;
+  if v_pooled is not null then
+    perform retoma.note_successes(v_pooled);
   end if;
   if v_room > 0 then
     -- Another queue comes first in every call, so that a busy one does not starve the others.

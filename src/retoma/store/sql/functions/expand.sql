@@ -21,12 +21,16 @@ begin
                min(case when p.state <> 'succeeded' and not g.optional then retoma.missing_because(p.state, p.code) end) as code
           from retoma.edges g
          cross join lateral (
-           select c.state, c.code
+           select c.state, c.code, c.revision
              from retoma.jobs c
             where c.run = m.run and c.step = g.from_step and c.item = ''
             order by c.revision desc limit 1) p
          where g.version = m.version and g.to_step = m.to_step and g.act = 'share'
            and p.state in ('succeeded', 'failed', 'skipped', 'quarantined')
+           -- One that is about to be made anew is not final.
+           and not (m.revision > 1 and p.revision < m.revision
+                    and exists (select from retoma.remakes l
+                                 where l.run = m.run and l.revision = m.revision and l.step = g.from_step and l.item = ''))
            -- One that ended in this very call is counted when its end is settled.
            and not exists (select from sharing s
                             where s.run = m.run and s.from_step = g.from_step and s.to_step = m.to_step)) shared on m.needs > 0

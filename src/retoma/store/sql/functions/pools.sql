@@ -64,15 +64,21 @@ begin
   loop
     exit when v_left <= 0;
     continue when v_pool.paused_until > p_now;
+    continue when v_pool.open_until > p_now;
     if v_pool.rate is not null then
       v_pool.tokens := least(v_pool.burst, v_pool.tokens + v_pool.rate * extract(epoch from p_now - v_pool.tokens_at));
       v_pool.tokens_at := p_now;
     end if;
-    v_share := retoma.share_out(p_now, v_pool, p_queues, p_versions, v_left, v_suspect);
+    v_share := retoma.share_out(
+      p_now, v_pool, p_queues, p_versions, case when retoma.is_tripped(v_pool) then 1 else v_left end, v_suspect);
     v_pool := v_share.o_pool;
     if cardinality(v_share.o_jobs) > 0 then
       v_left := v_left - cardinality(v_share.o_jobs);
       v_suspect := v_suspect and not v_share.o_suspect;
+      if retoma.is_tripped(v_pool) then
+        v_pool.open_until := p_now + interval '1 minute';
+        v_pool.probed_at := p_now;
+      end if;
       return query select * from retoma.admit(p_worker, p_now, v_share.o_jobs);
     end if;
     if v_pool.rate is not null and v_pool.tokens < 1 then
@@ -80,7 +86,7 @@ begin
                           null::int, null::int, null::int, null::int, null::int, null::int, null::json, null::json, null::json[];
     end if;
     update retoma.pools
-       set tokens = v_pool.tokens, tokens_at = v_pool.tokens_at, last_tenant = v_pool.last_tenant, head_run = v_pool.head_run,
+       set open_until = v_pool.open_until, probed_at = v_pool.probed_at, tokens = v_pool.tokens, tokens_at = v_pool.tokens_at, last_tenant = v_pool.last_tenant, head_run = v_pool.head_run,
            head_step = v_pool.head_step, head_item = v_pool.head_item, head_revision = v_pool.head_revision, head_at = v_pool.head_at
      where name = v_pool.name;
   end loop;

@@ -48,7 +48,7 @@ begin
                                       join retoma.steps s on s.version = w.version and s.step = w.step
                                      where w.run = j.run and w.step = j.step and w.item = j.item and w.revision = j.revision
                                        and w.state in ('failed', 'cancelled', 'lost')
-                                       and o.outcome in ('retry', 'crashed'))),
+                                       and o.outcome in ('retry', 'crashed', 'wait'))),
            ready_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) = 'ready' and o.delay > '0'
                            then p_now + o.delay end,
            attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
@@ -95,7 +95,7 @@ begin
          (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where (c.job).state = 'parked'),
          (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item) from changed c where (c.job).state = 'parked'),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)
-            from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed'))
+            from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed', 'wait'))
     into o_accepted, o_stopping, o_motions, o_failed, v_stopped, v_released, v_parked, v_handovers, v_again;
 
   if v_released is not null then

@@ -16,24 +16,14 @@ begin
   -- First what was seen by the look before, then, if nobody else writes just now, what has come since.
   for round in 1..2 loop
     select * into v_tallied from retoma.tallied for update skip locked;
-    if not found or v_tallied.writers && retoma.event_writers() then
+    if not found or not retoma.is_settled(v_tallied.writers) then
       return;
     end if;
     v_tallied.through := retoma.tally_ends(v_tallied.through, v_tallied.next, p_limit);
-    -- The number first: who has taken a lower one has its lock on the table by then, unless it has ended.
-    select greatest(v_tallied.next, last_value) into v_tallied.next from retoma.events_id_seq;
-    v_tallied.writers := retoma.event_writers();
+    select number, writers into v_tallied.next, v_tallied.writers from retoma.mark_events(v_tallied.next);
     update retoma.tallied set through = v_tallied.through, next = v_tallied.next, writers = v_tallied.writers;
   end loop;
 end $$;
-
--- The transactions that have written events, or are about to, and have not ended.
-create or replace function retoma.event_writers() returns text[] volatile language sql as $$
-  select coalesce(array_agg(virtualtransaction), '{}')
-    from pg_locks
-   where locktype = 'relation' and mode = 'RowExclusiveLock' and relation = 'retoma.events'::regclass
-     and database = (select oid from pg_database where datname = current_database());
-$$;
 
 -- Count the deliveries whose ends were noted. What was counted is no longer there to be counted again.
 create or replace function retoma.tally_deliveries(p_limit int) returns void language sql as $$

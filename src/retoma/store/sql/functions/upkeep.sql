@@ -65,8 +65,10 @@ create or replace function retoma.why_buried(p_code text) returns text immutable
 $$;
 
 -- Make delayed jobs claimable whose time has come, the runs running that waited for it, and pools open whose pause is
--- over. Gives how many, when the next is due, and when somebody should look at outside work.
-create or replace function retoma.promote(p_limit int, out promoted int, out next_at timestamptz, out look_at timestamptz)
+-- over. Gives how many, when the next is due, and when somebody should look at outside work
+-- and at runs that may be stuck.
+create or replace function retoma.promote(p_limit int, out promoted int, out next_at timestamptz, out look_at timestamptz,
+  out watch_at timestamptz)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -85,12 +87,16 @@ begin
   if promoted > 0 then
     update retoma.runs set state = 'running' where id = any (v_runs) and state = 'pending';
   end if;
-  if exists (select from retoma.pools where paused_until <= v_now) then
-    update retoma.pools set paused_until = null where paused_until <= v_now;
+  if exists (select from retoma.pools where paused_until <= v_now or open_until <= v_now) then
+    update retoma.pools
+       set paused_until = case when paused_until > v_now then paused_until end,
+           open_until = case when open_until > v_now then open_until end
+     where paused_until <= v_now or open_until <= v_now;
     promoted := promoted + 1;
   end if;
   select least((select min(ready_at) from retoma.jobs where ready_at is not null),
-               (select min(paused_until) from retoma.pools)),
-         (select min(o.next_at) from retoma.outside o where o.ended_at is null)
-    into next_at, look_at;
+               (select min(least(paused_until, open_until)) from retoma.pools)),
+         (select min(o.next_at) from retoma.outside o where o.ended_at is null),
+         (select min(r.watch_at) from retoma.runs r where r.ended_at is null)
+    into next_at, look_at, watch_at;
 end $$;

@@ -1,0 +1,98 @@
+"""Watches over progress, apart from liveness: a run that should go on and does not is stuck, and says why.
+
+Waiting for capacity, a delay, a rate or outside work within its limits is not being stuck.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from retoma.engine import wait_reasons
+from retoma.logs import get_logger
+from retoma.records import Wait, WaitReason
+from retoma.store import watchdog
+from retoma.store.database import Database
+from retoma.store.watchdog import Watched
+
+log = get_logger("retoma.watchdog")
+LARGEST_ROUND = 100
+LEASE = timedelta(seconds=30)  # after which another process looks
+FIRST_PAUSE = timedelta(seconds=5)
+FACTOR = 2
+NO_PROGRESS = "no_progress"  # a job is held beyond its time
+NOTHING_RUNS = "nothing_runs"
+
+# What keeps a run from going on, and passes without it: then it goes on by itself, and never fails for it.
+OUTER_CAUSES = {WaitReason.NO_WORKER, WaitReason.UNDEFINED_STEP, WaitReason.NOT_TAKEN}
+
+
+async def look(database: Database, silence: timedelta) -> int:
+    """Look at all runs that are due. Gives how many."""
+    found = await watchdog.due(database, LARGEST_ROUND, LEASE)
+    for watched in found:
+        await _look_at(database, watched, silence)
+    return len(found)
+
+
+async def _look_at(database: Database, watched: Watched, silence: timedelta) -> None:
+    cause = await _cause(database, watched, silence)
+    if cause is None:
+        await _goes_on(database, watched)
+    elif watched.state != "stuck":
+        await _found_stuck(database, watched, cause)
+    elif watched.cause is None or cause["cause"] in OUTER_CAUSES:
+        await _still_held_up(database, watched, cause)
+    elif watched.resumes < watched.may_resume:
+        await watchdog.resume(
+            database, watched.run, None, "watchdog", automatic=True, pause=pause_after(watched.resumes + 1)
+        )
+    elif await watchdog.give_up(database, watched.run, watched.seen):
+        log.error("given up: it does not progress", run=str(watched.run), resumes=watched.resumes)
+
+
+async def _goes_on(database: Database, watched: Watched) -> None:
+    if watched.state == "stuck":
+        await watchdog.clear(database, watched.run, watched.stuck_after)
+    else:
+        await watchdog.put_off(database, watched.run, watched.stuck_after)
+
+
+async def _found_stuck(database: Database, watched: Watched, cause: dict[str, Any]) -> None:
+    pause = FIRST_PAUSE if cause["cause"] in OUTER_CAUSES else pause_after(watched.resumes)
+    if await watchdog.mark(database, watched.run, watched.seen, cause["cause"], cause, pause):
+        log.warning("stuck", run=str(watched.run), cause=cause["cause"], step=cause.get("step"))
+
+
+async def _still_held_up(database: Database, watched: Watched, cause: dict[str, Any]) -> None:
+    """It progressed since it was found stuck, or waits for what only others can mend."""
+    if watched.cause is None and watched.still_for < watched.stuck_after:
+        await watchdog.clear(database, watched.run, watched.stuck_after)
+    else:
+        await watchdog.put_off(database, watched.run, FIRST_PAUSE)
+
+
+def pause_after(resumes: int) -> timedelta:
+    """How long after so many resumes the next is due."""
+    return FIRST_PAUSE * FACTOR ** min(resumes, 20)
+
+
+async def _cause(database: Database, watched: Watched, silence: timedelta) -> dict[str, Any] | None:
+    """Why it does not go on, or None if it does, or waits as it may."""
+    running = await watchdog.running(database, watched.run)
+    if any(not job["is_overdue"] for job in running):
+        return None
+    about: dict[str, Any] = {"still_seconds": round(watched.still_for.total_seconds())}
+    if (last := await watchdog.last_item(database, watched.run)) is not None:
+        about |= {"last_step": last["step"], "last_item": last["item"]}
+    if running:
+        oldest = {name: running[0][name] for name in ("step", "item", "worker")}
+        return about | oldest | {"cause": NO_PROGRESS}
+    waits = await wait_reasons.of_run(database, watched.run, silence)
+    if any(wait.reason not in OUTER_CAUSES for wait in waits):
+        return None
+    return about | (_of_wait(waits[0]) if waits else {"cause": NOTHING_RUNS})
+
+
+def _of_wait(wait: Wait) -> dict[str, Any]:
+    return {"cause": wait.reason, "step": wait.step, "item": wait.item, "queue": wait.queue, "why": wait.why}

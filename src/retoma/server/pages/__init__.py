@@ -1,0 +1,1 @@
+"""The pages that people look at: HTML made here, forms that work without scripts."""

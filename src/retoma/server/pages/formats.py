@@ -1,0 +1,64 @@
+"""Numbers, times and durations as people of a language read them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from retoma.server.pages.words import word
+
+LONGEST_SHOWN = 200_000
+NOTHING = "\N{EN DASH}"
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+class Formats:
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    def number(self, given: float) -> str:
+        shown = f"{given:,.1f}" if isinstance(given, float) and not given.is_integer() else f"{given:,.0f}"
+        return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
+
+    def duration(self, given: timedelta | float | None) -> str:
+        """In its two largest units; less than ten seconds with a tenth."""
+        if given is None:
+            return NOTHING
+        seconds = given.total_seconds() if isinstance(given, timedelta) else float(given)
+        if seconds < 10:
+            return f"{self.number(max(0.0, round(seconds, 1)))} s"
+        return " ".join(_two_largest(round(seconds)))
+
+    def between(self, first: datetime | None, last: datetime | None) -> str:
+        return NOTHING if first is None or last is None else self.duration(last - first)
+
+    def time(self, at: datetime | None) -> str:
+        """In UTC, as logs have it."""
+        if at is None:
+            return NOTHING
+        pattern = "%d/%m/%Y %H:%M:%S" if self.language == "pt" else "%Y-%m-%d %H:%M:%S"
+        return f"{at.astimezone(UTC):{pattern}}"
+
+    def ago(self, at: datetime | None, now: datetime) -> str:
+        if at is None:
+            return NOTHING
+        name = "in" if at > now else "ago"
+        return word(self.language, name, time=self.duration(abs(now - at)))
+
+
+def pretty(given: Any) -> str:
+    """JSON for people, cut where it is too long to be read."""
+    text = json.dumps(given, indent=2, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}\n…"
+
+
+def _two_largest(seconds: int) -> list[str]:
+    parts: list[str] = []
+    for size, name in _UNITS:
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count} {name}")
+        if len(parts) == 2:
+            break
+    return [part for part in parts if not part.startswith("0 ")]

@@ -1,0 +1,120 @@
+"""A run's graph as a drawing: steps in columns by what they need, lines from need to step. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from retoma.define.graph import Graph
+from retoma.records import StepProgress
+from retoma.states import JobState
+
+WIDTH, HEIGHT = 200, 46
+ACROSS, DOWN = 66, 18
+MARGIN = 8
+LONGEST_NAME = 23
+
+
+@dataclass(frozen=True)
+class Node:
+    step: str
+    name: str
+    state: JobState | None
+    done: int
+    total: int
+    each: bool
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class Line:
+    path: str
+    is_done: bool
+
+
+@dataclass(frozen=True)
+class Drawing:
+    nodes: list[Node]
+    lines: list[Line]
+    width: int
+    height: int
+
+
+def drawn(graph: Graph, progress: Mapping[str, StepProgress]) -> Drawing:
+    """Only what the user wrote: a hidden step's lines go through it."""
+    edges = _visible(graph)
+    columns = _columns([step.name for step in graph.steps if not step.hidden], edges)
+    places = _places(columns)
+    each = {step.name: step.each for step in graph.steps}
+    nodes = [_node(step, each[step], progress.get(step), *places[step]) for step in places]
+    done = {node.step for node in nodes if node.state is JobState.SUCCEEDED}
+    lines = [Line(_path(places[first], places[last]), first in done) for first, last in edges]
+    return Drawing(nodes, lines, _extent(places, 0, WIDTH), _extent(places, 1, HEIGHT))
+
+
+def overall(step: StepProgress | None) -> JobState | None:
+    """One state for all jobs of a step: the one that says most about what it needs. None: it has none yet."""
+    order = (
+        JobState.FAILED,
+        JobState.QUARANTINED,
+        JobState.RUNNING,
+        JobState.PARKED,
+        JobState.READY,
+        JobState.WAITING,
+        JobState.CANCELLED,
+        JobState.SUCCEEDED,
+        JobState.SKIPPED,
+    )
+    return None if step is None else next((state for state in order if step.jobs.get(state)), None)
+
+
+def _visible(graph: Graph) -> list[tuple[str, str]]:
+    hidden = {step.name for step in graph.steps if step.hidden}
+    needs: dict[str, list[str]] = {}
+    for edge in graph.edges:
+        needs.setdefault(edge.to_step, []).append(edge.from_step)
+
+    def sources(step: str) -> list[str]:
+        direct = needs.get(step, [])
+        return [name for need in direct for name in (sources(need) if need in hidden else [need])]
+
+    visible = [step.name for step in graph.steps if not step.hidden]
+    return list(dict.fromkeys((source, step) for step in visible for source in sources(step)))
+
+
+def _columns(steps: list[str], edges: list[tuple[str, str]]) -> list[list[str]]:
+    """Each step one column right of the last of its needs. Steps come after their needs."""
+    depth = dict.fromkeys(steps, 0)
+    for step in steps:
+        depth[step] = max((depth[first] + 1 for first, last in edges if last == step), default=0)
+    return [[step for step in steps if depth[step] == column] for column in range(max(depth.values(), default=0) + 1)]
+
+
+def _places(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
+    tallest = max((len(column) for column in columns), default=0)
+    return {
+        step: (
+            MARGIN + number * (WIDTH + ACROSS),
+            MARGIN + row * (HEIGHT + DOWN) + (tallest - len(column)) * (HEIGHT + DOWN) // 2,
+        )
+        for number, column in enumerate(columns)
+        for row, step in enumerate(column)
+    }
+
+
+def _node(step: str, each: bool, progress: StepProgress | None, x: int, y: int) -> Node:
+    jobs = {} if progress is None else progress.jobs
+    name = step if len(step) <= LONGEST_NAME else f"{step[: LONGEST_NAME - 1]}…"
+    return Node(step, name, overall(progress), jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), each, x, y)
+
+
+def _path(first: tuple[int, int], last: tuple[int, int]) -> str:
+    x1, y1 = first[0] + WIDTH, first[1] + HEIGHT // 2
+    x2, y2 = last[0], last[1] + HEIGHT // 2
+    bend = ACROSS // 2
+    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+
+
+def _extent(places: Mapping[str, tuple[int, int]], axis: int, size: int) -> int:
+    return max((place[axis] for place in places.values()), default=0) + size + MARGIN

@@ -1,0 +1,151 @@
+"""The overview: what needs somebody, and how everything goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from starlette.responses import Response
+
+from retoma.records import Figures, Run
+from retoma.server.pages.page import Page
+from retoma.server.pages.visit import Visit
+from retoma.states import RunState
+
+DAY = timedelta(hours=24)
+MOST_FAILED = 100
+MOST_SHOWN = 5
+LATE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    icon: str
+    colour: str
+    value: str
+    under: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something that needs somebody, with the one place where it is solved."""
+
+    icon: str
+    colour: str
+    what: str
+    why: str
+    age: str
+    link: str
+    button: str
+
+
+async def show(visit: Visit) -> Response:
+    client = visit.client
+    now, figures = await client.now(), await client.figures()
+    failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED)
+    stuck = await client.runs(states=[RunState.STUCK], limit=MOST_SHOWN) if _open(figures, RunState.STUCK) else []
+    return visit.show(
+        "overview.html",
+        figures=_figures(visit, figures, failed),
+        tasks=[
+            *_stuck(visit, stuck, now),
+            *_unserved(visit, figures),
+            *_dead(visit, figures),
+            *_failed(visit, failed, now),
+        ],
+        pools=figures.pools,
+        queues=sorted(figures.queues, key=lambda queue: queue.oldest_for or timedelta(), reverse=True),
+        late=LATE,
+    )
+
+
+def _figures(visit: Visit, figures: Figures, failed: list[Run]) -> list[Figure]:
+    jobs = {state: sum(queue.jobs.get(state, 0) for queue in figures.queues) for state in ("ready", "running")}
+    oldest = max((queue.oldest_for for queue in figures.queues if queue.oldest_for), default=None)
+    number, t = visit.formats.number, visit.say
+    many = f"{MOST_FAILED}+" if len(failed) == MOST_FAILED else number(len(failed))
+    open_runs = sum(figures.open_runs.values())
+    return [
+        Figure(
+            t("queued"),
+            "ring",
+            "wait",
+            number(jobs["ready"]),
+            t("oldest", time=visit.formats.duration(oldest)),
+            "/pools",
+        ),
+        Figure(
+            t("jobs running"),
+            "run",
+            "run",
+            number(jobs["running"]),
+            t("of workers", count=number(figures.workers)),
+            "/workers",
+        ),
+        Figure(t("open runs"), "runs", "wait", number(open_runs), t("not over"), "/runs"),
+        Figure(
+            t("stuck runs"),
+            "stuck",
+            "stuck",
+            number(_open(figures, RunState.STUCK)),
+            t("need a push"),
+            "/runs?state=stuck",
+        ),
+        Figure(t("failed in a day"), "fail", "fail", many, t("runs that failed"), "/runs?state=failed"),
+        Figure(
+            t("dead letters"),
+            "dead",
+            "fail",
+            number(figures.deliveries.dead),
+            t("webhooks given up"),
+            "/deliveries?state=dead",
+        ),
+    ]
+
+
+def _open(figures: Figures, state: RunState) -> int:
+    return sum(count for (_, each), count in figures.open_runs.items() if each is state)
+
+
+def _stuck(visit: Visit, stuck: list[Run], now: datetime) -> list[Task]:
+    return [_of_run(visit, run, now, "stuck", "run is stuck") for run in stuck]
+
+
+def _failed(visit: Visit, failed: list[Run], now: datetime) -> list[Task]:
+    return [_of_run(visit, run, now, "fail", "run failed") for run in failed[:MOST_SHOWN]]
+
+
+def _of_run(visit: Visit, run: Run, now: datetime, colour: str, what: str) -> Task:
+    age = visit.formats.ago(run.ended_at or run.created_at, now)
+    why = visit.say("of tenant", tenant=run.tenant, run=str(run.id)[:13])
+    return Task(colour, colour, visit.say(what, pipeline=run.pipeline), why, age, f"/runs/{run.id}", visit.say("open"))
+
+
+def _unserved(visit: Visit, figures: Figures) -> list[Task]:
+    """Queues with work and nobody to do it."""
+    left = [queue for queue in figures.queues if queue.jobs.get("ready") and not queue.workers]
+    return [
+        Task(
+            "stuck",
+            "warn",
+            visit.say("nobody serves", queue=queue.queue),
+            visit.say("start a worker", jobs=visit.formats.number(queue.jobs["ready"]), queue=queue.queue),
+            visit.formats.duration(queue.oldest_for),
+            "/workers",
+            visit.say("see workers"),
+        )
+        for queue in left
+    ]
+
+
+def _dead(visit: Visit, figures: Figures) -> list[Task]:
+    dead = figures.deliveries.dead
+    if not dead:
+        return []
+    what, why = visit.say("dead deliveries", count=visit.formats.number(dead)), visit.say("send them again")
+    return [Task("dead", "fail", what, why, "", "/deliveries?state=dead", visit.say("see deliveries"))]
+
+
+PAGES = (Page("/", show),)

@@ -1,0 +1,112 @@
+"""Which request is for a page, and what surrounds each: who visits, and an answer that people can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from re import Pattern
+from urllib.parse import urlencode
+
+from fastapi.routing import iter_route_contexts
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Match, Route, compile_path
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from retoma.errors import RetomaError
+from retoma.server.edge import problem_for
+from retoma.server.pages import capacity, deliveries, kit, login, overview, run, runs, static
+from retoma.server.pages.page import Page
+from retoma.server.pages.site import Site
+from retoma.server.pages.visit import HEADERS, Visit
+from retoma.server.problems import Problem, of_error
+
+PAGES = (
+    *overview.PAGES,
+    *runs.PAGES,
+    *run.PAGES,
+    *capacity.PAGES,
+    *deliveries.PAGES,
+    *login.PAGES,
+    *kit.PAGES,
+    *static.PAGES,
+)
+
+
+class Pages:
+    """In front of the API. What is not a page goes on to it; an application's own route wins over a page of ours."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app = app
+        self._site = site
+        self._routes = [(Route(page.path, _unused), page) for page in (*site.own_pages, *PAGES)]
+        self._patterns = list(_patterns(() if site.app is None else site.app.routes))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = self._page(scope) if scope["type"] == "http" else None
+        if page is None:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        answer = await self._answer(page, request)
+        await answer(scope, receive, send)
+
+    def _page(self, scope: Scope) -> Page | None:
+        for route, page in self._routes:
+            match, found = route.matches({**scope, "method": "GET"})
+            if match is Match.FULL and not self._belongs_to_application(scope["path"]):
+                scope["path_params"] = found["path_params"]
+                return page
+        return None
+
+    def _belongs_to_application(self, path: str) -> bool:
+        return any(pattern.match(path) for pattern in self._patterns)
+
+    async def _answer(self, page: Page, request: Request) -> Response:
+        token = await self._token(request)
+        visit = Visit(self._site, request, token)
+        try:
+            if token is None and not page.is_open:
+                return _to_login(request)
+            return await _shown(page, visit)
+        except RetomaError as error:
+            return _told(visit, of_error(error))
+        except Problem as error:
+            return _told(visit, error)
+        except Exception as error:  # noqa: BLE001  (it is logged by its id there)
+            return _told(visit, problem_for(request.scope, error))
+
+    async def _token(self, request: Request) -> str | None:
+        if self._site.door.needs_nothing(request):
+            return self._site.sessions.nobody
+        return await self._site.sessions.of(request)
+
+
+async def _shown(page: Page, visit: Visit) -> Response:
+    method = visit.request.method
+    if method == "POST" and page.act is not None:
+        await visit.read_form()
+        return await page.act(visit)
+    if method in ("GET", "HEAD") and page.show is not None:
+        return await page.show(visit)
+    raise Problem(405, "METHOD_NOT_ALLOWED", "this page does not take this method")
+
+
+def _to_login(request: Request) -> Response:
+    path = request.url.path
+    return RedirectResponse(f"/login?{urlencode({'to': path})}" if path != "/" else "/login", 303, HEADERS)
+
+
+def _told(visit: Visit, problem: Problem) -> Response:
+    answer = visit.show("error.html", problem.status_code, problem=problem)
+    answer.headers.update(problem.headers or {})
+    return answer
+
+
+def _patterns(routers: tuple[object, ...]) -> Iterator[Pattern[str]]:
+    for router in routers:
+        for route in iter_route_contexts(getattr(router, "routes", ())):
+            yield compile_path(route.path or "")[0]
+
+
+async def _unused(request: Request) -> Response:
+    raise AssertionError("only its path is used")

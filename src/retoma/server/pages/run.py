@@ -1,0 +1,97 @@
+"""One run: how far it is, why it waits, what happened, and what came of each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from retoma.errors import NotFound
+from retoma.records import Job, Run, StepProgress, Wait
+from retoma.server.pages import graph, waterfall
+from retoma.server.pages.page import Page
+from retoma.server.pages.visit import Visit
+from retoma.states import JobState
+
+JOBS, EVENTS, ERRORS, TRIES = 50, 50, 20, 30
+
+
+async def show(visit: Visit) -> Response:
+    client = visit.client
+    run = await client.show(visit.id("run"))
+    shape = await client.graph(run)
+    progress = {step.step: step for step in await client.progress(run.id)}
+    steps = [progress[step.name] for step in shape.steps if not step.hidden and step.name in progress]
+    now = await client.now()
+    errors = await client.errors(run.id)
+    return visit.show(
+        "run.html",
+        run=run,
+        now=now,
+        steps=steps,
+        overall=graph.overall,
+        done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
+        graph=graph.drawn(shape, progress),
+        fall=waterfall.drawn(steps, await client.outside(run.id), run.run_at, run.ended_at or now),
+        waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
+        estimate=None if run.is_over else await client.estimate(run.id),
+        errors=list(errors.items())[:ERRORS],
+        more_errors=max(0, len(errors) - ERRORS),
+        **await _events(visit, run),
+        **await _selected(visit, run, steps),
+    )
+
+
+async def cancel(visit: Visit) -> Response:
+    run = visit.id("run")
+    await visit.client.cancel(run, by=visit.by)
+    return visit.go(f"/runs/{run}", "cancelled")
+
+
+async def _events(visit: Visit, run: Run) -> dict[str, Any]:
+    after = visit.asked.get("after", "")
+    found = await visit.client.events(run.id, after=_number(after, 0), limit=EVENTS + 1)
+    return {"events": found[:EVENTS], "later": found[EVENTS - 1].id if len(found) > EVENTS else None}
+
+
+async def _selected(visit: Visit, run: Run, steps: list[StepProgress]) -> dict[str, Any]:
+    """The step that the address names, with a page of its jobs, or with one of them and its attempts."""
+    asked = visit.asked
+    step = next((each for each in steps if each.step == asked.get("step")), None)
+    if step is None:
+        if asked.get("step"):
+            raise NotFound(visit.say("no step", step=asked["step"]))
+        return {"step": None, "jobs": [], "job": None, "tries": [], "more": None, "job_states": []}
+    item = asked.get("item") if step.each else ""
+    jobs = await _jobs(visit, run, step.step, item)
+    job = jobs[0] if item is not None and jobs else None
+    tries = [] if job is None else await visit.client.job_events(run.id, step.step, job.item, limit=TRIES)
+    more = jobs[JOBS - 1].position if len(jobs) > JOBS else None
+    return {"step": step, "jobs": jobs[:JOBS], "job": job, "tries": tries, "more": more, "job_states": list(step.jobs)}
+
+
+async def _jobs(visit: Visit, run: Run, step: str, item: str | None) -> list[Job]:
+    state = visit.choice("job_state", JobState)
+    return await visit.client.step_jobs(
+        run.id,
+        step,
+        item=item,
+        states=[state] if state and item is None else None,
+        after=_number(visit.asked.get("from", ""), -1),
+        limit=JOBS + 1,
+    )
+
+
+def _told(visit: Visit, wait: Wait) -> str:
+    """Why jobs wait, in the visitor's language."""
+    who = f"{wait.step} ({wait.item})" if wait.item and wait.jobs == 1 else wait.step
+    until = visit.formats.time(wait.until)
+    why = visit.say(f"wait {wait.reason}", queue=wait.queue, pool=wait.pool or "", until=until, step=wait.step)
+    return visit.say("waits", who=who, jobs=visit.formats.number(wait.jobs), why=why)
+
+
+def _number(given: str, otherwise: int) -> int:
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else otherwise
+
+
+PAGES = (Page("/runs/{run}", show), Page("/runs/{run}/cancel", act=cancel))

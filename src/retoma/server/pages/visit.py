@@ -1,0 +1,144 @@
+"""One request of a person for a page."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from retoma.client import Client
+from retoma.errors import NotFound
+from retoma.server.door import ADMINISTRATOR
+from retoma.server.pages.formats import Formats
+from retoma.server.pages.words import KNOWN, LANGUAGES, NAVIGATION, said, word
+from retoma.server.sessions import csrf
+
+if TYPE_CHECKING:
+    from retoma.server.pages.site import Site
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Vary": "Cookie, Accept-Language",
+}
+THEMES = ("auto", "light", "dark")
+SECONDS_REMEMBERED = 365 * 86_400
+LARGEST_FORM = 64 * 1024
+
+
+Chosen = TypeVar("Chosen", bound=StrEnum)
+
+
+class Visit:
+    """`token` is the session's; without one the visitor may see only what is open to everyone."""
+
+    def __init__(self, site: Site, request: Request, token: str | None) -> None:
+        self.site = site
+        self.request = request
+        self.token = token
+        self.fields: dict[str, str] = {}
+        self.by = ADMINISTRATOR
+
+    @property
+    def client(self) -> Client:
+        return self.site.client
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What stands in the address after `?`; the last of each name."""
+        return {name: value for name, value in self.request.query_params.items() if "\0" not in value}
+
+    @cached_property
+    def language(self) -> str:
+        asked = self.request.query_params.get("lang") or self.request.cookies.get("retoma-language")
+        return asked if asked in LANGUAGES else _preferred(self.request.headers.get("accept-language", ""))
+
+    @cached_property
+    def theme(self) -> str:
+        asked = self.request.query_params.get("theme") or self.request.cookies.get("retoma-theme")
+        return asked if asked in THEMES else "auto"
+
+    @cached_property
+    def formats(self) -> Formats:
+        return Formats(self.language)
+
+    def id(self, name: str) -> UUID:
+        """The id in the path. Raises NotFound if it is none."""
+        try:
+            return UUID(self.request.path_params[name])
+        except ValueError:
+            raise NotFound(self.say("not an id")) from None
+
+    def choice(self, name: str, kind: type[Chosen]) -> Chosen | None:
+        """The member that the address names; None if it names none."""
+        return next((each for each in kind if each == self.asked.get(name)), None)
+
+    def say(self, name: str, **values: Any) -> str:
+        return word(self.language, name, **values)
+
+    async def read_form(self) -> None:
+        """Take in the form, after making sure that a page of ours sent it on behalf of this person."""
+        self.site.sessions.check_origin(self.request)
+        body = await self.request.body()
+        given = body.decode(errors="replace") if len(body) <= LARGEST_FORM else ""
+        self.fields = dict(parse_qsl(given, keep_blank_values=True)) if self._is_form else {}
+        if self.token is not None:
+            self.site.sessions.check_csrf(self.token, self.fields.get("csrf"))
+
+    @property
+    def _is_form(self) -> bool:
+        return self.request.headers.get("content-type", "").partition(";")[0] == "application/x-www-form-urlencoded"
+
+    def show(self, template: str, status: int = 200, **values: Any) -> Response:
+        """A page from a template. What the values hold is text, whatever it looks like."""
+        made = self.site.templates.get_template(template)
+        html = made.render(
+            values, visit=self, t=self.say, f=self.formats, here=self.request.url.path, nav=self._nav(), known=KNOWN
+        )
+        answer = HTMLResponse(html, status, HEADERS)
+        for name, chosen, kept in (("lang", self.language, "retoma-language"), ("theme", self.theme, "retoma-theme")):
+            if name in self.request.query_params:
+                answer.set_cookie(kept, chosen, max_age=SECONDS_REMEMBERED, httponly=True, samesite="lax")
+        return answer
+
+    def go(self, path: str, notice: str | None = None) -> Response:
+        """After an act: to a page of ours, which says how it went. `notice` is a word of ours, never text."""
+        return RedirectResponse(path if notice is None else f"{path}?{urlencode({'said': notice})}", 303, HEADERS)
+
+    @property
+    def csrf(self) -> str:
+        return "" if self.token is None else csrf(self.token)
+
+    @property
+    def notice(self) -> str | None:
+        """How the act before this page went."""
+        return said(self.language, self.asked.get("said", ""))
+
+    def with_query(self, **changes: object) -> str:
+        """The address of this page with other values after `?`; None takes one away."""
+        kept = {name: value for name, value in self.asked.items() if name not in ("said", "lang", "theme")}
+        merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
+        return f"{self.request.url.path}?{urlencode(merged)}" if merged else self.request.url.path
+
+    def _nav(self) -> list[tuple[str, str, str]]:
+        """Address, icon and name of each place."""
+        ours = [(path, icon, self.say(name)) for path, icon, name in NAVIGATION]
+        number = LANGUAGES.index(self.language)
+        return ours + [(page.path, "doc", page.nav[number]) for page in self.site.own_pages if page.nav]
+
+
+def _preferred(header: str) -> str:
+    """The first language of the browser's list that we speak."""
+    wanted = (part.partition(";")[0].strip().lower()[:2] for part in header.split(","))
+    return next((language for language in wanted if language in LANGUAGES), LANGUAGES[0])

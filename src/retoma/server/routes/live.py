@@ -1,0 +1,111 @@
+"""Live events: what happens in runs, told as it happens (server-sent events)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from retoma.errors import Gone
+from retoma.records import Run
+from retoma.server.callers import Caller, caller
+from retoma.server.routes.runs import own
+from retoma.server.shapes import LARGEST_NUMBER
+from retoma.server.streams import FURTHEST_BACK, Stream, Streams, frame
+
+router = APIRouter(tags=["live"], include_in_schema=False)
+Reader = Annotated[Caller, caller("runs:read")]
+Number = Annotated[int | None, Query(ge=0, le=LARGEST_NUMBER, description="As Last-Event-ID, which comes first.")]
+LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=LARGEST_NUMBER)]
+Follow = Annotated[bool, Query(description="False: tell what there is, and end.")]
+FIRST = b"retry: 2000\n\n"
+
+
+@router.get("/runs/{run:uuid}/live", summary="What happens in a run, from its beginning or after an event")
+async def of_run(
+    request: Request,
+    run: UUID,
+    by: Reader,
+    last: LastEventId = None,
+    after: Number = None,
+    follow: Follow = True,
+) -> Response:
+    found = await own(by, run)
+    heard = last if last is not None else after or 0
+    streams: Streams = request.app.state.live
+    if found.is_over and await streams.reader.is_told(run, heard):
+        return Response(status_code=204)  # which tells a browser not to come again
+    return _Told(streams, by, heard, follow=follow, run=found)
+
+
+@router.get("/live", summary="What happens in all runs, from now on or after an event")
+async def of_all(
+    request: Request, by: Reader, last: LastEventId = None, after: Number = None, follow: Follow = True
+) -> Response:
+    heard = last if last is not None else after
+    return _Told(request.app.state.live, by, heard, follow=follow)
+
+
+class _Told(Response):
+    """Opens the stream when it is sent, so that whatever happens before leaves none open."""
+
+    def __init__(
+        self, streams: Streams, by: Caller, after: int | None, *, follow: bool, run: Run | None = None
+    ) -> None:
+        super().__init__(
+            media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        )
+        del self.headers["content-length"]
+        self._streams = streams
+        self._by = by
+        self._after = after
+        self._follow = follow
+        self._run = run
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        by, run = self._by, self._run
+        stream = await self._streams.open(
+            (by.tenant, by.name), run=run.id if run else None, tenant=by.tenant, after=self._after
+        )
+        try:
+            await self._send(stream, scope, send)
+        finally:
+            self._streams.close_stream(stream)
+
+    async def _send(self, stream: Stream, scope: Scope, send: Send) -> None:
+        transport = scope.get("state", {}).get("transport")
+        if transport is not None:
+            stream.abort = transport.abort
+        after = stream.begins_after if self._after is None else self._after
+        if self._run is None and stream.begins_after - after > FURTHEST_BACK:
+            raise Gone("too much has happened since that event: look at the runs anew, and begin without Last-Event-ID")
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send(_body(FIRST))
+        ended = await self._send_history(stream, after, send)
+        if ended or not self._follow:
+            stream.end()
+        while (chunk := await stream.next()) is not None:
+            if transport is not None and transport.is_closing():
+                return
+            await send(_body(chunk))
+        if not stream.is_cut:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_history(self, stream: Stream, after: int, send: Send) -> bool:
+        """What was before the stream began. True if the run ended with it."""
+        last = None
+        while after < stream.begins_after and not stream.is_cut:
+            found = await self._streams.reader.history(after, stream.begins_after, run=stream.run, tenant=stream.tenant)
+            if not found:
+                break
+            last, after = found[-1], found[-1].id
+            await send(_body(b"".join(map(frame, found))))
+        return self._run is not None and self._run.is_over and last is not None and last.kind == "end"
+
+
+def _body(chunk: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": chunk, "more_body": True}

@@ -1,0 +1,61 @@
+"""Events of all runs in the order of their numbers, none missed and none twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from retoma.records import LiveEvent
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("live")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Nothing up to `number` can come any more once `writers` have ended. `settled` is the same of the mark before it,
+    and None while that is not so."""
+
+    settled: int | None
+    number: int
+    writers: Sequence[str]
+
+
+NO_MARK = Mark(None, 0, ())
+
+
+async def next_mark(database: Database, mark: Mark) -> Mark:
+    return Mark(**await database.fetch_one(_SQL["next_mark"], number=mark.number, writers=list(mark.writers)))
+
+
+async def between(
+    database: Database, after: int, through: int, *, tenant: int | None = None, limit: int
+) -> list[LiveEvent]:
+    """Those of all tenants, or of one."""
+    rows = await database.fetch(_SQL["events_between"], after=after, through=through, tenant=tenant, limit=limit)
+    return [_event(row) for row in rows]
+
+
+async def of_run_between(database: Database, run: UUID, after: int, through: int, *, limit: int) -> list[LiveEvent]:
+    rows = await database.fetch(_SQL["events_of_run_between"], run=run, after=after, through=through, limit=limit)
+    return [_event(row) for row in rows]
+
+
+async def last_of_run(database: Database, run: UUID) -> int:
+    """The number of its newest event, also of one that may not be read yet; 0 if it has none."""
+    return (await database.fetch_one(_SQL["last_of_run"], run=run))["id"] or 0
+
+
+def _event(row: asyncpg.Record) -> LiveEvent:
+    return LiveEvent(**{**row, "data": _without_stack(row["data"])})
+
+
+def _without_stack(text: str | None) -> Any:
+    data = None if text is None else json.loads(text)
+    return {name: said for name, said in data.items() if name != "stack"} if isinstance(data, dict) else data

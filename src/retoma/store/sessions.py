@@ -1,0 +1,24 @@
+"""Sessions of people, as the database has them: digests of their tokens, never the tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("sessions")
+
+
+async def add(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> None:
+    await database.fetch(_SQL["open_session"], digest=digest, password=password, idle=idle, longest=longest)
+
+
+async def use(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> bool:
+    """Whether it is live."""
+    row = await database.fetchrow(_SQL["use_session"], digest=digest, password=password, idle=idle, longest=longest)
+    return row is not None
+
+
+async def end(database: Database, digest: bytes) -> None:
+    await database.fetch(_SQL["end_session"], digest=digest)

@@ -1,0 +1,68 @@
+-- name: write_charges
+-- What attempts have used, with what it costs by the price of now, unless the provider told the sum.
+insert into retoma.charges
+  (id, run, step, item, revision, attempt, tenant, at, provider, what, tokens_in, tokens_out, units, micros, price)
+select c.id, c.run, c.step, c.item, c.revision, c.attempt, c.tenant, retoma.now(), c.provider, c.what, c.tokens_in, c.tokens_out,
+       c.units,
+       coalesce(c.micros, round((c.tokens_in::numeric * p.tokens_in + c.tokens_out::numeric * p.tokens_out) / 1000000
+                                + c.units::numeric * p.unit)::bigint),
+       p.version
+  from unnest(:id::uuid[], :run::uuid[], :step::text[], :item::text[], :revision::int[], :attempt::int[], :tenant::int[],
+              :provider::text[], :what::text[], :tokens_in::bigint[], :tokens_out::bigint[], :units::float[], :micros::bigint[])
+       as c (id, run, step, item, revision, attempt, tenant, provider, what, tokens_in, tokens_out, units, micros)
+  left join lateral (
+    select p.* from retoma.prices p
+     where p.provider = c.provider and p.what = c.what and c.micros is null
+     order by p.version desc limit 1) p on true
+    on conflict (id) do nothing;
+
+-- name: charges_of_run
+-- In the order in which they were made.
+select id, run, step, item, revision, attempt, at, provider, what, tokens_in, tokens_out, units, micros, price
+  from retoma.charges
+ where run = :run and (:after::uuid is null or id > :after)
+ order by id
+ limit :limit;
+
+-- name: charge_totals
+-- Sums of charges, apart by each of the names in `by`.
+select case when 'tenant' = any (:by::text[]) then t.name end as tenant,
+       case when 'run' = any (:by) then c.run end as run,
+       case when 'step' = any (:by) then c.step end as step,
+       case when 'item' = any (:by) then c.item end as item,
+       case when 'provider' = any (:by) then c.provider end as provider,
+       case when 'what' = any (:by) then c.what end as what,
+       count(*) as charges, sum(c.tokens_in)::bigint as tokens_in, sum(c.tokens_out)::bigint as tokens_out,
+       sum(c.units) as units, coalesce(sum(c.micros), 0)::bigint as micros, count(*) filter (where c.micros is null) as unpriced
+  from retoma.charges c
+  join retoma.tenants t on t.id = c.tenant
+ where (:run::uuid is null or c.run = :run)
+   and (:tenant::int is null or c.tenant = :tenant)
+   and (:since::timestamptz is null or c.at >= :since)
+   and (:until::timestamptz is null or c.at < :until)
+ group by 1, 2, 3, 4, 5, 6
+ order by micros desc, 1, 2, 3, 4, 5, 6
+ limit :limit;
+
+-- name: list_prices
+-- Every version, the newest of each first.
+select provider, what, version, since, tokens_in, tokens_out, unit
+  from retoma.prices
+ order by provider, what, version desc;
+
+-- name: newest_price
+select provider, what, version, since, tokens_in, tokens_out, unit
+  from retoma.prices
+ where provider = :provider and what = :what
+ order by version desc
+ limit 1;
+
+-- name: add_price
+-- A new version, unless the newest says the same.
+insert into retoma.prices (provider, what, version, since, tokens_in, tokens_out, unit)
+select :provider, :what, coalesce(max(version), 0) + 1, retoma.now(), :tokens_in, :tokens_out, :unit
+  from retoma.prices
+ where provider = :provider and what = :what
+having not exists (
+  select from (select * from retoma.prices where provider = :provider and what = :what order by version desc limit 1) p
+   where (p.tokens_in, p.tokens_out, p.unit) = (:tokens_in::bigint, :tokens_out::bigint, :unit::bigint));

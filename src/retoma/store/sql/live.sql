@@ -1,0 +1,28 @@
+-- name: next_mark
+select settled, number, writers
+  from retoma.next_mark(:number, :writers);
+
+-- name: events_between
+-- Events of all runs, or of one tenant's, in the order of their numbers.
+select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
+       case when octet_length(e.data::text) <= 16384 then e.data::text end as data
+  from retoma.events e
+  join retoma.runs r on r.id = e.run
+ where e.id > :after and e.id <= :through and (:tenant::int is null or r.tenant = :tenant)
+ order by e.id
+ limit :limit;
+
+-- name: events_of_run_between
+select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
+       case when octet_length(e.data::text) <= 16384 then e.data::text end as data
+  from retoma.events e
+  join retoma.runs r on r.id = e.run
+ where e.run = :run and e.id > :after and e.id <= :through
+ order by e.id
+ limit :limit;
+
+-- name: last_of_run
+-- The number of a run's newest event.
+select max(id) as id
+  from retoma.events
+ where run = :run;

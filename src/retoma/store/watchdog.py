@@ -1,0 +1,91 @@
+"""Runs that may be stuck, as the database knows them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from retoma.records import Stuck
+from retoma.states import RunState
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("watchdog")
+GRACE = timedelta(seconds=15)  # beyond its timeout, for a job to be given back by its worker
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run that has not progressed for `still_for`; `seen` is its last event of progress.
+
+    `cause` is why it was found stuck since then, and `resumes` how often it was resumed by itself.
+    """
+
+    run: UUID
+    version: int
+    state: str
+    revision: int
+    seen: int
+    still_for: timedelta
+    stuck_after: timedelta
+    may_resume: int
+    cause: str | None
+    resumes: int
+    at: datetime
+
+
+async def due(database: Database, limit: int, lease: timedelta) -> list[Watched]:
+    """Runs to look at, each given to one caller until `lease` is over."""
+    return [Watched(**row) for row in await database.fetch(_SQL["watch_due"], limit=limit, lease=lease)]
+
+
+async def running(database: Database, run: UUID) -> list[asyncpg.Record]:
+    """Its jobs that run, the oldest first."""
+    return await database.fetch(_SQL["running_of"], run=run, grace=GRACE)
+
+
+async def last_item(database: Database, run: UUID) -> asyncpg.Record | None:
+    return await database.fetchrow(_SQL["last_item"], run=run)
+
+
+async def put_off(database: Database, run: UUID, pause: timedelta) -> None:
+    await database.fetch(_SQL["put_off"], run=run, pause=pause)
+
+
+async def mark(database: Database, run: UUID, seen: int, cause: str, data: dict[str, Any], pause: timedelta) -> bool:
+    """False if it has progressed meanwhile."""
+    row = await database.fetch_one(
+        _SQL["mark_stuck"], run=run, seen=seen, cause=cause, data=json.dumps(data), pause=pause
+    )
+    return bool(row["done"])
+
+
+async def resume(
+    database: Database, run: UUID, tenant: int | None, by: str, *, automatic: bool, pause: timedelta
+) -> RunState | None:
+    """The run's state afterwards; None if there is no such run."""
+    row = await database.fetch_one(
+        _SQL["resume_run"], run=run, tenant=tenant, by=by, automatic=automatic, pause=pause, grace=GRACE
+    )
+    return RunState(row["state"]) if row["state"] else None
+
+
+async def clear(database: Database, run: UUID, pause: timedelta) -> None:
+    await database.fetch(_SQL["clear_stuck"], run=run, pause=pause)
+
+
+async def give_up(database: Database, run: UUID, seen: int) -> bool:
+    """False if it has progressed meanwhile."""
+    return bool((await database.fetch_one(_SQL["give_up_run"], run=run, seen=seen, grace=GRACE))["done"])
+
+
+async def listed(
+    database: Database, tenant: int | None = None, run: UUID | None = None, limit: int = 100
+) -> list[Stuck]:
+    rows = await database.fetch(_SQL["list_stuck"], tenant=tenant, run=run, limit=limit)
+    return [Stuck(**{**row, "data": json.loads(row["data"])}) for row in rows]

@@ -1,0 +1,12 @@
+"""What stands in a document: PDF, docx, pictures and plain text, of strangers, within limits.
+
+reading = read_path("file.pdf")     in an isolated step: PDFium and OCR are native code
+reading.text, reading.pages
+"""
+
+from retoma_apps.classifier.reading.archives import Member, members
+from retoma_apps.classifier.reading.document import Reading, read, read_path
+from retoma_apps.classifier.reading.errors import Unreadable
+from retoma_apps.classifier.reading.limits import Limits
+
+__all__ = ["Limits", "Member", "Reading", "Unreadable", "members", "read", "read_path"]

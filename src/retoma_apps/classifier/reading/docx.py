@@ -1,0 +1,98 @@
+"""The text of a docx: one member of a zip, read with a parser that knows no entities."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from xml.parsers import expat
+
+from retoma_apps.classifier.reading.archives import opened
+from retoma_apps.classifier.reading.errors import Unreadable
+from retoma_apps.classifier.reading.kinds import unsupported
+from retoma_apps.classifier.reading.limits import Limits
+
+BODY = "word/document.xml"
+_SPACES = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_DEEPEST = 200
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n"}
+
+
+class Enough(Exception):
+    """As much text was read as is wanted."""
+
+
+def docx_text(data: bytes, limits: Limits) -> str:
+    """Paragraphs as lines, up to about `limits.characters`. Deleted text, fields and comments are left out."""
+    with opened(io.BytesIO(data), limits) as archive:
+        if BODY not in archive.names:
+            raise unsupported("a zip that is no docx")
+        return _Reader(limits.characters).read(archive.chunks(BODY))
+
+
+class _Reader:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._length = 0
+        self._parts: list[str] = []
+        self._depth = 0
+        self._is_text = False
+        self._parser = _parser(self)
+
+    def read(self, chunks: Iterable[bytes]) -> str:
+        try:
+            for chunk in chunks:
+                self._parser.Parse(chunk, False)
+            self._parser.Parse(b"", True)
+        except Enough:
+            pass
+        except expat.ExpatError as error:
+            raise Unreadable("the docx is damaged: its XML cannot be read", "FILE_DAMAGED") from error
+        return "".join(self._parts)
+
+    def begin(self, name: str, _: object) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unreadable("the docx is damaged: its XML is nested too deep", "FILE_DAMAGED")
+        word = _word(name)
+        self._is_text = word == "t"
+        if word in _BREAKS:
+            self._add(_BREAKS[word])
+
+    def end(self, name: str) -> None:
+        self._depth -= 1
+        self._is_text = False
+        if _word(name) == "p":
+            self._add("\n")
+
+    def characters(self, text: str) -> None:
+        if self._is_text:
+            self._add(text)
+
+    def refuse(self, *_: object) -> None:
+        """No word processor writes a DTD, and everything that entities can do is an attack."""
+        raise Unreadable("the docx is damaged: its XML declares a document type", "FILE_DAMAGED")
+
+    def _add(self, text: str) -> None:
+        self._parts.append(text)
+        self._length += len(text)
+        if self._length > self._most:
+            raise Enough
+
+
+def _parser(reader: _Reader) -> expat.XMLParserType:
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = reader.begin
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.characters
+    parser.StartDoctypeDeclHandler = reader.refuse
+    parser.EntityDeclHandler = reader.refuse
+    return parser
+
+
+def _word(name: str) -> str:
+    """The element's name if it is a word processor's."""
+    space, _, word = name.rpartition(" ")
+    return word if space in _SPACES else ""

@@ -1,0 +1,25 @@
+"""How much of a stranger's file is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is above `bytes`, `pages`, `pixels`, `unpacked`, `ratio` or `members` is refused as FILE_TOO_LARGE.
+
+    Reading ends, without an error, after `characters` of text, which is few enough for a step's result in any script;
+    of a document's scanned pages `ocr_pages` are read.
+    """
+
+    bytes: int = 50 * MEGABYTE
+    pages: int = 2_000
+    pixels: int = 40_000_000
+    unpacked: int = 100 * MEGABYTE
+    ratio: int = 200
+    members: int = 2_000
+    characters: int = 80_000
+    ocr_pages: int = 20

@@ -1,0 +1,114 @@
+"""The text of a PDF, by PDFium. It is native code on hostile bytes: call it in a child process."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from retoma_apps.classifier.reading.errors import Unreadable
+from retoma_apps.classifier.reading.limits import Limits
+from retoma_apps.classifier.reading.ocr import ADVICE, Ocr
+
+_LOCKED = (4, 5)  # PDFium's numbers for a wrong password and for a lock it does not know
+_DOTS_PER_POINT = 200 / 72
+
+
+@dataclass
+class PdfText:
+    """`unread` counts scanned pages that were left out, for want of OCR or because they were too many."""
+
+    pages: int
+    texts: list[str] = field(default_factory=list)
+    ocr_pages: int = 0
+    unread: int = 0
+
+
+def pdf_text(data: bytes, limits: Limits, ocr: Ocr | None) -> PdfText:
+    """Page by page, until there are `limits.characters`. Raises Unreadable if only pictures are there and no OCR."""
+    with _opened(data) as document:
+        found = PdfText(_count(document, limits))
+        length = 0
+        for number in range(found.pages):
+            text = _page(document, number, found, limits, ocr)
+            found.texts.append(text)
+            length += len(text)
+            if length > limits.characters:
+                break
+    if found.unread and not length:
+        raise Unreadable(f"the PDF holds pictures of text only: {ADVICE}", "FILE_NEEDS_OCR")
+    return found
+
+
+@contextmanager
+def _opened(data: bytes) -> Iterator[Any]:
+    try:
+        import pypdfium2
+    except ImportError as error:
+        raise Unreadable("PDFs cannot be read here: install retoma[classifier]", "NOT_INSTALLED") from error
+    try:
+        document = pypdfium2.PdfDocument(data)
+        try:
+            yield document
+        finally:
+            document.close()
+    except pypdfium2.PdfiumError as error:
+        if getattr(error, "err_code", None) in _LOCKED:
+            raise Unreadable("the PDF is locked with a password: send it without one", "FILE_ENCRYPTED") from error
+        raise _damaged() from error
+
+
+def _count(document: Any, limits: Limits) -> int:
+    count = len(document)
+    if count < 1:
+        raise _damaged()
+    if count > limits.pages:
+        raise Unreadable(f"the PDF has {count:,} pages; {limits.pages:,} are the most that are read", "FILE_TOO_LARGE")
+    return count
+
+
+def _page(document: Any, number: int, found: PdfText, limits: Limits, ocr: Ocr | None) -> str:
+    page = document[number]
+    try:
+        text = _text(page)
+        if text or _is_blank(page):
+            return text
+        if ocr is None or found.ocr_pages >= limits.ocr_pages:
+            found.unread += 1
+            return ""
+        found.ocr_pages += 1
+        return ocr(_picture(page, limits))
+    finally:
+        page.close()
+
+
+def _text(page: Any) -> str:
+    """Empty also if it is mostly signs without a meaning, as fonts without a table of characters give."""
+    part = page.get_textpage()
+    try:
+        text: str = part.get_text_bounded(errors="replace")
+    finally:
+        part.close()
+    signs = "".join(text.split())
+    odd = sum(unicodedata.category(sign) in ("Co", "Cn", "Cc", "Cs") or sign == "\ufffd" for sign in signs[:2_000])
+    return "" if odd > len(signs[:2_000]) / 2 else text.strip()
+
+
+def _is_blank(page: Any) -> bool:
+    return next(iter(page.get_objects(max_depth=1)), None) is None
+
+
+def _picture(page: Any, limits: Limits) -> Any:
+    """As fine as 200 dots to the inch, or as the limit of pixels allows, however large the page claims to be."""
+    area = math.prod(page.get_size())
+    if not 0 < area < math.inf:
+        raise _damaged()
+    scale = min(_DOTS_PER_POINT, math.sqrt(limits.pixels / area))
+    return page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False).to_numpy()
+
+
+def _damaged() -> Unreadable:
+    return Unreadable("the PDF is damaged: it cannot be opened, or one of its pages cannot", "FILE_DAMAGED")

@@ -1,0 +1,67 @@
+"""Plain text, of which nobody says how it is encoded; and what makes any text fit to be kept."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+
+from retoma_apps.classifier.reading.kinds import unsupported
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as that of UTF-16 does, so it is asked for before
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SAMPLE = 65_536
+_MOST_CONTROLS = 0.02
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+_SPACES = re.compile(r"[ \t\f\v\u00a0]+")
+_LINES = re.compile(r" ?\n ?")
+_GAPS = re.compile(r"\n{3,}")
+
+
+def plain_text(data: bytes) -> str:
+    """Raises Unreadable if these bytes are no text in any encoding that is tried."""
+    text = _decoded(data)
+    sample = text[:_SAMPLE]
+    if len(_CONTROLS.findall(sample)) > _MOST_CONTROLS * len(sample):
+        raise unsupported("no text that could be read")
+    return text
+
+
+def cleaned(text: str) -> str:
+    """In one form of Unicode, with single spaces and at most one empty line in a row, without control characters."""
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = _SPACES.sub(" ", _CONTROLS.sub("", text))
+    return _GAPS.sub("\n\n", _LINES.sub("\n", text)).strip()
+
+
+def _decoded(data: bytes) -> str:
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data.decode(encoding, errors="replace")
+    if wide := _wide(data[:_SAMPLE]):
+        return data.decode(wide, errors="replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _western(data)
+
+
+def _wide(sample: bytes) -> str | None:
+    """UTF-16 without a mark: in European text every second byte is zero."""
+    half = max(len(sample) // 2, 1)
+    if sample[1::2].count(0) > 0.7 * half:
+        return "utf-16-le"
+    return "utf-16-be" if sample[0::2].count(0) > 0.7 * half else None
+
+
+def _western(data: bytes) -> str:
+    """As Windows writes it in Brazil; five of its bytes mean nothing, and then it is the older Latin 1."""
+    try:
+        return data.decode("cp1252")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

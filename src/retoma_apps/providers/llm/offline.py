@@ -1,0 +1,172 @@
+"""The offline twin of a model that labels texts: TF-IDF and a linear model, trained from examples on this machine.
+
+The same examples always make the same model. It knows the labels of its examples and no others, so how often it is
+right is measured and told, and not assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from pydantic import BaseModel
+
+from retoma import GiveUp
+from retoma_apps.providers.llm.port import Message, Reply, Usage
+from retoma_apps.providers.llm.prompts import unquoted
+
+MODEL = "offline/tf-idf"
+_MOST_WORDS = 100_000
+_LONGEST_TEXT = 200_000
+_FOLDS = 5
+_SEED = 0
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Example:
+    text: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Guess:
+    """`confidence` is from 0 to 1, among the labels that the model knows."""
+
+    label: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How often the model was right on `examples` that it had not seen, in `folds` rounds.
+
+    A label with one example cannot be tested that way: such labels are listed as `untested`.
+    """
+
+    share: float
+    examples: int
+    folds: int
+    untested: tuple[str, ...] = ()
+
+
+class OfflineModel:
+    """Make it with `trained`, which keeps the last few."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self._texts = [example.text[:_LONGEST_TEXT] for example in examples]
+        self._labels = [example.label for example in examples]
+        self.labels = sorted(set(self._labels))
+        self._classifier = _classifier() if len(self.labels) > 1 else None
+        if self._classifier is not None:
+            self._classifier.fit(self._texts, self._labels)
+
+    def guess(self, text: str) -> Guess:
+        if self._classifier is None:
+            return Guess(self.labels[0], 1.0)
+        [shares] = self._classifier.predict_proba([text[:_LONGEST_TEXT]])
+        best = max(range(len(shares)), key=lambda place: float(shares[place]))
+        return Guess(str(self._classifier.classes_[best]), round(float(shares[best]), 4))
+
+    def accuracy(self) -> Accuracy | None:
+        """By cross-validation, which trains it again a few times. None if fewer than two labels can be tested."""
+        counts = Counter(self._labels)
+        tested = {label for label, count in counts.items() if count > 1}
+        if len(tested) < 2:
+            return None
+        folds = min(_FOLDS, *(counts[label] for label in tested))
+        chosen = [place for place, label in enumerate(self._labels) if label in tested]
+        right = _right([self._texts[place] for place in chosen], [self._labels[place] for place in chosen], folds)
+        return Accuracy(round(right / len(chosen), 4), len(chosen), folds, tuple(sorted(set(counts) - tested)))
+
+
+def trained(examples: Sequence[Example]) -> OfflineModel:
+    """The model of these examples; the order of them does not matter. Raises GiveUp if there are no words in them."""
+    with_words = {example for example in examples if _WORD.search(example.text)}
+    if not with_words:
+        raise GiveUp(
+            "the offline model has nothing to learn from: give examples, or set OPENROUTER_API_KEY", "NO_EXAMPLES"
+        )
+    return _kept(tuple(sorted(with_words, key=lambda example: (example.label, _digest(example.text)))))
+
+
+@lru_cache(maxsize=8)
+def _kept(examples: tuple[Example, ...]) -> OfflineModel:
+    return OfflineModel(examples)
+
+
+def _as_label(guess: Guess) -> dict[str, Any]:
+    return {"label": guess.label, "confidence": guess.confidence}
+
+
+class OfflineLlm:
+    """Labels the last quoted document of a conversation. `answer` makes of a guess what the asked schema wants."""
+
+    def __init__(self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _as_label) -> None:
+        self._examples = tuple(examples)
+        self._answer = answer
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        model: str = MODEL,
+        schema: type[BaseModel] | None = None,
+        max_tokens: int = 0,
+        temperature: float = 0.0,
+    ) -> Reply:
+        """Costs nothing and counts no tokens. `model`, `max_tokens` and `temperature` mean nothing to it."""
+        text = unquoted(messages)
+        if text is None:
+            raise GiveUp("the offline model found no quoted document in its messages", "LLM_BAD_REQUEST")
+        answer = self._answer(await asyncio.to_thread(self._guess, text))
+        written = json.dumps(answer, ensure_ascii=False)
+        return Reply(written, answer if schema else None, Usage(), MODEL, f"offline-{_digest(text)}", "stop")
+
+    async def accuracy(self) -> Accuracy | None:
+        return await asyncio.to_thread(lambda: trained(self._examples).accuracy())
+
+    def _guess(self, text: str) -> Guess:
+        return trained(self._examples).guess(text)
+
+
+def _classifier() -> Any:
+    """Words and pairs of words, without accents, so that a scan that lost them reads the same."""
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+    except ImportError as error:
+        raise GiveUp("the offline model needs scikit-learn: install retoma[classifier]", "NOT_INSTALLED") from error
+    return make_pipeline(
+        TfidfVectorizer(
+            strip_accents="unicode",
+            token_pattern=_WORD.pattern,
+            ngram_range=(1, 2),
+            sublinear_tf=True,
+            max_features=_MOST_WORDS,
+        ),
+        LogisticRegression(C=20.0, class_weight="balanced", max_iter=1000, random_state=_SEED),
+    )
+
+
+def _right(texts: list[str], labels: list[str], folds: int) -> int:
+    from sklearn.model_selection import StratifiedKFold
+
+    right = 0
+    for learn, check in StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(texts, labels):
+        model = _classifier().fit([texts[place] for place in learn], [labels[place] for place in learn])
+        said = model.predict([texts[place] for place in check])
+        right += sum(str(one) == labels[place] for one, place in zip(said, check, strict=True))
+    return right
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()[:16]

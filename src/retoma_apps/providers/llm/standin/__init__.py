@@ -1,0 +1,15 @@
+"""A local server that speaks OpenRouter's wire format, for tests and for trying things without an account.
+
+    standin = StandIn(key="sk-or-test")
+    async with standin.serving() as base_url:
+        standin.faults.rate_limited = 3
+        ...
+    standin.tally()
+
+It keeps its own count of what it was asked and of what that cost. Not emulated: streaming, tools, images.
+"""
+
+from retoma_apps.providers.llm.standin.answers import by_mention
+from retoma_apps.providers.llm.standin.server import Faults, StandIn
+
+__all__ = ["Faults", "StandIn", "by_mention"]

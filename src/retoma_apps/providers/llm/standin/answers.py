@@ -1,0 +1,51 @@
+"""What the stand-in's model says: the choice that the text names most often, in an object that fits the schema."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+from retoma_apps.providers.llm.port import Message
+from retoma_apps.providers.llm.prompts import unquoted
+
+
+def by_mention(body: dict[str, Any]) -> Any:
+    """The same request always gets the same answer."""
+    said = [Message(each["role"], str(each["content"])) for each in body["messages"]]
+    text = unquoted(said) or (said[-1].content if said else "")
+    schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")
+    return f"I have read {len(text)} characters." if schema is None else _filled(schema, schema, _plain(text))
+
+
+def _filled(node: dict[str, Any], root: dict[str, Any], text: str) -> Any:
+    node = _resolved(node, root)
+    if "enum" in node:
+        return max(node["enum"], key=lambda choice: text.count(_plain(str(choice))))
+    if "const" in node:
+        return node["const"]
+    kind = node.get("type")
+    match kind:
+        case "object":
+            return {name: _filled(each, root, text) for name, each in node.get("properties", {}).items()}
+        case "array":
+            return [_filled(node.get("items", {}), root, text) for _ in range(node.get("minItems", 0))]
+        case "integer" | "number":
+            return node.get("maximum", node.get("minimum", 1))
+        case "boolean":
+            return True
+        case _:
+            return text[: min(node.get("maxLength", 80), 80)].ljust(node.get("minLength", 0), ".")
+
+
+def _resolved(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in node:
+        return _resolved(root["$defs"][node["$ref"].rpartition("/")[2]], root)
+    for each in node.get("anyOf", ()):
+        return _resolved(each, root)
+    return node
+
+
+def _plain(text: str) -> str:
+    bare = unicodedata.normalize("NFKD", text.casefold())
+    return re.sub(r"[\W_]+", " ", "".join(each for each in bare if not unicodedata.combining(each))).strip()

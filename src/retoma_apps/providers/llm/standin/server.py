@@ -1,0 +1,275 @@
+"""OpenRouter's routes, with faults to order."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.llm.standin.answers import by_mention
+
+PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
+LARGEST_BODY = 8 * 1024**2
+_COUNTED = (
+    "hangs",
+    "rate_limited",
+    "broken",
+    "html",
+    "truncated_body",
+    "error_inside",
+    "filtered",
+    "cut",
+    "invalid_json",
+    "misfit",
+    "lost_replies",
+)
+
+
+@dataclass
+class Faults:
+    """Counts are of the next requests and run down; shares are of all requests, from 0 to 1."""
+
+    rate_limited: int = 0
+    retry_after: float | None = 2
+    broken: int = 0
+    """A 502 in the wire format."""
+    hangs: int = 0
+    """Requests that get no answer until `release` is called or their caller leaves."""
+    html: int = 0
+    """A 200 with a page of some proxy."""
+    truncated_body: int = 0
+    """A 200 whose JSON ends in the middle."""
+    error_inside: int = 0
+    """A 200 whose choice holds an error: the model had begun. Paid for."""
+    filtered: int = 0
+    cut: int = 0
+    """The answer ends in the middle, as its tokens were used up. Paid for, as all that follow."""
+    invalid_json: int = 0
+    """Chatter instead of the JSON that was asked for."""
+    misfit: int = 0
+    """JSON that does not fit the schema."""
+    lost_replies: int = 0
+    """Taken, but the connection breaks off."""
+    out_of_credit: bool = False
+    no_cost: bool = False
+    """Usage that does not say what it cost."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """How often one of the counts above strikes without being ordered, such as {"broken": 0.1}."""
+    latency: float = 0.0
+    """Seconds that each answer takes."""
+    price: float = 0.000_001
+    """US dollars for each token."""
+
+
+class StandIn:
+    """`answer` makes of a request's body what the model says: a text, or an object to be written as JSON."""
+
+    def __init__(
+        self,
+        *,
+        key: str | None = None,
+        answer: Callable[[dict[str, Any]], Any] = by_mention,
+        ledger: Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.faults = Faults()
+        self.requests: list[dict[str, Any]] = []
+        """Bodies of all completions that were asked for and not refused."""
+        self.struck: Counter[str] = Counter()
+        self.cost = 0
+        """Of all answers, in millionths of a US dollar."""
+        self._generations: dict[str, dict[str, Any]] = {}
+        self._key = key
+        self._answer = answer
+        self._ledger = ledger
+        self._random = Random(seed)  # noqa: S311, faults need no secrecy
+        self._released = asyncio.Event()
+        self.app = self._routes()
+
+    @asynccontextmanager
+    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """The base URL while it is served from this event loop."""
+        async with served(self.app, host, port) as origin:
+            try:
+                yield f"{origin}/api/v1"
+            finally:
+                self.release()
+
+    def release(self) -> None:
+        """Let all that hangs be answered."""
+        self._released.set()
+        self._released = asyncio.Event()
+
+    def tally(self) -> dict[str, Any]:
+        return {"requests": len(self.requests), "struck": dict(self.struck), "cost": self.cost}
+
+    def _routes(self) -> FastAPI:
+        app = FastAPI(openapi_url=None)
+        app.add_api_route("/api/v1/chat/completions", self._guarded(self._complete), methods=["POST"])
+        app.add_api_route("/api/v1/key", self._guarded(self._show_key), methods=["GET"])
+        app.add_api_route("/api/v1/generation", self._guarded(self._generation), methods=["GET"])
+        app.add_api_route("/standin/tally", self._show_tally, methods=["GET"])
+        app.add_api_route("/standin/faults", self._set_faults, methods=["PUT"])
+        return app
+
+    def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def guarded(request: Request) -> Response:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+                return _failure(401, "User not found.", "authentication")
+            return await answer(request)
+
+        return guarded
+
+    async def _complete(self, request: Request) -> Response:
+        raw = await request.body()
+        if (refusal := await self._refusal(raw)) is not None:
+            return refusal
+        try:
+            body = _checked(json.loads(raw))
+        except (ValueError, KeyError, TypeError) as error:
+            return _failure(400, f"bad request: {error}", "invalid_request")
+        self.requests.append(body)
+        if self.faults.latency:
+            await asyncio.sleep(self.faults.latency)
+        return self._spoilt(body)
+
+    async def _refusal(self, raw: bytes) -> Response | None:
+        if len(raw) > LARGEST_BODY:
+            return _failure(413, "too large", "payload_too_large")
+        if self.faults.out_of_credit:
+            return _failure(402, "Insufficient credits", "payment_required")
+        if self._strikes("rate_limited"):
+            after = self.faults.retry_after
+            return _failure(429, "Rate limit exceeded", "rate_limit_exceeded", after)
+        if self._strikes("broken"):
+            return _failure(502, "Provider returned error", "provider_unavailable")
+        if self._strikes("hangs"):
+            await self._released.wait()
+        return HTMLResponse(PAGE) if self._strikes("html") else None
+
+    def _spoilt(self, body: dict[str, Any]) -> Response:
+        """The answer, with at most one of the faults that are paid for."""
+        said = self._answer(body)
+        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        if self._strikes("filtered"):
+            return self._answered(body, "", "content_filter")
+        if self._strikes("error_inside"):
+            return self._answered(body, "", "error", {"code": 502, "message": "Provider disconnected"})
+        if self._strikes("cut"):
+            return self._answered(body, text[: len(text) // 2], "length")
+        if self._strikes("invalid_json"):
+            return self._answered(body, f"Sure! Here it is: {text[:-1]}", "stop")
+        if self._strikes("misfit"):
+            return self._answered(body, json.dumps({"surprise": text}), "stop")
+        answer = self._answered(body, text, "stop")
+        if self._strikes("truncated_body"):
+            return Response(bytes(answer.body)[: len(answer.body) // 2], media_type="application/json")
+        return _BreaksOff() if self._strikes("lost_replies") else answer
+
+    def _answered(
+        self, body: dict[str, Any], text: str, finish_reason: str, error: dict[str, Any] | None = None
+    ) -> JSONResponse:
+        usage = self._usage(body, text)
+        choice = {
+            "index": 0,
+            "finish_reason": finish_reason,
+            "native_finish_reason": finish_reason,
+            "message": {"role": "assistant", "content": text},
+        }
+        told = {
+            "id": f"gen-{uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": body["model"],
+            "choices": [choice | ({"error": error} if error else {})],
+            "usage": usage,
+        }
+        self._generations[str(told["id"])] = usage
+        self._note(body, finish_reason, usage)
+        return JSONResponse(told)
+
+    def _usage(self, body: dict[str, Any], text: str) -> dict[str, Any]:
+        """About four characters to a token, as a rule of thumb."""
+        asked = sum(len(str(each["content"])) for each in body["messages"]) // 4 + 1
+        said = len(text) // 4 + 1
+        cost = round((asked + said) * self.faults.price, 9)
+        self.cost += round(cost * 1_000_000)
+        tokens = {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+        return tokens if self.faults.no_cost else tokens | {"cost": cost, "is_byok": False}
+
+    def _note(self, body: dict[str, Any], finish_reason: str, usage: dict[str, Any]) -> None:
+        if self._ledger is not None:
+            line = {"model": body["model"], "finish_reason": finish_reason, "usage": usage, "last": _last(body)}
+            with self._ledger.open("a") as ledger:
+                ledger.write(json.dumps(line) + "\n")
+
+    def _strikes(self, fault: str) -> bool:
+        left = getattr(self.faults, fault)
+        if left > 0:
+            setattr(self.faults, fault, left - 1)
+        strikes = left > 0 or self._random.random() < self.faults.shares.get(fault, 0.0)
+        self.struck[fault] += strikes
+        return bool(strikes)
+
+    async def _show_key(self, _: Request) -> Response:
+        return JSONResponse({"data": {"label": "stand-in", "limit": None, "usage": self.cost / 1e6}})
+
+    async def _generation(self, request: Request) -> Response:
+        found = self._generations.get(request.query_params.get("id", ""))
+        return JSONResponse({"data": found}) if found else _failure(404, "no such generation", "not_found")
+
+    async def _show_tally(self) -> Response:
+        return JSONResponse(self.tally())
+
+    async def _set_faults(self, request: Request) -> Response:
+        known = {each.name for each in fields(Faults)}
+        given = await request.json()
+        if odd := [*sorted(given.keys() - known), *sorted(given.get("shares", {}).keys() - set(_COUNTED))]:
+            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
+        for name, value in given.items():
+            setattr(self.faults, name, value)
+        return JSONResponse(asdict(self.faults))
+
+
+class _BreaksOff(Response):
+    """Promises a body and closes the connection before it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
+
+
+def _checked(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        raise ValueError("`model` is missing")
+    if not body.get("messages") or any({"role", "content"} - each.keys() for each in body["messages"]):
+        raise ValueError("`messages` is missing, or one has no role or content")
+    wanted = body.get("response_format") or {}
+    if wanted.get("type") == "json_schema" and wanted["json_schema"]["schema"].get("additionalProperties") is not False:
+        raise ValueError("a strict schema needs additionalProperties: false")
+    return body
+
+
+def _failure(status: int, message: str, kind: str, retry_after: float | None = None) -> JSONResponse:
+    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+    return JSONResponse(
+        {"error": {"code": status, "message": message, "metadata": {"error_type": kind}}}, status, headers
+    )
+
+
+def _last(body: dict[str, Any]) -> str:
+    return str(body["messages"][-1]["content"])[-200:]

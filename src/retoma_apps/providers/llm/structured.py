@@ -1,0 +1,85 @@
+"""Answers that must fit a pydantic model: checked, and repaired once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from retoma_apps.providers.llm.errors import InvalidJson, LlmError, LlmRefused
+from retoma_apps.providers.llm.port import Llm, Message, Reply, Usage
+from retoma_apps.providers.llm.prompts import quoted
+
+M = TypeVar("M", bound=BaseModel)
+_MOST_MISTAKES = 10
+_LONGEST_ANSWER = 8_000
+
+
+@dataclass(frozen=True)
+class Structured(Generic[M]):
+    """`usage` is of all calls; `repairs` counts those after the first."""
+
+    value: M
+    reply: Reply
+    usage: Usage
+    repairs: int
+
+
+async def structured(
+    llm: Llm,
+    messages: Sequence[Message],
+    schema: type[M],
+    *,
+    model: str,
+    max_tokens: int,
+    temperature: float = 0.0,
+    repairs: int = 1,
+) -> Structured[M]:
+    """Ask, check the answer, and ask again with what was wrong, at most `repairs` times.
+
+    Raises what `ask` does; InvalidJson if the last answer was wrong too. The `usage` of the error is of all calls.
+    """
+    asked, spent = list(messages), Usage()
+    for repair in range(repairs + 1):
+        try:
+            reply = await llm.ask(asked, model=model, schema=schema, max_tokens=max_tokens, temperature=temperature)
+            spent += reply.usage
+            return Structured(_checked(reply, schema), reply, spent, repair)
+        except InvalidJson as error:
+            spent += error.usage
+            if repair == repairs:
+                raise InvalidJson(f"{error} ({repair + 1} answers)", error.text, usage=spent) from error
+            asked = [*messages, *_correction(error)]
+        except (LlmError, LlmRefused) as error:
+            error.usage = spent + error.usage
+            raise
+    raise AssertionError("the last round returns or raises")
+
+
+def _checked(reply: Reply, schema: type[M]) -> M:
+    """What it cost is counted already, so the error carries no usage."""
+    try:
+        return schema.model_validate(reply.json)
+    except ValidationError as error:
+        raise InvalidJson(f"the model's answer does not fit: {_mistakes(error)}", reply.text) from error
+
+
+def _mistakes(error: ValidationError) -> str:
+    """Where and what, without the values: these are of the model, and so perhaps of a stranger."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    said = [f"{'.'.join(str(part)[:40] for part in each['loc']) or 'the whole'}: {each['msg'][:200]}" for each in found]
+    return "; ".join(said[:_MOST_MISTAKES])
+
+
+def _correction(error: InvalidJson) -> list[Message]:
+    """Names of fields in the mistakes are the model's own, so they are marked as a stranger's text is."""
+    return [
+        Message("assistant", error.text[:_LONGEST_ANSWER]),
+        Message(
+            "user",
+            "That answer cannot be used. Answer the same question again, with nothing but one JSON object that fits "
+            f"the schema. What was wrong with it:\n{quoted(str(error), 'mistakes')}",
+        ),
+    ]

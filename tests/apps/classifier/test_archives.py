@@ -1,0 +1,84 @@
+"""Batches that come as a zip: each file in turn, and no bomb goes off."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from retoma_apps.classifier.reading import Limits, Member, Unreadable, members
+from tests.apps.classifier.documents import locked_zip, lying_zip, zipped
+
+ZEROS = b"\0" * 3_000_000
+
+
+def unpacked(data: bytes, limits: Limits | None = None) -> list[Member]:
+    return list(members(io.BytesIO(data), limits or Limits()))
+
+
+def code_of(data: bytes, limits: Limits | None = None) -> str:
+    with pytest.raises(Unreadable) as raised:
+        unpacked(data, limits)
+    return raised.value.code
+
+
+def test_every_file_is_given_but_folders_and_leftovers_are_not() -> None:
+    made = zipped({"a.txt": b"1", "folder/": b"", "folder/ação.pdf": b"2", "__MACOSX/a.txt": b"3", "x/.DS_Store": b"4"})
+    assert [(each.name, each.data) for each in unpacked(made)] == [("a.txt", b"1"), ("folder/ação.pdf", b"2")]
+
+
+def test_a_member_that_is_a_bomb_or_too_long_fails_alone() -> None:
+    made = zipped({"good": b"1", "bomb": ZEROS, "long": bytes(range(256)) * 8, "last": b"2"})
+    told = {each.name: each.error.code if each.error else each.data for each in unpacked(made, Limits(bytes=2_000))}
+    assert told == {"good": b"1", "bomb": "FILE_TOO_LARGE", "long": "FILE_TOO_LARGE", "last": b"2"}
+
+
+def test_a_bomb_is_not_unpacked_beyond_its_ratio() -> None:
+    [member] = unpacked(zipped({"bomb": ZEROS}))
+    assert member.error is not None
+    assert "200 times" in str(member.error)
+
+
+def test_many_members_that_are_too_large_together_end_the_whole() -> None:
+    made = zipped({str(number): b"%d" % number * 300 for number in range(20)})
+    assert code_of(made, Limits(unpacked=2_000)) == "FILE_TOO_LARGE"
+
+
+def test_too_many_members_are_refused_before_their_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = zipped({f"{number:04}": b"" for number in range(300)})
+    assert code_of(made, Limits(members=299)) == "FILE_TOO_LARGE"
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    assert code_of(made, Limits(members=10)) == "FILE_TOO_LARGE"
+
+
+def test_a_zip_that_lies_about_its_sizes_gives_no_more_than_it_said() -> None:
+    [member] = unpacked(lying_zip({"liar": ZEROS}))
+    assert (member.data, member.error and member.error.code) == (b"", "FILE_DAMAGED")
+
+
+def test_a_locked_member_says_so() -> None:
+    [member] = unpacked(locked_zip({"a": b"1"}))
+    assert member.error is not None
+    assert member.error.code == "FILE_ENCRYPTED"
+
+
+def test_a_way_of_packing_that_needs_much_memory_is_not_read() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a", b"1")
+    [member] = unpacked(made.getvalue())
+    assert member.error is not None
+    assert member.error.code == "FILE_UNSUPPORTED"
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x03\x04" * 50, zipped({"a": b"1"})[:-5], b"PK\x05\x06" + b"\1" * 18])
+def test_what_is_no_zip_is_damaged(data: bytes) -> None:
+    assert code_of(data) in ("FILE_DAMAGED", "FILE_TOO_LARGE")
+
+
+def test_noise_within_a_zip_damages_one_member() -> None:
+    made = bytearray(zipped({"a": b"first words " * 50, "b": b"second"}))
+    made[40:50] = b"\xff" * 10
+    told = {each.name: each.error.code if each.error else each.data for each in unpacked(bytes(made))}
+    assert told == {"a": "FILE_DAMAGED", "b": b"second"}

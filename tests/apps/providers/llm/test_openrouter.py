@@ -1,0 +1,282 @@
+"""The OpenRouter client against the stand-in: every refusal, every broken answer, and what each has cost."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, RateLimited
+from retoma.outgoing import Answer
+from retoma_apps.providers.llm import (
+    ContentFiltered,
+    CutShort,
+    InvalidAnswer,
+    InvalidJson,
+    LlmError,
+    LlmRefused,
+    LlmUnavailable,
+    OpenRouter,
+    OutOfCredit,
+    Usage,
+)
+from retoma_apps.providers.llm.standin import StandIn
+from tests.apps.providers.llm.conftest import ASKED, KEY, Label, asking, settings_for
+
+
+async def test_a_question_with_a_schema_is_answered_in_json_with_its_cost(standin: StandIn, llm: OpenRouter) -> None:
+    reply = await llm.ask(asking(), schema=Label, **ASKED)
+    assert reply.json == {"label": "sentença", "confidence": 1}
+    assert (reply.model, reply.finish_reason, reply.id[:4]) == ("test/model", "stop", "gen-")
+    assert reply.usage.prompt_tokens > 50
+    assert reply.usage.cost == standin.cost == reply.usage.prompt_tokens + reply.usage.completion_tokens
+
+
+async def test_a_schema_is_sent_strict_and_only_to_those_who_keep_to_it(standin: StandIn, llm: OpenRouter) -> None:
+    await llm.ask(asking(), schema=Label, **ASKED)
+    [sent] = standin.requests
+    assert sent["provider"] == {"require_parameters": True}
+    wanted = sent["response_format"]["json_schema"]
+    assert (wanted["name"], wanted["strict"]) == ("Label", True)
+    assert wanted["schema"]["additionalProperties"] is False
+    assert wanted["schema"]["required"] == ["label", "confidence"]
+    assert (sent["max_tokens"], sent["temperature"]) == (100, 0.0)
+
+
+async def test_without_a_schema_the_text_is_given_as_it_is_even_if_it_was_cut(
+    standin: StandIn, llm: OpenRouter
+) -> None:
+    standin.faults.cut = 1
+    reply = await llm.ask(asking(), **ASKED)
+    assert (reply.json, reply.finish_reason) == (None, "length")
+    assert "response_format" not in standin.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "code", "is_paid"),
+    [
+        ("broken", LlmUnavailable, "LLM_UNAVAILABLE", False),
+        ("lost_replies", LlmUnavailable, "LLM_UNAVAILABLE", False),
+        ("html", InvalidAnswer, "LLM_INVALID_ANSWER", False),
+        ("truncated_body", InvalidAnswer, "LLM_INVALID_ANSWER", False),
+        ("error_inside", LlmUnavailable, "LLM_UNAVAILABLE", True),
+        ("invalid_json", InvalidJson, "LLM_INVALID_JSON", True),
+        ("cut", CutShort, "LLM_CUT_SHORT", True),
+        ("filtered", ContentFiltered, "LLM_CONTENT_FILTERED", True),
+    ],
+)
+async def test_each_fault_has_its_error_and_its_cost(
+    standin: StandIn, llm: OpenRouter, fault: str, error: type[Exception], code: str, is_paid: bool
+) -> None:
+    setattr(standin.faults, fault, 1)
+    with pytest.raises(error) as raised:
+        await llm.ask(asking(), schema=Label, **ASKED)
+    failed: Any = raised.value
+    assert failed.code == code
+    assert failed.usage.cost == (standin.cost if is_paid else 0)
+    assert isinstance(failed, GiveUp) is (fault == "filtered")
+    assert (await llm.ask(asking(), schema=Label, **ASKED)).json["label"] == "sentença"
+
+
+async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
+    hasty = OpenRouter(settings_for(base_url, timeout_seconds=0.05))
+    standin.faults.hangs = 1
+    with pytest.raises(LlmUnavailable) as raised:
+        await hasty.ask(asking(), schema=Label, **ASKED)
+    assert raised.value.code == "LLM_TIMEOUT"
+    await hasty.close()
+    standin.release()
+
+
+async def test_a_provider_that_cannot_be_reached_is_unavailable() -> None:
+    away = OpenRouter(settings_for("http://127.0.0.1:9/api/v1"))
+    with pytest.raises(LlmUnavailable) as raised:
+        await away.ask(asking(), **ASKED)
+    assert raised.value.code == "LLM_UNAVAILABLE"
+    await away.close()
+
+
+async def test_a_storm_of_429_pauses_for_as_long_as_the_provider_says(standin: StandIn, llm: OpenRouter) -> None:
+    standin.faults.rate_limited, standin.faults.retry_after = 20, 7
+    for _ in range(20):
+        with pytest.raises(RateLimited) as raised:
+            await llm.ask(asking(), schema=Label, **ASKED)
+        assert raised.value.delay == timedelta(seconds=7)
+    assert (await llm.ask(asking(), schema=Label, **ASKED)).json["label"] == "sentença"
+    assert standin.tally()["requests"] == 1
+
+
+async def test_an_empty_account_makes_the_pool_wait_and_no_document_fail(standin: StandIn, llm: OpenRouter) -> None:
+    standin.faults.out_of_credit = True
+    with pytest.raises(OutOfCredit, match="add some") as raised:
+        await llm.ask(asking(), **ASKED)
+    assert isinstance(raised.value, RateLimited)
+    assert raised.value.delay == timedelta(minutes=5)
+
+
+async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) -> None:
+    keyless = OpenRouter(settings_for(base_url, api_key=""))
+    with pytest.raises(LlmRefused, match="OPENROUTER_API_KEY") as raised:
+        await keyless.ask(asking(), **ASKED)
+    assert raised.value.code == "NOT_CONFIGURED"
+    await keyless.close()
+
+
+async def test_a_wrong_key_is_refused_for_good_and_never_shown(base_url: str) -> None:
+    stranger = OpenRouter(settings_for(base_url, api_key="sk-or-WRONGCANARY"))
+    with pytest.raises(GiveUp, match="OPENROUTER_API_KEY") as raised:
+        await stranger.ask(asking(), **ASKED)
+    assert raised.value.code == "AUTH_FAILED"
+    assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
+    await stranger.close()
+
+
+TRANSIENT, LIMITED, FINAL = LlmUnavailable, RateLimited, LlmRefused
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "error", "code"),
+    [
+        (400, "invalid_request", FINAL, "LLM_BAD_REQUEST"),
+        (400, "context_length_exceeded", FINAL, "LLM_TOO_LONG"),
+        (400, "refusal", ContentFiltered, "LLM_CONTENT_FILTERED"),
+        (401, None, FINAL, "AUTH_FAILED"),
+        (402, None, OutOfCredit, None),
+        (403, None, FINAL, "FORBIDDEN"),
+        (403, "content_policy_violation", ContentFiltered, "LLM_CONTENT_FILTERED"),
+        (404, None, FINAL, "LLM_NO_SUCH_MODEL"),
+        (408, None, TRANSIENT, "LLM_TIMEOUT"),
+        (412, "precondition_failed", FINAL, "LLM_BAD_REQUEST"),
+        (413, None, FINAL, "LLM_TOO_LONG"),
+        (422, "unprocessable", FINAL, "LLM_BAD_REQUEST"),
+        (429, None, LIMITED, None),
+        (500, "server", TRANSIENT, "LLM_UNAVAILABLE"),
+        (500, "rate_limit_exceeded", LIMITED, None),
+        (502, None, TRANSIENT, "LLM_UNAVAILABLE"),
+        (503, "provider_overloaded", TRANSIENT, "LLM_UNAVAILABLE"),
+        (504, None, TRANSIENT, "LLM_TIMEOUT"),
+        (599, "a word of tomorrow", TRANSIENT, "LLM_UNAVAILABLE"),
+    ],
+)
+@pytest.mark.parametrize("place", ["status", "body", "choice"])
+async def test_an_error_means_the_same_wherever_it_stands(
+    llm: OpenRouter,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    kind: str | None,
+    error: type[Exception],
+    code: str | None,
+    place: str,
+) -> None:
+    told: dict[str, Any] = {"error": {"code": status, "message": f"key {KEY} no", "metadata": {"error_type": kind}}}
+    if place == "choice":
+        told = {"choices": [told | {"finish_reason": "error", "message": {"content": ""}}]}
+    answers(monkeypatch, llm, Answer(status if place == "status" else 200, {}, json.dumps(told).encode()))
+    with pytest.raises(error) as raised:
+        await llm.ask(asking(), **ASKED)
+    assert type(raised.value) is error
+    assert getattr(raised.value, "code", None) == code
+    assert "CANARY" not in str(raised.value)
+
+
+async def test_moderation_is_told_without_the_words_that_were_flagged(
+    llm: OpenRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = {"reasons": ["violence"], "flagged_input": "secret of a citizen", "provider_name": "x"}
+    told = {"error": {"code": 403, "message": "secret of a citizen", "metadata": metadata}}
+    answers(monkeypatch, llm, Answer(403, {}, json.dumps(told).encode()))
+    with pytest.raises(ContentFiltered) as raised:
+        await llm.ask(asking(), **ASKED)
+    assert "citizen" not in str(raised.value)
+
+
+async def test_an_overloaded_provider_that_names_a_time_is_left_alone_until_then(
+    llm: OpenRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, llm, Answer(503, {"retry-after": "30"}, b""))
+    with pytest.raises(RateLimited) as raised:
+        await llm.ask(asking(), **ASKED)
+    assert raised.value.delay == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"choices": []}',
+        b'{"choices": 7}',
+        b'{"choices": [null]}',
+        b'{"choices": [{"finish_reason": "stop"}]}',
+        b'{"choices": [{"finish_reason": "stop", "message": {"content": null}}]}',
+        b'{"choices": [{"finish_reason": "stop", "message": {"content": ["x"]}}], "usage": {"cost": "much"}}',
+    ],
+)
+async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
+    llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    answers(monkeypatch, llm, Answer(200, {}, body))
+    with pytest.raises(InvalidAnswer) as raised:
+        await llm.ask(asking(), **ASKED)
+    assert isinstance(raised.value, LlmError)
+
+
+async def test_an_answer_longer_than_is_read_is_invalid(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, llm, Answer(200, {}, b'{"choices": [', is_cut=True))
+    with pytest.raises(InvalidAnswer, match="too long"):
+        await llm.ask(asking(), **ASKED)
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (0.00014, 140),
+        (0, 0),
+        (1e-9, 0),
+        (0.0000015, 2),
+        (12.345678, 12_345_678),
+        (None, None),
+        ("0.1", None),
+        (-1, None),
+        (True, None),
+        (1e300, None),
+        (float("nan"), None),
+        (float("inf"), None),
+    ],
+)
+async def test_a_cost_is_in_millionths_and_unknown_rather_than_wrong(
+    llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, cost: object, expected: int | None
+) -> None:
+    answers(monkeypatch, llm, completion("hi", {"prompt_tokens": 3, "completion_tokens": -4, "cost": cost}))
+    reply = await llm.ask(asking(), **ASKED)
+    assert reply.usage == Usage(3, 0, expected)
+
+
+@pytest.mark.parametrize(
+    "text", ['```json\n{"label": "ofício"}\n```', '```\n{"label": "ofício"}```', ' {"label":"ofício"} ']
+)
+async def test_json_in_a_fence_is_json(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    answers(monkeypatch, llm, completion(text))
+    assert (await llm.ask(asking(), schema=Label, **ASKED)).json == {"label": "ofício"}
+
+
+def test_costs_add_up_and_an_unknown_one_makes_the_sum_unknown() -> None:
+    assert Usage(1, 2, 3) + Usage(10, 20, 30) == Usage(11, 22, 33)
+    assert Usage(1, 2, 3) + Usage(1, 1, None) == Usage(2, 3, None)
+
+
+def completion(text: str, usage: dict[str, Any] | None = None) -> Answer:
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    return Answer(200, {}, json.dumps({"id": "gen-1", "model": "m", "choices": [choice], "usage": usage}).encode())
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, llm: OpenRouter, answer: Answer) -> None:
+    async def request(*_: object, **__: object) -> Answer:
+        return answer
+
+    monkeypatch.setattr(llm._outgoing, "request", request)

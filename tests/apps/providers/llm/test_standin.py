@@ -1,0 +1,66 @@
+"""The stand-in itself: what it refuses, counts, and breaks on order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
+from retoma_apps.providers.llm import OpenRouter
+from retoma_apps.providers.llm.standin import StandIn
+from tests.apps.providers.llm.conftest import ASKED, KEY, Label, asking
+
+
+async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Answer:
+    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+        headers = {"authorization": f"Bearer {key}"}
+        return await outgoing.request(method, f"{url}/{path}", json=body, headers=headers)
+
+
+async def test_requests_without_the_key_are_refused(base_url: str) -> None:
+    assert (await call(base_url, "GET", "key", key="x")).status == 401
+    assert (await call(base_url, "GET", "key")).json()["data"]["usage"] == 0
+
+
+async def test_a_request_of_another_shape_is_refused(base_url: str) -> None:
+    loose = {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
+    message = {"role": "user", "content": "x"}
+    bodies: list[Any] = [{}, [], {"model": "m"}, {"model": "m", "messages": [{}]}]
+    bodies.append({"model": "m", "messages": [message], "response_format": loose})
+    for body in bodies:
+        assert (await call(base_url, "POST", "chat/completions", body)).status == 400
+
+
+async def test_what_an_answer_cost_can_be_asked_for_afterwards(base_url: str, llm: OpenRouter) -> None:
+    reply = await llm.ask(asking(), **ASKED)
+    told = (await call(base_url, "GET", f"generation?id={reply.id}")).json()["data"]
+    assert told["prompt_tokens"] == reply.usage.prompt_tokens
+    assert (await call(base_url, "GET", "generation?id=gen-none")).status == 404
+
+
+async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
+    control = base_url.removesuffix("/api/v1") + "/standin"
+    told = await call(control, "PUT", "faults", {"rate_limited": 3, "shares": {"html": 0.5}})
+    assert told.json()["rate_limited"] == 3
+    assert standin.faults.shares == {"html": 0.5}
+    assert (await call(control, "PUT", "faults", {"no_such": 1})).status == 400
+    assert (await call(control, "PUT", "faults", {"shares": {"no_such": 1}})).status == 400
+    assert (await call(control, "GET", "tally")).json()["requests"] == 0
+
+
+async def test_a_share_of_faults_is_the_same_for_the_same_seed() -> None:
+    def struck(seed: int) -> list[bool]:
+        standin = StandIn(seed=seed)
+        standin.faults.shares = {"broken": 0.3}
+        return [standin._strikes("broken") for _ in range(100)]
+
+    assert struck(1) == struck(1) != struck(2)
+    assert 15 < sum(struck(1)) < 45
+
+
+async def test_the_ledger_gets_a_line_for_each_answer(standin: StandIn, llm: OpenRouter, tmp_path: Path) -> None:
+    standin._ledger = tmp_path / "ledger"
+    await llm.ask(asking(), schema=Label, **ASKED)
+    [line] = [json.loads(line) for line in standin._ledger.read_text().splitlines()]
+    assert (line["finish_reason"], line["model"]) == ("stop", "test/model")

@@ -1,0 +1,95 @@
+"""Answers that must fit: checked, repaired once, and every call counted."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from retoma_apps.providers.llm import ContentFiltered, CutShort, InvalidJson, OpenRouter, Usage, structured
+from retoma_apps.providers.llm.schemas import strict_schema
+from retoma_apps.providers.llm.standin import StandIn
+from tests.apps.providers.llm.conftest import ASKED, TEXT, Label, asking
+
+
+async def test_a_good_answer_needs_no_repair(standin: StandIn, llm: OpenRouter) -> None:
+    given = await structured(llm, asking(), Label, **ASKED)
+    assert given.value == Label(label="sentença", confidence=1)
+    assert (given.repairs, len(standin.requests)) == (0, 1)
+    assert given.usage == given.reply.usage
+
+
+@pytest.mark.parametrize("fault", ["invalid_json", "misfit"])
+async def test_a_bad_answer_is_repaired_with_what_was_wrong_and_both_are_paid(
+    standin: StandIn, llm: OpenRouter, fault: str
+) -> None:
+    setattr(standin.faults, fault, 1)
+    given = await structured(llm, asking(), Label, **ASKED)
+    assert (given.value.label, given.repairs) == ("sentença", 1)
+    assert given.usage.cost == standin.cost
+    assert given.usage.prompt_tokens > given.reply.usage.prompt_tokens
+    first, second = (request["messages"] for request in standin.requests)
+    assert second[: len(first)] == first
+    assert [message["role"] for message in second[len(first) :]] == ["assistant", "user"]
+
+
+async def test_the_mistake_is_named_to_the_model(standin: StandIn, llm: OpenRouter) -> None:
+    standin.faults.misfit = 1
+    await structured(llm, asking(), Label, **ASKED)
+    said = standin.requests[1]["messages"][-1]["content"]
+    assert "label: Field required" in said
+    assert "surprise: Extra inputs are not permitted" in said
+    assert TEXT not in said
+
+
+async def test_what_stays_wrong_is_an_error_with_all_that_it_cost(standin: StandIn, llm: OpenRouter) -> None:
+    standin.faults.misfit = 2
+    with pytest.raises(InvalidJson, match="2 answers") as raised:
+        await structured(llm, asking(), Label, **ASKED)
+    assert raised.value.code == "LLM_INVALID_JSON"
+    assert raised.value.usage.cost == standin.cost > 0
+    assert len(standin.requests) == 2
+
+
+async def test_repairs_can_be_none(standin: StandIn, llm: OpenRouter) -> None:
+    standin.faults.invalid_json = 1
+    with pytest.raises(InvalidJson):
+        await structured(llm, asking(), Label, repairs=0, **ASKED)
+    assert len(standin.requests) == 1
+
+
+async def test_a_cut_answer_is_not_repaired(standin: StandIn, llm: OpenRouter) -> None:
+    standin.faults.cut = 1
+    with pytest.raises(CutShort):
+        await structured(llm, asking(), Label, **ASKED)
+    assert len(standin.requests) == 1
+
+
+async def test_a_refusal_of_the_repair_still_tells_what_the_first_answer_cost(
+    standin: StandIn, llm: OpenRouter
+) -> None:
+    def then_filtered(_: object) -> str:
+        standin.faults.filtered = int(standin.faults.misfit == 0)
+        return "{}"
+
+    standin.faults.misfit, standin._answer = 1, then_filtered
+    with pytest.raises(ContentFiltered) as raised:
+        await structured(llm, asking(), Label, **ASKED)
+    assert raised.value.usage.cost == standin.cost
+    assert raised.value.usage != Usage()
+
+
+class Inner(BaseModel):
+    page: int = 1
+
+
+class Outer(BaseModel):
+    parts: list[Inner]
+    first: Inner | None = None
+
+
+def test_a_strict_schema_requires_every_field_at_every_depth() -> None:
+    schema = strict_schema(Outer)
+    assert schema["required"] == ["parts", "first"]
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["Inner"]["required"] == ["page"]
+    assert schema["$defs"]["Inner"]["additionalProperties"] is False

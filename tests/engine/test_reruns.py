@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, Items, Pipeline, Pool, Retry, finished
+from retoma.errors import AtWork, NotFound
+from retoma.identifiers import new_run_id
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next, kinds, state, states, value
+
+
+class World:
+    """What fails now, and what was called."""
+
+    def __init__(self, *bad: Any) -> None:
+        self.bad = set(bad)
+        self.called: list[str] = []
+
+    def call(self, what: str) -> str:
+        self.called.append(what)
+        if what in self.bad:
+            raise GiveUp(f"{what} is bad", code="BAD")
+        return what
+
+
+def labels(world: World, **options: Any) -> Pipeline:
+    """Documents, each read and labelled; a report of all; a mail of the report."""
+    pipeline = Pipeline("labels", retry=Retry(0))
+
+    @pipeline.step
+    def documents() -> list[str]:
+        world.call("documents")
+        return ["a", "b", "c"]
+
+    @pipeline.step
+    def taxonomy() -> str:
+        return world.call("taxonomy")
+
+    @pipeline.each(documents, **options)
+    def text(document: str) -> str:
+        return world.call(f"text {document}")
+
+    @pipeline.each(documents)
+    def label(text: str, taxonomy: str) -> str:
+        return world.call(text.replace("text", "label"))
+
+    @pipeline.step(proceed_when=finished(allow_failed=1.0))
+    def report(label: Items[str]) -> list[str]:
+        world.call("report")
+        return list(label)
+
+    @pipeline.step
+    def mail(report: list[str]) -> int:
+        world.call("mail")
+        return len(report)
+
+    return pipeline
+
+
+async def test_only_what_failed_and_what_depends_on_it_is_made_anew(open_sandbox: OpenSandbox) -> None:
+    world = World("text b", "label c")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert (run.state, run.results["report"]) == ("completed_with_errors", ["label a"])
+
+        world.bad.clear()
+        world.called.clear()
+        made = await sandbox.client.rerun_failed(run.id)
+        assert (made.number, made.jobs) == (2, 2)
+        assert await state(sandbox, run.id) == "running"
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        results = await sandbox.client.results(run.id)
+        assert results["report"] == ["label a", "label b", "label c"]
+        assert results["mail"] == 3
+        assert sorted(world.called) == ["label b", "label c", "mail", "report", "text b"]
+
+
+async def test_what_fails_again_is_an_error_again_and_can_be_made_once_more(open_sandbox: OpenSandbox) -> None:
+    world = World("text b", "text c")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        world.bad = {"text c"}
+        assert (await sandbox.client.rerun_failed(run.id)).jobs == 2
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed_with_errors"
+        world.bad.clear()
+        made = await sandbox.client.rerun_failed(run.id)
+        assert (made.number, made.jobs) == (3, 1)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert (await sandbox.client.results(run.id))["mail"] == 3
+
+
+async def test_one_of_several_failed_items_can_be_chosen(open_sandbox: OpenSandbox) -> None:
+    world = World("text b", "text c")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        world.bad.clear()
+        assert (await sandbox.client.rerun_failed(run.id, step="text", items=["b", "a"])).jobs == 1
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed_with_errors"
+        assert (await sandbox.client.results(run.id))["report"] == ["label a", "label b"]
+
+
+async def test_a_run_that_a_failure_stopped_goes_on_where_it_stood(open_sandbox: OpenSandbox) -> None:
+    world = World("taxonomy")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(100)
+        await do(hands, claims, "documents")
+        await do_next(hands, "text:a", "text:b", "text:c")
+        await do(hands, claims, "taxonomy")
+        assert await state(sandbox, run) == "failed"
+        world.bad.clear()
+        world.called.clear()
+        await sandbox.client.rerun_failed(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), (await sandbox.client.results(run))["mail"]) == ("completed", 3)
+        assert sorted(world.called) == ["label a", "label b", "label c", "mail", "report", "taxonomy"]
+
+
+async def test_what_ended_while_its_run_stopped_has_its_successors_made(open_sandbox: OpenSandbox) -> None:
+    world = World("taxonomy")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert run.state == "failed"
+        world.bad.clear()
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert (await sandbox.client.results(run.id))["mail"] == 3
+
+
+async def test_a_failed_source_fans_out_when_it_is_made_anew(open_sandbox: OpenSandbox) -> None:
+    world = World("documents")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert run.state == "failed"
+        world.bad.clear()
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert (await sandbox.client.results(run.id))["mail"] == 3
+
+
+async def test_a_need_that_is_about_to_be_made_anew_is_waited_for_by_new_items(open_sandbox: OpenSandbox) -> None:
+    """Both the list and what all items share had failed, and the second is made by the end of another step."""
+    world = World("first")
+    pipeline = Pipeline("shared", retry=Retry(0))
+
+    @pipeline.step
+    def first() -> str:
+        return world.call("first")
+
+    @pipeline.step
+    def second(first: str) -> str:
+        return world.call("second")
+
+    @pipeline.step(on_failure="continue")
+    def names(first: str) -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.each(names)
+    def greeting(name: str, second: str) -> str:
+        return f"{second} {name}"
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await sandbox.run(pipeline)
+        world.bad.clear()
+        await sandbox.client.rerun_failed(run.id)
+        await do_next(hands, "first")
+        claims = await hands.claim(100)
+        assert sorted(claim.step for claim in claims) == ["names", "second"]
+        for name in ("names", "second"):
+            await hands.give_back(await hands.attempt([claim for claim in claims if claim.step == name]))
+        await sandbox.work()
+        assert (await sandbox.client.results(run.id))["greeting"] == {"a": "second a", "b": "second b"}
+        assert await state(sandbox, run.id) == "completed"
+
+
+async def test_former_results_stay(open_sandbox: OpenSandbox) -> None:
+    world = World("text b")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        world.bad.clear()
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.work()
+        kept = "select count(*) from retoma.jobs where run = $1 and step = 'report' and state = 'succeeded'"
+        assert await value(sandbox, kept, run.id) == 2
+
+
+async def test_each_round_has_attempts_of_its_own(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("tries", retry=Retry(1, delays=[1]))
+    tries: list[int] = []
+
+    @pipeline.step
+    def answer() -> int:
+        tries.append(1)
+        if len(tries) < 4:
+            raise ValueError("no")
+        return len(tries)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        assert (run.state, len(tries)) == ("failed", 2)
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        (job,) = await sandbox.client.jobs(run.id)
+        assert (job.revision, job.attempt) == (2, 2)
+
+
+async def test_a_rerun_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
+    world = World("text b")
+    pipeline = labels(world, pool=Pool("reading", capacity=1))
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        await sandbox.client.set_pool("reading", capacity=0)
+        world.bad.clear()
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.work()
+        assert (await states(sandbox, run.id))["text:b"] == "ready"
+        await sandbox.client.set_pool("reading", capacity=1)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+
+
+async def test_of_fifty_callers_one_makes_it_and_all_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
+    world = World("text b")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        answers = await asyncio.gather(*(sandbox.client.rerun_failed(run.id) for _ in range(50)))
+        assert {(answer.number, answer.jobs) for answer in answers} == {(2, 1)}
+        assert (await kinds(sandbox, run.id)).count("act") == 1
+
+
+async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        with pytest.raises(AtWork, match="is running: this needs one"):
+            await sandbox.client.rerun_failed(run)
+        await sandbox.client.cancel(run)
+        with pytest.raises(AtWork, match="is cancelled"):
+            await sandbox.client.rerun_failed(run)
+
+
+async def test_a_run_without_failures_stays_over(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        made = await sandbox.client.rerun_failed(run.id)
+        assert (made.number, made.jobs, await state(sandbox, run.id)) == (1, 0, "completed")
+
+
+async def test_another_tenants_run_is_not_there(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World("text a"))
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        with pytest.raises(NotFound):
+            await sandbox.client.rerun_failed(run.id, tenant="other")
+        with pytest.raises(NotFound):
+            await sandbox.client.rerun_failed(new_run_id())
+
+
+async def test_the_run_owes_its_end_again(open_sandbox: OpenSandbox) -> None:
+    world = World("text b")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        world.bad.clear()
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.work()
+        assert (await kinds(sandbox, run.id)).count("end") == 2
+
+
+async def test_a_persons_result_takes_the_place_of_a_failed_one(open_sandbox: OpenSandbox) -> None:
+    world = World("label b")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        world.called.clear()
+        made = await sandbox.client.edit(run.id, "label", "by hand", item="b", by="ana")
+        assert made.number == 2
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert (await sandbox.client.results(run.id))["report"] == ["label a", "by hand", "label c"]
+        assert world.called == ["report", "mail"]
+        assert await value(sandbox, "select author from retoma.jobs where author is not null") == "ana"
+
+
+async def test_a_persons_result_for_what_nothing_needs_leaves_the_run_over(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        await sandbox.client.edit(run.id, "mail", 99)
+        assert await state(sandbox, run.id) == "completed"
+        assert (await sandbox.client.results(run.id))["mail"] == 99
+
+
+async def test_a_persons_result_lets_a_failed_run_go_on(open_sandbox: OpenSandbox) -> None:
+    world = World("taxonomy")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        await sandbox.client.edit(run.id, "taxonomy", "by hand")
+        await sandbox.work()
+        assert (await state(sandbox, run.id), (await sandbox.client.results(run.id))["mail"]) == ("completed", 3)
+
+
+async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        with pytest.raises(AtWork, match="another list"):
+            await sandbox.client.edit(run.id, "documents", ["x"])
+        assert (await sandbox.client.show(run.id)).revision == 1
+
+
+async def test_items_that_a_person_does_not_want_are_no_errors(open_sandbox: OpenSandbox) -> None:
+    world = World("text b")
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        world.called.clear()
+        await sandbox.client.skip(run.id, "text", ["b"], by="ana")
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert (await states(sandbox, run.id))["label:b"] == "skipped"
+        assert world.called == ["report", "mail"]
+
+
+async def test_what_is_not_there_can_be_neither_edited_nor_skipped(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        with pytest.raises(NotFound, match="no label of z in run"):
+            await sandbox.client.edit(run.id, "label", "x", item="z")
+        with pytest.raises(NotFound):
+            await sandbox.client.skip(run.id, "label", ["z"])

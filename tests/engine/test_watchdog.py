@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from retoma import Context, Pipeline, Pool, Report, RetryLater, hours, minutes, seconds
+from retoma.define.pipeline import DEFAULT_STUCK_AFTER
+from retoma.engine import watchdog
+from retoma.errors import AtWork, DefinitionError, NotFound
+from retoma.identifiers import new_run_id
+from retoma.store import workers
+from retoma.testing import Hands, Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import SILENCE, do, do_next, kinds, state, states
+
+TIMEOUT = minutes(2)
+
+
+def lines(**options: object) -> Pipeline:
+    pipeline = Pipeline("lines", timeout=TIMEOUT, **options)  # type: ignore[arg-type]
+
+    @pipeline.step
+    def texts() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.each(texts)
+    def line(text: str) -> str:
+        return text
+
+    return pipeline
+
+
+async def watch(sandbox: Sandbox, after: timedelta, *alive: Hands) -> int:
+    await sandbox.clock.advance(after)
+    for hands in alive:
+        await workers.beat(sandbox.database, hands.worker)
+    return await watchdog.look(sandbox.database, SILENCE)
+
+
+async def held(sandbox: Sandbox, pipeline: Pipeline, hands: Hands) -> UUID:
+    """A run with one item done, whose other is held by a worker that lives."""
+    run = (await sandbox.client.start(pipeline)).id
+    await do_next(hands, "texts")
+    claims = await hands.claim(2)
+    await do(hands, claims, "line:a")
+    return run
+
+
+async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await watch(sandbox, minutes(5) - seconds(1))
+        assert await state(sandbox, run) == "running"
+        await watch(sandbox, seconds(1))
+        assert await state(sandbox, run) == "stuck"
+        (stuck,) = await sandbox.client.stuck()
+        assert (stuck.run, stuck.cause, stuck.data["queue"]) == (run, "no_worker", "default")
+        assert "start one: retoma worker" in stuck.data["why"]
+
+        for _ in range(20):  # it does not fail for what others must mend
+            await watch(sandbox, minutes(1))
+        assert await state(sandbox, run) == "stuck"
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+        assert await sandbox.client.stuck() == []
+
+
+async def test_a_worker_that_comes_back_ends_it_before_anything_is_done(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await watch(sandbox, minutes(5))
+        async with sandbox.hands() as hands:
+            await do_next(hands, "texts")
+            await watch(sandbox, seconds(5), hands)
+            assert await state(sandbox, run) == "running"
+            assert (await kinds(sandbox, run))[-2:] == ["result texts", "resume"]
+
+
+async def test_a_job_that_is_held_beyond_its_time_makes_its_run_stuck(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await held(sandbox, pipeline, hands)
+        await watch(sandbox, minutes(5), hands)
+        (stuck,) = await sandbox.client.stuck(run=run)
+        assert (stuck.cause, stuck.data["step"], stuck.data["item"]) == ("no_progress", "line", "b")
+        assert (stuck.data["last_item"], stuck.data["worker"]) == ("a", hands.worker)
+        assert "stuck line:b" in await kinds(sandbox, run)
+
+
+async def test_it_is_resumed_after_five_seconds_and_what_was_held_runs_elsewhere(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, sandbox.hands() as others:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "texts")
+        claims = await hands.claim(2)
+        await watch(sandbox, minutes(5), hands, others)
+        assert await watch(sandbox, seconds(4.9), hands, others) == 0
+        await watch(sandbox, seconds(0.1), hands, others)
+        assert await state(sandbox, run) == "running"
+        await do_next(others, "line:a", "line:b")
+        assert await state(sandbox, run) == "completed"
+        await do(hands, claims)
+        assert hands.refused == 2
+
+
+async def test_it_fails_after_so_many_resumes_without_progress(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines(resumes=2)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await held(sandbox, pipeline, hands)
+        await watch(sandbox, minutes(5), hands)
+        for pause in (5, 10):
+            await watch(sandbox, seconds(pause), hands)
+            assert await state(sandbox, run) == "running"
+            assert await hands.claim(2)
+            await watch(sandbox, minutes(5), hands)
+            assert await state(sandbox, run) == "stuck"
+        (stuck,) = await sandbox.client.stuck()
+        assert (stuck.resumes, stuck.may_resume) == (2, 2)
+        await watch(sandbox, minutes(1), hands)
+        assert await state(sandbox, run) == "failed"
+        assert await states(sandbox, run) == {"texts": "succeeded", "line:a": "succeeded", "line:b": "cancelled"}
+
+
+async def test_progress_lets_the_counting_begin_anew(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines(resumes=1)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "texts")
+        await hands.claim(2)
+        await watch(sandbox, minutes(5), hands)
+        await watch(sandbox, seconds(5), hands)
+        claims = await hands.claim(2)
+        await do(hands, claims, "line:a")
+        await watch(sandbox, minutes(5), hands)
+        (stuck,) = await sandbox.client.stuck()
+        assert (stuck.run, stuck.resumes) == (run, 0)
+
+
+async def test_a_person_resumes_it_after_the_automatic_resumes_are_spent(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines(resumes=0)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await held(sandbox, pipeline, hands)
+        await watch(sandbox, minutes(5), hands)
+        await watch(sandbox, minutes(1), hands)
+        assert await state(sandbox, run) == "failed"
+        assert await sandbox.client.resume(run, by="ana") == "running"
+        assert await do_next(hands, "line:b")
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_of_fifty_resumes_one_counts_and_all_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await held(sandbox, pipeline, hands)
+        await watch(sandbox, minutes(5), hands)
+        assert set(await asyncio.gather(*(sandbox.client.resume(run) for _ in range(50)))) == {"running"}
+        assert (await kinds(sandbox, run)).count("resume") == 1
+
+
+async def test_a_run_that_has_ended_well_cannot_be_resumed(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        with pytest.raises(AtWork, match="is completed: only a run that is stuck or has failed"):
+            await sandbox.client.resume(run.id)
+        with pytest.raises(NotFound):
+            await sandbox.client.resume(new_run_id())
+
+
+async def test_a_job_within_its_time_is_no_reason(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("long", timeout=hours(2))
+
+    @pipeline.step
+    def film() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await hands.claim(1)
+        await watch(sandbox, hours(2), hands)
+        assert await state(sandbox, run) == "running"
+        await watch(sandbox, minutes(5), hands)
+        assert await state(sandbox, run) == "stuck"
+
+
+async def test_waiting_for_a_delay_capacity_or_the_outside_is_no_reason(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("waits")
+
+    @pipeline.step(queue="delayed")
+    def delayed() -> int:
+        raise RetryLater(hours(10))
+
+    @pipeline.step(queue="pooled", pool=Pool("none", capacity=0))
+    def pooled() -> int:
+        return 1
+
+    @pipeline.step(queue="outside", timeout=hours(20))
+    async def rendered(*, host: Host, ctx: Context) -> int:
+        return int(await ctx.external("handle", poll=host.status))
+
+    for queue in ("delayed", "pooled", "outside"):
+        async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox, sandbox.hands() as hands:
+            run = (await sandbox.client.start(pipeline)).id
+            await do(hands, await hands.claim(10, queues=[queue]))
+            await watch(sandbox, hours(1), hands)
+            assert await state(sandbox, run) == "running"
+
+
+class Host:
+    async def status(self, handle: str) -> Report:
+        return Report("running")
+
+
+async def test_a_run_that_is_not_due_yet_is_not_watched(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        at = await sandbox.clock.now() + hours(10)
+        run = (await sandbox.client.start(pipeline, run_at=at)).id
+        await watch(sandbox, hours(9))
+        assert await state(sandbox, run) == "pending"
+
+
+async def test_two_watchdogs_find_it_stuck_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await sandbox.clock.advance(minutes(5))
+        await asyncio.gather(*(watchdog.look(sandbox.database, SILENCE) for _ in range(5)))
+        assert (await kinds(sandbox, run)).count("stuck texts") == 1
+
+
+async def test_a_start_may_have_its_own_number_of_resumes(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline, resumes=7)
+        await hands.claim(1)
+        await watch(sandbox, minutes(5), hands)
+        (stuck,) = await sandbox.client.stuck()
+        assert stuck.may_resume == 7
+
+
+async def test_the_application_says_when_a_run_is_stuck(open_sandbox: OpenSandbox) -> None:
+    assert minutes(5) == DEFAULT_STUCK_AFTER
+    pipeline = lines(stuck_after=seconds(30))
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await watch(sandbox, seconds(30))
+        assert await state(sandbox, run) == "stuck"
+        await sandbox.client.cancel(run)
+        assert await state(sandbox, run) == "cancelled"
+
+
+def test_limits_are_checked_at_import() -> None:
+    with pytest.raises(DefinitionError, match="stuck_after= is 0"):
+        Pipeline("x", stuck_after=0)
+    with pytest.raises(DefinitionError, match="resumes= is -1"):
+        Pipeline("x", resumes=-1)

@@ -1,0 +1,91 @@
+"""Somebody with a browser, as far as the server can tell."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx2
+
+from retoma.engine.sessions import hashed
+from retoma.webhooks.sender import Sender
+from tests.server.api import Api
+from tests.server.conftest import OpenApi
+
+PASSWORD = "a long enough password"
+HASH = hashed(PASSWORD)
+Opened = Callable[..., AbstractAsyncContextManager["Visitor"]]
+OURS = {"Sec-Fetch-Site": "same-origin"}
+
+
+class Visitor:
+    """Keeps cookies as a browser would."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.client = api.client
+        self.cookies: dict[str, str] = {}
+
+    async def get(self, path: str, **headers: str) -> httpx2.Response:
+        return self._kept(await self.api.get(path, key=None, headers=self._headers(headers)))
+
+    async def post(self, path: str, fields: dict[str, str], **headers: str) -> httpx2.Response:
+        """A form of ours, unless headers say otherwise."""
+        given = self._headers(OURS | headers)
+        return self._kept(await self.api.post(path, key=None, data=fields, headers=given))
+
+    async def log_in(self, password: str = PASSWORD) -> httpx2.Response:
+        return await self.post("/login", {"password": password})
+
+    async def token(self) -> str:
+        """What the forms carry."""
+        return token_of(await self.get("/kit?")) if self._has_logout else token_of(await self.get("/pools"))
+
+    @property
+    def _has_logout(self) -> bool:
+        return bool(self.cookies)
+
+    def _headers(self, given: dict[str, str]) -> dict[str, str]:
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        named = {name.replace("_", "-"): value for name, value in given.items() if value}
+        return named | ({"Cookie": cookie} if cookie else {})
+
+    def _kept(self, answer: httpx2.Response) -> httpx2.Response:
+        for line in answer.headers.get_list("set-cookie"):
+            name, _, value = line.partition(";")[0].partition("=")
+            self.cookies[name] = value.strip('"')
+            if "Max-Age=0" in line:
+                del self.cookies[name]
+        return answer
+
+
+def token_of(answer: httpx2.Response) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]+)"', answer.text)
+    assert found, answer.text
+    return found[1]
+
+
+def seen(answer: httpx2.Response) -> str:
+    """Its text as people read it."""
+    return html.unescape(re.sub(r"<[^>]+>", " ", answer.text))
+
+
+def opened(open_api: OpenApi) -> Opened:
+    @asynccontextmanager
+    async def opened(*, development: bool = True, **options: Any) -> AsyncIterator[Visitor]:
+        if development:
+            options = {"address": "127.0.0.1", "host": "127.0.0.1:8765"} | options
+        async with open_api(scopes=None, development=development, **options) as api:
+            yield Visitor(api)
+
+    return opened
+
+
+async def a_dead_delivery(visitor: Visitor, url: str = "https://hooks.example/x") -> UUID:
+    """What the sender gave up on, whatever the reason."""
+    raise NotImplementedError(url, Sender, timedelta)

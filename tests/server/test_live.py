@@ -1,0 +1,374 @@
+"""Live events over HTTP: none missed, none twice, and nobody who can hold up others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from retoma.cli.listening import address, bound, serving
+from retoma.records import LiveEvent
+from retoma.server import streams
+from retoma.server.streams import LARGEST_BACKLOG, Stream, Streams, frame
+from retoma.settings import Settings
+from tests.patience import PATIENCE
+from tests.server.api import Api
+from tests.server.conftest import OpenApi
+
+
+@dataclass
+class Told:
+    """What came over a stream: events, and the names of the fields that have no event."""
+
+    kinds: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    data: list[Any] = field(default_factory=list)
+
+
+def parsed(text: str) -> Told:
+    """As a browser reads it: lines end with CR, LF or both, and an empty one ends an event."""
+    told = Told()
+    for block in text.replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if line)
+        if "data" in fields:
+            told.kinds.append(fields["event"])
+            told.ids.append(int(fields["id"]))
+            told.data.append(json.loads(fields["data"]))
+    return told
+
+
+async def told(api: Api, path: str, **options: Any) -> Told:
+    """What is told of what there is already."""
+    answer = await api.get(path, params={"follow": "false"} | options.pop("params", {}), **options)
+    assert answer.status_code == 200, answer.text
+    return parsed(answer.text)
+
+
+class Watcher:
+    """A request whose answer is read as it comes. `read` False is one that has stopped reading."""
+
+    def __init__(self, api: Api, path: str, key: str | None = None, last: int | None = None) -> None:
+        self.text = ""
+        self.status = 0
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._grown = asyncio.Event()
+        headers = [(b"x-api-key", (key or api.key or "").encode()), (b"host", b"api.example")]
+        if last is not None:
+            headers.append((b"last-event-id", str(last).encode()))
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": headers,
+            "client": ("203.0.113.9", 1),
+            "server": ("api.example", 80),
+            "scheme": "http",
+            "http_version": "1.1",
+            "root_path": "",
+        }
+        self.task = asyncio.create_task(api.server(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def _send(self, message: Any) -> None:
+        await self.reads.wait()
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        self.text += message.get("body", b"").decode()
+        self._grown.set()
+
+    async def until(self, wanted: str) -> Told:
+        """All that came, once this has."""
+        async with asyncio.timeout(PATIENCE):
+            while wanted not in self.text:
+                self._grown.clear()
+                await self._grown.wait()
+        return parsed(self.text)
+
+    async def over(self) -> Told:
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+        return parsed(self.text)
+
+
+@asynccontextmanager
+async def watching(api: Api, *paths: str, **options: Any) -> AsyncIterator[list[Watcher]]:
+    """Requests that are open, each of which has been answered so far."""
+    watchers = [Watcher(api, path, **options) for path in paths]
+    try:
+        for watcher in watchers:
+            await watcher.until("retry: ")
+        yield watchers
+    finally:
+        for watcher in watchers:
+            watcher.task.cancel()
+        await asyncio.gather(*(watcher.task for watcher in watchers), return_exceptions=True)
+
+
+async def test_a_run_is_told_from_its_beginning_to_its_end(api: Api) -> None:
+    run = await api.start()
+    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+        await api.sandbox.work()
+        told = await watcher.over()
+    assert told.kinds[0] == "start"
+    assert told.kinds[-1] == "end"
+    assert told.ids == [event.id for event in await api.client.events(UUID(run))]
+    assert {each["run"] for each in told.data} == {run}
+
+
+async def test_who_comes_again_gets_what_came_after_the_last_event_and_nothing_twice(api: Api) -> None:
+    run = await api.start()
+    await api.sandbox.work()
+    everything = await told(api, f"/api/v1/runs/{run}/live")
+    for heard in everything.ids[:-1]:
+        rest = await told(api, f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(heard)})
+        assert rest.ids == [number for number in everything.ids if number > heard]
+
+
+async def test_a_browser_that_has_heard_the_end_is_told_not_to_come_again(api: Api) -> None:
+    run = await api.start()
+    await api.sandbox.work()
+    last = (await told(api, f"/api/v1/runs/{run}/live")).ids[-1]
+    answer = await api.get(f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(last)})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_all_runs_are_told_from_now_on(api: Api) -> None:
+    earlier = await api.start()
+    async with watching(api, "/api/v1/live") as (watcher,):
+        later = await api.start()
+        told = await watcher.until(later)
+    assert earlier not in watcher.text
+    assert told.kinds == ["start"]
+
+
+async def test_a_tenant_hears_of_its_own_runs_only(api: Api) -> None:
+    key = await api.make_key("runs:read", tenant="shop")
+    async with watching(api, "/api/v1/live", key=key) as (watcher,):
+        theirs = await api.client.start("film", tenant="blog")
+        own = await api.client.start("film", tenant="shop")
+        await watcher.until(str(own.id))
+        assert str(theirs.id) not in watcher.text
+    behind = await told(api, "/api/v1/live", key=key, params={"after": 0})
+    assert {each["run"] for each in behind.data} == {str(own.id)}
+    assert (await api.get(f"/api/v1/runs/{theirs.id}/live", key=key)).status_code == 404
+
+
+async def test_what_happens_between_history_and_now_is_told_once(api: Api) -> None:
+    """It comes while the history is being sent: not in it, and not lost."""
+    run = await api.start()
+    live: Streams = api.server.state.live
+    history = live.reader.history
+
+    async def and_then_it_works(*given: Any, **options: Any) -> list[LiveEvent]:
+        found = await history(*given, **options)
+        await api.sandbox.work()
+        return found
+
+    live.reader.history = and_then_it_works  # type: ignore[method-assign]
+    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+        told = await watcher.over()
+    assert told.ids == [event.id for event in await api.client.events(UUID(run))]
+
+
+async def test_an_event_that_another_server_has_told_already_is_not_told_again(api: Api) -> None:
+    async with watching(api, "/api/v1/live"):
+        run = await api.client.start("film")
+        (event,) = await api.client.events(run.id)
+        async with watching(api, "/api/v1/live", last=event.id) as (watcher,):
+            later = await api.client.start("film")
+            told = await watcher.until(str(later.id))
+    assert [each["run"] for each in told.data] == [str(later.id)]
+
+
+async def test_who_was_away_for_too_long_is_told_to_begin_anew(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retoma.server.routes.live.FURTHEST_BACK", 1)
+    for _ in range(3):
+        await api.start()
+    answer = await api.get("/api/v1/live", headers={"Last-Event-ID": "1"})
+    assert (answer.status_code, answer.json()["code"]) == (410, "GONE")
+    assert api.server.state.live.count == 0
+
+
+async def test_a_key_has_only_so_many_streams(open_api: OpenApi) -> None:
+    async with open_api(streams_per_key=2) as api, watching(api, "/api/v1/live", "/api/v1/live"):
+        answer = await api.get("/api/v1/live")
+        assert (answer.status_code, answer.json()["code"]) == (429, "TOO_MANY_STREAMS")
+        assert answer.headers["Retry-After"] == "5"
+        other = await api.make_key("runs:read")
+        assert (await api.get("/api/v1/live", key=other, params={"follow": "false"})).status_code == 200
+
+
+async def test_one_reader_serves_all_who_watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watching(api, *["/api/v1/live"] * 20) as watchers:
+        reader = api.server.state.live.reader
+        reads: list[int] = []
+        read = reader.read
+
+        async def counted() -> list[LiveEvent]:
+            found: list[LiveEvent] = await read()
+            reads.append(len(found))
+            return found
+
+        monkeypatch.setattr(reader, "read", counted)
+        run = await api.start()
+        for watcher in watchers:
+            await watcher.until(run)
+    assert sum(reads) == 1
+
+
+async def test_a_stream_says_that_it_must_not_be_kept(api: Api) -> None:
+    answer = await api.get("/api/v1/live", params={"follow": "false"})
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+
+
+async def test_a_ping_has_a_name_and_says_how_far_all_is_told(api: Api) -> None:
+    run = await api.start()
+    async with watching(api, "/api/v1/live") as (watcher,):
+        live: Streams = api.server.state.live
+        live.ping(live.all())
+        told = await watcher.until("event: ping")
+        (last,) = [event.id for event in await api.client.events(UUID(run))]
+    assert (told.kinds, told.ids, told.data) == (["ping"], [last], [{}])
+
+
+async def test_a_stream_ends_when_its_time_is_over_and_takes_no_place_any_more(api: Api) -> None:
+    async with watching(api, "/api/v1/live") as (watcher,):
+        live: Streams = api.server.state.live
+        for _ in range(streams.LONGEST_LIFE // streams.SECONDS_BETWEEN_PINGS):
+            live.ping(live.all())
+        assert set((await watcher.over()).kinds) == {"ping"}
+        assert live.count == 0
+
+
+async def test_who_reads_is_not_cut_off_by_much_that_comes_at_once(api: Api) -> None:
+    async with watching(api, "/api/v1/live") as (watcher,):
+        live: Streams = api.server.state.live
+        live.share([an_event(number, data="x" * 10_000) for number in range(100)])
+        assert len((await watcher.until('"id":99')).kinds) == 100
+        assert live.count == 1
+
+
+async def test_who_does_not_read_is_cut_off_and_the_others_are_not_held_up(api: Api) -> None:
+    async with watching(api, "/api/v1/live", "/api/v1/live") as (slow, quick):
+        live: Streams = api.server.state.live
+        slow.reads.clear()
+        some = [an_event(number, data="x" * 10_000) for number in range(10)]
+        for _ in range(LARGEST_BACKLOG // 100_000 + 3):
+            live.share(some)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert len(parsed(quick.text).kinds) >= 10
+        slow.reads.set()
+        await slow.over()
+        assert not slow.text.endswith("end")
+        assert live.count == 1
+
+
+def test_what_is_kept_for_one_who_does_not_read_is_bounded() -> None:
+    stream = Stream("key", None, None, 0)
+    aborted = []
+    stream.abort = lambda: aborted.append(True)
+    for _ in range(100):
+        stream.put(b"x" * 10_000)
+    assert stream.is_cut
+    assert stream._chunks == []
+    assert aborted == [True]
+
+
+HOSTILE = 'x\r\ndata: {"forged": true}\r\n\r\nevent: end\rid: 9\n\n\u2028'
+
+
+def test_no_text_of_a_user_can_end_a_line_or_an_event() -> None:
+    told = parsed(frame(an_event(7, item=HOSTILE, step=HOSTILE, data={HOSTILE: HOSTILE})).decode())
+    assert (told.kinds, told.ids) == (["result"], [7])
+    assert (told.data[0]["item"], told.data[0]["data"]) == (HOSTILE, {HOSTILE: HOSTILE})
+
+
+def an_event(number: int, **given: Any) -> LiveEvent:
+    known: dict[str, Any] = {
+        "id": number,
+        "run": uuid4(),
+        "tenant": 1,
+        "at": datetime(2030, 1, 1, tzinfo=UTC),
+        "kind": "result",
+        "revision": 1,
+        "attempt": 1,
+        "step": "image",
+        "item": "1",
+        "data": None,
+    }
+    return LiveEvent(**(known | given))
+
+
+@pytest.mark.parametrize("given", ["-1", "x", "1; drop", str(2**63)])
+async def test_an_event_number_that_is_none_is_refused(api: Api, given: str) -> None:
+    assert (await api.get("/api/v1/live", headers={"Last-Event-ID": given})).status_code == 422
+
+
+async def test_a_real_connection_is_ended_when_it_does_not_read_and_when_the_server_stops(open_api: OpenApi) -> None:
+    async with open_api() as api:
+        settings = Settings(port=0)
+        listening = bound(settings, "127.0.0.1")
+        place = address(listening).removeprefix("http://").rsplit(":", 1)
+        live: Streams = api.server.state.live
+        async with serving(api.server, listening, settings):
+            deaf = await connected(place, api.key or "", buffer=4096)
+            hearing = await connected(place, api.key or "", buffer=2**20)
+            some = [an_event(number, data="x" * 10_000) for number in range(10)]
+            async with asyncio.timeout(PATIENCE):
+                while live.count == 2:
+                    live.share(some)
+                    await hearing.read(2**20)
+            assert live.count == 1, "what is held for one who does not read must be given up"
+        async with asyncio.timeout(PATIENCE):
+            rest = await hearing.read_to_end()
+        assert rest.endswith(b"0\r\n\r\n"), "who reads is told the end"
+        deaf.close()
+
+
+class Raw:
+    """A connection that reads when it is told to."""
+
+    def __init__(self, made: socket.socket) -> None:
+        self._socket = made
+
+    async def read(self, most: int) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._socket, most)
+
+    async def read_to_end(self) -> bytes:
+        last = b""
+        while some := await self.read(2**20):
+            last = (last + some)[-20:]
+            if last.endswith(b"0\r\n\r\n"):
+                break
+        self.close()
+        return last
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+async def connected(place: list[str], key: str, buffer: int) -> Raw:
+    loop = asyncio.get_running_loop()
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    made.setblocking(False)
+    await loop.sock_connect(made, (place[0], int(place[1])))
+    await loop.sock_sendall(made, f"GET /api/v1/live HTTP/1.1\r\nHost: h\r\nX-API-Key: {key}\r\n\r\n".encode())
+    raw = Raw(made)
+    assert (await raw.read(4096)).startswith(b"HTTP/1.1 200")
+    return raw

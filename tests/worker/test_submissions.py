@@ -1,0 +1,95 @@
+"""A submission that is under way when its attempt is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from retoma import Context, Pipeline, Pool, Report, Retry, Settings
+from retoma.testing import Sandbox
+from retoma.worker import desk
+from retoma.worker.worker import Worker
+from retoma.worker.workload import Workload
+from tests.conftest import OpenSandbox
+from tests.patience import PATIENCE
+
+film = Pipeline("film", retry=Retry(0))
+
+
+class Host:
+    """It takes the work, and its answer comes when the test says so."""
+
+    def __init__(self) -> None:
+        self.submitted, self.told, self.answers = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.cancelled: list[str] = []
+
+    async def submit(self) -> str:
+        self.submitted.set()
+        await self.answers.wait()
+        return "handle"
+
+    async def status(self, handle: str) -> Report:
+        return Report("cancelled" if handle in self.cancelled else "running")
+
+    async def cancel(self, handle: str) -> None:
+        self.cancelled.append(handle)
+
+
+@film.step(pool=Pool("gpu", capacity=1))
+async def clip(*, host: Host, ctx: Context) -> str:
+    handle = await ctx.once("submit", host.submit)
+    return str(await ctx.external(handle, poll=host.status, cancel=host.cancel, every=0.1))
+
+
+@asynccontextmanager
+async def cancelled_in_its_submission(
+    open_sandbox: OpenSandbox, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Sandbox, UUID]]:
+    tell = Workload.cancel
+
+    def noticed(workload: Workload, runs: set[UUID]) -> None:
+        tell(workload, runs)
+        if runs:
+            host.told.set()
+
+    monkeypatch.setattr(Workload, "cancel", noticed)
+    async with open_sandbox(film, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        worker = Worker(sandbox.app, sandbox.database, Settings(), concurrency=2)
+        working = asyncio.create_task(worker.run())
+        try:
+            run = (await sandbox.client.start(film)).id
+            await host.submitted.wait()
+            assert await sandbox.client.cancel(run) == "cancelling"
+            await host.told.wait()
+            yield sandbox, run
+        finally:
+            host.answers.set()
+            worker.stop()
+            await working
+
+
+async def test_what_was_submitted_when_its_run_was_cancelled_is_cancelled_outside(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host()
+    async with cancelled_in_its_submission(open_sandbox, host, monkeypatch) as (sandbox, run):
+        assert (await sandbox.client.pools("gpu"))[0].used == 1
+        host.answers.set()
+        ended = await sandbox.client.wait(run, timedelta(seconds=PATIENCE))
+        assert (str(ended.state), host.cancelled) == ("cancelled", ["handle"])
+        assert (await sandbox.client.pools("gpu"))[0].used == 0
+
+
+async def test_a_submission_that_never_answers_is_given_up_in_the_end(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "LAST_WORDS", 0.05)
+    async with cancelled_in_its_submission(open_sandbox, Host(), monkeypatch) as (sandbox, run):
+        ended = await sandbox.client.wait(run, timedelta(seconds=PATIENCE))
+        assert str(ended.state) == "cancelled"
+        assert (await sandbox.client.pools("gpu"))[0].used == 0
