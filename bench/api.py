@@ -40,7 +40,7 @@ async def http(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        address = await asyncio.wait_for(_address(process), SECONDS_TO_BEGIN)
+        address = await asyncio.wait_for(address_of(process), SECONDS_TO_BEGIN)
         async with httpx2.AsyncClient(base_url=address, headers={"X-API-Key": key}, timeout=60) as client:
             yield client
     finally:
@@ -49,7 +49,7 @@ async def http(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
         await process.wait()
 
 
-async def _address(process: asyncio.subprocess.Process) -> str:
+async def address_of(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     said = []
     async for line in process.stderr:

@@ -219,7 +219,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 def _command(line: str) -> Iterator[str]:
     """The words of a command line that say which command it is."""
     words = re.sub(r"^.*\bretoma ", "", line).split()
-    for word in words[: 2 if words[0] in ("db", "runs", "config", "deliveries", "endpoints", "keys", "pools") else 1]:
+    for word in words[: 2 if words[0] in ("db", "runs", "config", "deliveries", "endpoints", "keys", "pools", "prices") else 1]:
         if word.isalpha():
             yield word
 

@@ -144,8 +144,17 @@ class OutsideRules:
         job.state, job.holder = "parked", None
 
     @precondition(lambda self: any(job.state == "parked" for run in self.runs.values() for job in run.jobs.values()))
-    @rule(after=st.sampled_from([0, 0, 1, 59, 60, 90, 180, 300, 540]))
+    @rule(after=st.sampled_from([0, 1, 60, 60, 90, 180, 300, 540]))
     def somebody_looks(self, after: int) -> None:
+        self.look(after)
+
+    @precondition(lambda self: any(job.state == "parked" for run in self.runs.values() for job in run.jobs.values()))
+    @rule(state=st.sampled_from(["running", "succeeded", "failed", "failed", "cancelled", "lost"]))
+    def somebody_looks_and_reports(self, state: str) -> None:
+        for look in self.look(60):
+            self.report(look, state)
+
+    def look(self, after: int) -> list[Look]:
         """All that is due is given out, each to be looked at once more."""
         self.advance(timedelta(seconds=after))
         self.everyone_beats()
@@ -160,6 +169,7 @@ class OutsideRules:
         for look in found:
             self.check_look(look)
         self.looks += found
+        return found
 
     def check_look(self, look: Look) -> None:
         now, job = self.clock.now, self.job(look)
@@ -173,8 +183,11 @@ class OutsideRules:
     @precondition(lambda self: bool(self.looks))
     @rule(which=NUMBER, state=st.sampled_from(["queued", "running", "succeeded", "failed", "cancelled", "lost"]))
     def a_look_is_reported(self, which: int, state: str) -> None:
-        """Any look that ever was: only the last one counts, and only while the work goes on."""
-        look = chosen(self.looks, which)
+        """Any look that ever was."""
+        self.report(chosen(self.looks, which), state)
+
+    def report(self, look: Look, state: str) -> None:
+        """Only the last look counts, and only while the work goes on."""
         job, run = self.job(look), self.runs[look.run]
         known, stops = job.beside.outside, look.stop is not None
         counts = known is not None and known.is_open and known.looks == look.looks

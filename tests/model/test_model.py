@@ -169,11 +169,12 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         items=st.integers(0, 2),
         delayed=st.booleans(),
         room=st.integers(0, 3),
+        stale=st.sampled_from([True, False, False]),
     )
-    def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, room: int) -> None:
+    def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, room: int, stale: bool) -> None:
         """Give back any handle that was ever held: it counts only if it still is."""
         hand = chosen([hand for hand in self.hands if hand.claims], which)
-        claim = chosen(hand.claims, handle)
+        claim = chosen(hand.claims if stale else self.held_claims(hand) or hand.claims, handle)
         if how == "parked" and self.job(claim).beside.outside is not None:
             how = "succeeded"  # its outside work has ended: a step goes on then
         handover = self.handover(self.job(claim)) if how == "parked" else None
@@ -183,7 +184,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
                 self.exchange(hand, results, setbacks, room)
             return
         job = self.runs[claim.run].jobs[claim.step, claim.item]
-        valid = job.state == "running" and job.holder == hand.lane.worker and job.fence == claim.fence
+        valid = claim in self.held_claims(hand)
         if valid and handover is not None:
             job.attempt -= 1
             self.park(self.runs[claim.run], job, handover)
@@ -192,6 +193,28 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         if how == "too_many" and claim.step in POOLED:
             self.pool.paused_until = max(self.pool.paused_until or self.clock.now, self.clock.now + PAUSE)
         assert self.exchange(hand, results, setbacks, room) == (0 if valid else 1)
+
+    def held_claims(self, hand: Hand) -> list[Claim]:
+        """Those that still count."""
+        return [
+            claim
+            for claim in hand.claims
+            if (job := self.job(claim)).state == "running"
+            and job.holder == hand.lane.worker
+            and job.fence == claim.fence
+        ]
+
+    @rule(which=st.integers(0, 999), room=st.integers(1, 3))
+    def all_of_it_parks(self, which: int, room: int) -> None:
+        """A worker claims, and hands over to the outside all that it holds, in one call."""
+        hand = chosen([hand for hand in self.hands if not hand.is_dead], which)
+        self.exchange(hand, [], [], room)
+        claims = [claim for claim in self.held_claims(hand) if self.job(claim).beside.outside is None]
+        setbacks = [SetBack(claim, "parked", error=self.handover(self.job(claim))) for claim in claims]
+        for setback in setbacks:
+            self.job(setback.claim).attempt -= 1
+            self.park(self.runs[setback.claim.run], self.job(setback.claim), setback.error or "")
+        assert self.exchange(hand, [], setbacks, 0) == 0
 
     def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
         run, name = self.runs[claim.run], (claim.step, claim.item)

@@ -28,6 +28,9 @@ BODIES: dict[str, Any] = {
     "/api/v1/runs/bulk": {"pipeline": "film", "inputs": [{}]},
     "/api/v1/pools/{pool}": {"capacity": 1},
     "/api/v1/deliveries/redrive": {"endpoint": 1},
+    "/api/v1/runs/{run}/rerun": {},
+    "/api/v1/runs/{run}/edit": {"step": "cut", "value": "x"},
+    "/api/v1/runs/{run}/skip": {"step": "image", "items": ["tea 0"]},
 }
 # Routes that name a thing of a tenant.
 OF_A_TENANT = ("{run}", "{delivery}")
@@ -44,7 +47,7 @@ WITHOUT_A_TENANT = {
 }
 LISTS = {"/api/v1/runs": "runs", "/api/v1/deliveries": "deliveries"}
 # Lists that begin empty for everyone; their own tests ask what is in them.
-OF_LATER = {"/api/v1/live", "/api/v1/charges"}
+OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck"}
 STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive"}
 
 

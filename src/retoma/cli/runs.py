@@ -1,4 +1,4 @@
-"""`retoma runs ...`: look at runs, and cancel them."""
+"""`retoma runs ...`: look at runs, and act on them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.cli.show import facts, print_facts
 from retoma.client import Client
 from retoma.errors import Conflict, NotFound
-from retoma.records import Event, Run
+from retoma.records import Event, Revision, Run
 from retoma.states import RunState
 from retoma.terminal import clean
 
-runs = typer.Typer(no_args_is_help=True, help="Look at runs, and cancel them.")
+runs = typer.Typer(no_args_is_help=True, help="Look at runs, and act on them.")
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or as much of its beginning as is unique.")]
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -42,6 +42,17 @@ _EVENT_COLUMNS = [
     Column("attempt"),
     Column("worker"),
     Column("data", shown=lambda data: output.value(_told(data), 120)),
+]
+
+_STUCK_COLUMNS = [
+    Column("run"),
+    Column("pipeline"),
+    Column("tenant"),
+    Column("since", shown=output.moment),
+    Column("cause"),
+    Column("step"),
+    Column("resumes"),
+    Column("why", shown=lambda why: output.value(why or "", 120)),
 ]
 
 
@@ -105,6 +116,62 @@ def cancel(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
     in_loop(_cancel(run, how))
 
 
+@runs.command("stuck")
+def list_stuck(
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 100,
+    how: Listing = Format.TABLE,
+) -> None:
+    """Runs that should go on and do not, with why.
+
+    \b
+    retoma runs stuck
+    """
+    in_loop(_stuck(limit, how))
+
+
+@runs.command()
+def resume(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
+    """Let a run go on that is stuck or has failed, from where it stood.
+
+    Exits with 4 if it ended in another way.
+
+    \b
+    retoma runs resume 0199a3
+    """
+    in_loop(_resume(run, how))
+
+
+@runs.command()
+def rerun(
+    run: RunId,
+    step: Annotated[str | None, typer.Option("--step", help="Only what failed of this step.")] = None,
+    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item of it; may be repeated.")] = None,
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Make anew what failed in a run that is over, and what depends on it; the rest keeps its results.
+
+    \b
+    retoma runs rerun 0199a3
+    retoma runs rerun 0199a3 --step label --item invoice-812.pdf
+    """
+    in_loop(_rerun(run, step, item, how))
+
+
+@runs.command()
+def skip(
+    run: RunId,
+    step: Annotated[str, typer.Option("--step", help="The step whose items these are.")],
+    item: Annotated[list[str], typer.Option("--item", help="An item to leave out; may be repeated.")],
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Leave items out of a run that is over, and make anew what joins them.
+
+    \b
+    retoma runs skip 0199a3 --step text --item torn.pdf
+    """
+    in_loop(_skip(run, step, item, how))
+
+
 async def _list(
     states: list[RunState] | None,
     pipeline: str | None,
@@ -166,6 +233,44 @@ async def _cancel(text: str, how: ShortFormat) -> None:
         print(output.as_json({"run": run, "state": state}))
     else:
         output.out().print(output.state(state))
+
+
+async def _stuck(limit: int, how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.stuck(limit=limit)
+    rows = [{**vars(one), "step": one.data.get("step"), "why": one.data.get("why")} for one in found]
+    output.emit(rows, _STUCK_COLUMNS, how, "no run is stuck")
+
+
+async def _resume(text: str, how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        run = await found_run(client, text)
+        state = await client.resume(run, by="command line")
+    if how is ShortFormat.JSON:
+        print(output.as_json({"run": run, "state": state}))
+    else:
+        output.out().print(output.state(state))
+
+
+async def _rerun(text: str, step: str | None, items: list[str] | None, how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        run = await found_run(client, text)
+        _say_revision(run, await client.rerun_failed(run, step=step, items=items, by="command line"), how)
+
+
+async def _skip(text: str, step: str, items: list[str], how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        run = await found_run(client, text)
+        _say_revision(run, await client.skip(run, step, items, by="command line"), how)
+
+
+def _say_revision(run: UUID, made: Revision, how: ShortFormat) -> None:
+    if how is ShortFormat.JSON:
+        print(output.as_json({"run": run, "revision": made.number, "jobs": made.jobs}))
+    elif made.jobs:
+        output.out().print(f"revision {made.number}: {made.jobs} to be made anew")
+    else:
+        output.out().print("nothing to be made anew")
 
 
 async def found_run(client: Client, text: str) -> UUID:

@@ -6,6 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -21,7 +24,9 @@ from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
+from retoma.store.database import Database
 from retoma.texts import text
+from retoma.worker.upkeep import Upkeep
 
 log = get_logger("retoma.server")
 
@@ -57,10 +62,37 @@ async def _serve(app: App | None, settings: Settings) -> None:
     listening = bound(settings, settings.host)
     async with opened_client(settings, app) as client:
         await _say_how_to_make_a_key(client)
-        async with listening_server(make_server(app, client, settings), listening, settings) as listener:
+        async with (
+            kept_up(client.database, settings),
+            listening_server(make_server(app, client, settings), listening, settings) as listener,
+        ):
             log.info("server ready", address=address(listening), application=None if app is None else app.name)
             await _stopped(listener)
     log.info("server stopped")
+
+
+@asynccontextmanager
+async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]:
+    """Do the upkeep beside, so that what stands still without any worker is seen."""
+
+    async def nothing() -> None: ...
+
+    upkeep = Upkeep(
+        database,
+        silence=timedelta(seconds=settings.silence_seconds),
+        refresh=nothing,
+        runs_at_work=list,
+        on_stopping=lambda _: None,
+        on_work=lambda: None,
+        on_look=lambda: None,
+    )
+    task = asyncio.create_task(upkeep.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _stopped(listener: Listener) -> None:

@@ -24,7 +24,13 @@ NO_PROGRESS = "no_progress"  # a job is held beyond its time
 NOTHING_RUNS = "nothing_runs"
 
 # What keeps a run from going on, and passes without it: then it goes on by itself, and never fails for it.
-OUTER_CAUSES = {WaitReason.NO_WORKER, WaitReason.UNDEFINED_STEP, WaitReason.NOT_TAKEN}
+OUTER_CAUSES = {
+    WaitReason.NO_WORKER,
+    WaitReason.UNDEFINED_STEP,
+    WaitReason.NOT_TAKEN,
+    WaitReason.PROVIDER_DOWN,
+    WaitReason.PROVIDER_REFUSES,
+}
 
 
 async def look(database: Database, silence: timedelta) -> int:

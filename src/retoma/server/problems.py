@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from retoma.errors import (
+    AtWork,
     Conflict,
     DatabaseUnavailable,
     Gone,
@@ -109,6 +110,8 @@ def of_error(error: RetomaError) -> Problem:
             cause = error.__cause__
             fields = _fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
             return Problem(422, "INVALID_INPUT", said, errors=fields)
+        case AtWork():
+            return Problem(409, "AT_WORK", said)
         case Conflict():
             return Problem(409, "CONFLICT", said)
         case Unrecordable():

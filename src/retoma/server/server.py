@@ -19,6 +19,7 @@ from retoma.server.edge import Edge
 from retoma.server.pages.pages import Pages
 from retoma.server.pages.site import Site
 from retoma.server.routes import (
+    acts,
     callbacks,
     charges,
     deliveries,
@@ -37,6 +38,7 @@ from retoma.settings import Settings
 ROOT = "/api/v1"
 _ROUTERS = (
     runs.router,
+    acts.router,
     live.router,
     charges.router,
     pipelines.router,

@@ -25,6 +25,7 @@ def _storable(given: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$"), AfterValidator(_storable)]
+ItemKey = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$"), AfterValidator(_storable)]
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="How many at most.")]
 Before = Annotated[UUID | None, Field(description="`next` of the page before.")]
 
@@ -299,3 +300,19 @@ class PipelineList(BaseModel):
 
 class Health(BaseModel):
     status: str
+
+
+class StuckShape(BaseModel):
+    run: UUID
+    pipeline: str
+    tenant: str
+    revision: int
+    since: datetime
+    cause: str
+    data: dict[str, Any] = Field(description="What is known: step, item, worker or queue, the last item, a sentence.")
+    resumes: int = Field(description="By itself, since it last progressed.")
+    may_resume: int
+
+
+class StuckPage(BaseModel):
+    stuck: list[StuckShape]

@@ -128,7 +128,7 @@ async def _error(client: Client, run: Run, began_at: datetime | None) -> dict[st
     told = [(item, error) for (step, item), error in errors.items() if (step, item) in final]
     if not told:
         return {"code": "PROCESSING_ERROR", "message": "the job was stopped"}
-    item, error = next((each for each in told if each[1].get("code") == TIMEOUT), told[0])
+    item, error = told[0]
     if error.get("code") == TIMEOUT:
         elapsed = round(duration(run, began_at).total_seconds() * 1000)
         return {"code": TIMEOUT, "message": f"Job timed out after {elapsed}ms", "details": str(error.get("message"))}

@@ -116,14 +116,12 @@ def hungry_pdf(megabytes: int = 900) -> bytes:
     return _written([], streams=[_stream(head + block * megabytes, "/Filter /FlateDecode")])
 
 
-def hanging_pdf(depth: int = 9) -> bytes:
-    """A page that draws a form twenty times, which draws another twenty times, and so on."""
-    forms = []
-    for level in range(depth):
-        body = b"BT /F 9 Tf 72 72 Td (x) Tj ET" if level == depth - 1 else b"/Fm Do " * 20
-        inner = f"/Font << /F 3 0 R >> /XObject << /Fm {4 + level + 1} 0 R >>"
-        forms.append(_stream(body, f"/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << {inner} >>"))
-    return _written([b"/Fm Do " * 20], extra=forms, resources="/XObject << /Fm 4 0 R >>")
+def hanging_pdf() -> bytes:
+    """A page that draws the same form very often, which does nothing very often: hours of work, and little memory."""
+    entries = "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Filter /FlateDecode"
+    form = _stream(zlib.compress(b"q Q " * 200_000), entries)
+    page = _stream(zlib.compress(b"/Fm Do " * 100_000), "/Filter /FlateDecode")
+    return _written([], streams=[page], extra=[form], resources="/XObject << /Fm 4 0 R >>")
 
 
 def corrupt_pdfs() -> dict[str, bytes]:

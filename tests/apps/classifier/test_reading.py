@@ -92,6 +92,12 @@ def test_a_page_with_text_is_not_sent_to_ocr() -> None:
     assert seen == []
 
 
+def test_ocr_is_not_even_loaded_for_a_document_that_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retoma_apps.classifier.reading.document.installed_ocr", pytest.fail)
+    assert read(documents.letter(2)[1]).text.startswith("SENTENÇA")
+    assert read(b"plain words").text == "plain words"
+
+
 def test_ocr_that_sees_nothing_leaves_the_file_empty() -> None:
     assert code_of(documents.scanned_pdf(), ocr=sees("")) == "FILE_EMPTY"
 

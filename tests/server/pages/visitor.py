@@ -6,14 +6,14 @@ import html
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import httpx2
 
+from retoma import Webhook
 from retoma.engine.sessions import hashed
-from retoma.webhooks.sender import Sender
+from tests.receiver import receiver, says
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
 
@@ -44,11 +44,8 @@ class Visitor:
 
     async def token(self) -> str:
         """What the forms carry."""
-        return token_of(await self.get("/kit?")) if self._has_logout else token_of(await self.get("/pools"))
-
-    @property
-    def _has_logout(self) -> bool:
-        return bool(self.cookies)
+        started = await self.client.start("film", {})
+        return token_of(await self.get(f"/runs/{started.id}"))
 
     def _headers(self, given: dict[str, str]) -> dict[str, str]:
         cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -86,6 +83,11 @@ def opened(open_api: OpenApi) -> Opened:
     return opened
 
 
-async def a_dead_delivery(visitor: Visitor, url: str = "https://hooks.example/x") -> UUID:
-    """What the sender gave up on, whatever the reason."""
-    raise NotImplementedError(url, Sender, timedelta)
+async def a_dead_delivery(visitor: Visitor, tenant: str = "default", answer: bytes = b"no") -> UUID:
+    """A webhook that was tried once, answered with 500, and given up."""
+    async with receiver(says(500, answer)) as there:
+        webhook = Webhook(there.url, ("run.started",), retries=0)
+        run = await visitor.client.start("film", {}, tenant=tenant, webhook=webhook)
+        await visitor.api.sandbox.send_webhooks()
+    (delivery,) = await visitor.client.deliveries(run=run.id)
+    return delivery.id

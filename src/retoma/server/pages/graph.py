@@ -43,7 +43,7 @@ class Drawing:
 
 def drawn(graph: Graph, progress: Mapping[str, StepProgress]) -> Drawing:
     """Only what the user wrote: a hidden step's lines go through it."""
-    edges = _visible(graph)
+    edges = visible_edges(graph)
     columns = _columns([step.name for step in graph.steps if not step.hidden], edges)
     places = _places(columns)
     each = {step.name: step.each for step in graph.steps}
@@ -51,6 +51,16 @@ def drawn(graph: Graph, progress: Mapping[str, StepProgress]) -> Drawing:
     done = {node.step for node in nodes if node.state is JobState.SUCCEEDED}
     lines = [Line(_path(places[first], places[last]), first in done) for first, last in edges]
     return Drawing(nodes, lines, _extent(places, 0, WIDTH), _extent(places, 1, HEIGHT))
+
+
+def needs(graph: Graph) -> dict[str, list[str]]:
+    """Which steps must be over before a step's first job can be ready; items of one list follow each other freely."""
+    each = {step.name for step in graph.steps if step.each}
+    found: dict[str, list[str]] = {}
+    for first, last in visible_edges(graph):
+        if first not in each or last not in each:
+            found.setdefault(last, []).append(first)
+    return found
 
 
 def overall(step: StepProgress | None) -> JobState | None:
@@ -69,7 +79,7 @@ def overall(step: StepProgress | None) -> JobState | None:
     return None if step is None else next((state for state in order if step.jobs.get(state)), None)
 
 
-def _visible(graph: Graph) -> list[tuple[str, str]]:
+def visible_edges(graph: Graph) -> list[tuple[str, str]]:
     hidden = {step.name for step in graph.steps if step.hidden}
     needs: dict[str, list[str]] = {}
     for edge in graph.edges:

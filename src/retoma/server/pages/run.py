@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Response:
         overall=graph.overall,
         done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
         graph=graph.drawn(shape, progress),
-        fall=waterfall.drawn(steps, await client.outside(run.id), run.run_at, run.ended_at or now),
+        fall=waterfall.drawn(steps, graph.needs(shape), await client.outside(run.id), run.run_at, run.ended_at or now),
         waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
         estimate=None if run.is_over else await client.estimate(run.id),
         errors=list(errors.items())[:ERRORS],

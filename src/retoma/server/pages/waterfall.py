@@ -5,7 +5,7 @@ Where nothing went on for long, the axis is squeezed: the band has one width, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -62,11 +62,20 @@ class Waterfall:
     totals: dict[str, timedelta]
 
 
-def drawn(steps: Sequence[StepProgress], outside: Iterable[Outside], begins: datetime, ends: datetime) -> Waterfall:
-    """`ends` is the run's end, or now."""
-    parts = {step.step: _parts(step, outside, ends) for step in steps}
+def drawn(
+    steps: Sequence[StepProgress],
+    needs: Mapping[str, Sequence[str]],
+    outside: Sequence[Outside],
+    begins: datetime,
+    ends: datetime,
+) -> Waterfall:
+    """`ends` is the run's end, or now. A step is in the queue from when its needs are over."""
+    over = {step.step: _over(step) for step in steps}
+    parts = {
+        step.step: _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, ends) for step in steps
+    }
     axis = Axis(begins, ends, [span for spans in parts.values() for kind, span in spans if kind != "queue"])
-    lanes = [_lane(step, parts[step.step], axis, ends) for step in steps]
+    lanes = [_lane(step, parts[step.step], axis) for step in steps]
     totals = {
         kind: sum((bar.lasted for lane in lanes for bar in lane.bars if bar.kind == kind), timedelta())
         for kind in ("queue", "run", "outside")
@@ -111,19 +120,26 @@ def _idle(begins: datetime, ends: datetime, active: list[Span]) -> Iterable[Span
         yield Span(reached, ends)
 
 
-def _parts(step: StepProgress, outside: Iterable[Outside], ends: datetime) -> list[tuple[str, Span]]:
-    if step.created_at is None:
+def _over(step: StepProgress) -> datetime | None:
+    """When its last job ended; None while one has not, or there is none."""
+    return step.ended_at if step.jobs and all(state in JOB_ENDS for state in step.jobs) else None
+
+
+def _parts(
+    step: StepProgress, needs: Sequence[datetime | None], outside: Iterable[Outside], ends: datetime
+) -> list[tuple[str, Span]]:
+    if step.created_at is None or (step.started_at is None and None in needs):
         return []
-    over = all(state in JOB_ENDS for state in step.jobs)
-    last = step.ended_at if over and step.ended_at else ends
+    last = _over(step) or ends
     began = step.started_at or last
-    waited = [("queue", Span(step.created_at, began))]
+    ready = max([step.created_at, *(need for need in needs if need)])
+    waited = [("queue", Span(ready, began))]
     worked = [("run", Span(began, last))] if step.started_at else []
     away = [("outside", Span(one.parked_at, one.ended_at or ends)) for one in outside if one.step == step.step]
     return [(kind, span) for kind, span in (*waited, *worked, *away) if span.last >= span.first]
 
 
-def _lane(step: StepProgress, parts: list[tuple[str, Span]], axis: Axis, ends: datetime) -> Lane:
+def _lane(step: StepProgress, parts: list[tuple[str, Span]], axis: Axis) -> Lane:
     bars = [_bar(kind, span, axis) for kind, span in parts]
     run = next((span for kind, span in parts if kind == "run"), None)
     return Lane(step.step, bars, None if run is None else run.last - run.first)

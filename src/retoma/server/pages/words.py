@@ -18,7 +18,7 @@ _WORDS = {
     # frame
     "overview": ("Overview", "Visão geral"),
     "runs": ("Runs", "Execuções"),
-    "capacity": ("Pools and queues", "Vagas e filas"),
+    "capacity": ("Capacity", "Capacidade"),
     "workers": ("Workers", "Workers"),
     "deliveries": ("Deliveries", "Entregas"),
     "components": ("Components", "Componentes"),

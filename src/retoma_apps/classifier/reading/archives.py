@@ -49,12 +49,17 @@ class Archive:
         self._unpacked = 0
 
     @property
-    def names(self) -> list[str]:
-        return self._zipped.namelist()
+    def entries(self) -> list[zipfile.ZipInfo]:
+        """As listed: two members may have the same name."""
+        return self._zipped.infolist()
 
-    def chunks(self, name: str) -> Iterator[bytes]:
+    @property
+    def is_spent(self) -> bool:
+        """Whether more was unpacked than is allowed for the whole."""
+        return self._unpacked > self._limits.unpacked
+
+    def chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
         """The member's content, part by part. Raises Unreadable as soon as there is too much of it."""
-        info = self._zipped.getinfo(name)
         _check(info)
         member = 0
         with _told(), self._zipped.open(info) as content:
@@ -65,7 +70,7 @@ class Archive:
 
     def _count(self, chunk: int, member: int, packed: int) -> None:
         self._unpacked += chunk
-        if self._unpacked > self._limits.unpacked:
+        if self.is_spent:
             raise _too_large(f"unpacked it has more than {self._limits.unpacked:,} bytes")
         if member > _RATIO_FROM and member > self._limits.ratio * max(packed, 1):
             raise _too_large(f"it unpacks to more than {self._limits.ratio} times its size")
@@ -90,23 +95,23 @@ def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
     the iteration with one.
     """
     with opened(file, limits) as archive:
-        for name in archive.names:
-            if not name.endswith("/") and not name.startswith(_NOISE) and not name.endswith(_NOISE):
-                yield _member(archive, name, limits)
+        for info in archive.entries:
+            if not info.is_dir() and not info.filename.startswith(_NOISE) and not info.filename.endswith(_NOISE):
+                yield _member(archive, info, limits)
 
 
-def _member(archive: Archive, name: str, limits: Limits) -> Member:
+def _member(archive: Archive, info: zipfile.ZipInfo, limits: Limits) -> Member:
     data = bytearray()
     try:
-        for chunk in archive.chunks(name):
+        for chunk in archive.chunks(info):
             data += chunk
             if len(data) > limits.bytes:
                 raise _too_large(f"it has more than {limits.bytes:,} bytes")
     except Unreadable as error:
-        if archive._unpacked > limits.unpacked:
+        if archive.is_spent:
             raise
-        return Member(name, b"", error)
-    return Member(name, bytes(data))
+        return Member(info.filename, b"", error)
+    return Member(info.filename, bytes(data))
 
 
 def _check_list(file: BinaryIO, limits: Limits) -> None:

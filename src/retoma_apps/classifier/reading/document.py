@@ -12,7 +12,7 @@ from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.images import image_texts
 from retoma_apps.classifier.reading.kinds import Kind, kind_of
 from retoma_apps.classifier.reading.limits import Limits
-from retoma_apps.classifier.reading.ocr import Ocr, installed_ocr
+from retoma_apps.classifier.reading.ocr import FindOcr, Ocr, installed_ocr
 from retoma_apps.classifier.reading.pdf import pdf_text
 from retoma_apps.classifier.reading.plain import cleaned, plain_text
 
@@ -32,7 +32,7 @@ class Reading:
 
 def read_path(path: str, limits: Limits = USUAL) -> Reading:
     """As `read`, of a file of this machine. Made for an isolated step: it needs no network and no environment."""
-    with open(path, "rb", opener=_regular) as file:  # noqa: PTH123, only this one takes an opener
+    with open(path, "rb", opener=_regular) as file:
         _check_size(os.fstat(file.fileno()).st_size, limits)
         return read(file.read(limits.bytes + 1), limits)
 
@@ -43,7 +43,7 @@ def read(data: bytes, limits: Limits = USUAL, ocr: Ocr | None = None) -> Reading
     Without `ocr` that of this machine is used, if it is installed.
     """
     _check_size(len(data), limits)
-    reading = _read(data, kind_of(data), limits, ocr or installed_ocr())
+    reading = _read(data, kind_of(data), limits, (lambda: ocr) if ocr else installed_ocr)
     if not reading.text:
         raise Unreadable("no text was found in the file", "FILE_EMPTY")
     return reading
@@ -58,16 +58,16 @@ def _regular(path: str, flags: int) -> int:
     raise Unreadable("this is no file but a folder, a pipe or a device", "FILE_UNSUPPORTED")
 
 
-def _read(data: bytes, kind: Kind, limits: Limits, ocr: Ocr | None) -> Reading:
+def _read(data: bytes, kind: Kind, limits: Limits, find_ocr: FindOcr) -> Reading:
     match kind:
         case "pdf":
-            found = pdf_text(data, limits, ocr)
+            found = pdf_text(data, limits, find_ocr)
             is_cut = found.unread > 0 or len(found.texts) < found.pages
             return _reading(found.texts, kind, limits, found.pages, found.ocr_pages, is_cut)
         case "docx":
             return _reading([docx_text(data, limits)], kind, limits)
         case "image":
-            texts = image_texts(data, limits, ocr)
+            texts = image_texts(data, limits, find_ocr)
             return _reading(texts, kind, limits, len(texts), len(texts))
         case "text":
             return _reading([plain_text(data)], kind, limits)

@@ -27,9 +27,10 @@ class Enough(Exception):
 def docx_text(data: bytes, limits: Limits) -> str:
     """Paragraphs as lines, up to about `limits.characters`. Deleted text, fields and comments are left out."""
     with opened(io.BytesIO(data), limits) as archive:
-        if BODY not in archive.names:
+        bodies = [info for info in archive.entries if info.filename == BODY]
+        if not bodies:
             raise unsupported("a zip that is no docx")
-        return _Reader(limits.characters).read(archive.chunks(BODY))
+        return _Reader(limits.characters).read(archive.chunks(bodies[0]))
 
 
 class _Reader:

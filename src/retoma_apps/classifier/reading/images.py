@@ -9,14 +9,14 @@ from typing import Any
 
 from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.limits import Limits
-from retoma_apps.classifier.reading.ocr import ADVICE, Ocr
+from retoma_apps.classifier.reading.ocr import ADVICE, FindOcr
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "WEBP", "BMP")
 
 
-def image_texts(data: bytes, limits: Limits, ocr: Ocr | None) -> list[str]:
+def image_texts(data: bytes, limits: Limits, find_ocr: FindOcr) -> list[str]:
     """The text of each picture in the file: a TIFF may hold many, of which `limits.ocr_pages` are read."""
-    if ocr is None:
+    if (ocr := find_ocr()) is None:
         raise Unreadable(f"the file is a picture: {ADVICE}", "FILE_NEEDS_OCR")
     return [ocr(picture) for picture in _pictures(data, limits)]
 

@@ -12,6 +12,9 @@ from typing import Any
 Ocr = Callable[[Any], str]
 """Makes text of a picture, which is an array of height, width and three colours of eight bits."""
 
+FindOcr = Callable[[], Ocr | None]
+"""Is asked only when a picture is met: an engine takes much memory and some seconds to load."""
+
 ADVICE = "install retoma[ocr] to read pictures of text"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.limits import Limits
-from retoma_apps.classifier.reading.ocr import ADVICE, Ocr
+from retoma_apps.classifier.reading.ocr import ADVICE, FindOcr
 
 _LOCKED = (4, 5)  # PDFium's numbers for a wrong password and for a lock it does not know
 _DOTS_PER_POINT = 200 / 72
@@ -27,13 +27,13 @@ class PdfText:
     unread: int = 0
 
 
-def pdf_text(data: bytes, limits: Limits, ocr: Ocr | None) -> PdfText:
+def pdf_text(data: bytes, limits: Limits, find_ocr: FindOcr) -> PdfText:
     """Page by page, until there are `limits.characters`. Raises Unreadable if only pictures are there and no OCR."""
     with _opened(data) as document:
         found = PdfText(_count(document, limits))
         length = 0
         for number in range(found.pages):
-            text = _page(document, number, found, limits, ocr)
+            text = _page(document, number, found, limits, find_ocr)
             found.texts.append(text)
             length += len(text)
             if length > limits.characters:
@@ -70,13 +70,13 @@ def _count(document: Any, limits: Limits) -> int:
     return count
 
 
-def _page(document: Any, number: int, found: PdfText, limits: Limits, ocr: Ocr | None) -> str:
+def _page(document: Any, number: int, found: PdfText, limits: Limits, find_ocr: FindOcr) -> str:
     page = document[number]
     try:
         text = _text(page)
         if text or _is_blank(page):
             return text
-        if ocr is None or found.ocr_pages >= limits.ocr_pages:
+        if found.ocr_pages >= limits.ocr_pages or (ocr := find_ocr()) is None:
             found.unread += 1
             return ""
         found.ocr_pages += 1

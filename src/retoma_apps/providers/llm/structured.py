@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -36,26 +36,42 @@ async def structured(
     max_tokens: int,
     temperature: float = 0.0,
     repairs: int = 1,
+    paid: Callable[[Usage], None] | None = None,
 ) -> Structured[M]:
     """Ask, check the answer, and ask again with what was wrong, at most `repairs` times.
 
-    Raises what `ask` does; InvalidJson if the last answer was wrong too. The `usage` of the error is of all calls.
+    Raises what `ask` does; InvalidJson if the last answer was wrong too. The `usage` of the error is of all calls. A
+    repair may meet RateLimited, which has none: `paid` is told the usage of each call at once, whatever follows.
     """
-    asked, spent = list(messages), Usage()
+    asked, bill = list(messages), _Bill(paid)
     for repair in range(repairs + 1):
         try:
             reply = await llm.ask(asked, model=model, schema=schema, max_tokens=max_tokens, temperature=temperature)
-            spent += reply.usage
-            return Structured(_checked(reply, schema), reply, spent, repair)
+            bill.add(reply.usage)
+            return Structured(_checked(reply, schema), reply, bill.total, repair)
         except InvalidJson as error:
-            spent += error.usage
+            bill.add(error.usage)
             if repair == repairs:
-                raise InvalidJson(f"{error} ({repair + 1} answers)", error.text, usage=spent) from error
+                raise InvalidJson(f"{error} ({repair + 1} answers)", error.text, usage=bill.total) from error
             asked = [*messages, *_correction(error)]
         except (LlmError, LlmRefused) as error:
-            error.usage = spent + error.usage
+            bill.add(error.usage)
+            error.usage = bill.total
             raise
     raise AssertionError("the last round returns or raises")
+
+
+class _Bill:
+    """What all calls have cost, told one by one to who pays."""
+
+    def __init__(self, paid: Callable[[Usage], None] | None) -> None:
+        self.total = Usage()
+        self._paid = paid
+
+    def add(self, usage: Usage) -> None:
+        self.total += usage
+        if self._paid is not None and usage != Usage():
+            self._paid(usage)
 
 
 def _checked(reply: Reply, schema: type[M]) -> M:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
+from retoma import RateLimited
 from retoma_apps.providers.llm import ContentFiltered, CutShort, InvalidJson, OpenRouter, Usage, structured
 from retoma_apps.providers.llm.schemas import strict_schema
 from retoma_apps.providers.llm.standin import StandIn
@@ -76,6 +77,26 @@ async def test_a_refusal_of_the_repair_still_tells_what_the_first_answer_cost(
         await structured(llm, asking(), Label, **ASKED)
     assert raised.value.usage.cost == standin.cost
     assert raised.value.usage != Usage()
+
+
+async def test_what_was_paid_before_the_provider_says_wait_is_told_at_once(standin: StandIn, llm: OpenRouter) -> None:
+    def then_limited(_: object) -> str:
+        standin.faults.rate_limited = 1
+        return "{}"
+
+    paid: list[Usage] = []
+    standin._answer = then_limited
+    with pytest.raises(RateLimited):
+        await structured(llm, asking(), Label, paid=paid.append, **ASKED)
+    assert [usage.cost for usage in paid] == [standin.cost]
+
+
+async def test_each_paid_call_is_told_once(standin: StandIn, llm: OpenRouter) -> None:
+    paid: list[Usage] = []
+    standin.faults.misfit = 1
+    given = await structured(llm, asking(), Label, paid=paid.append, **ASKED)
+    assert len(paid) == 2
+    assert paid[0] + paid[1] == given.usage
 
 
 class Inner(BaseModel):

@@ -1,0 +1,168 @@
+"""`python -m bench.live`: what it costs to let many watch, with a server in a process of its own.
+
+Each watcher is a connection that follows all runs. Memory is what the server process grows by for each, and the delay
+is from the commit of a start until the last of them has heard of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench.api import address_of
+from bench.machine import described
+from bench.server import ROOT, serving
+from bench.stage import Rig, Stage
+from bench.workloads import drain
+from retoma.records import Scope
+
+WATCHERS = 10_000
+WARM = 100
+AT_ONCE = 100
+STARTS = 5
+
+
+@dataclass(frozen=True)
+class Figures:
+    watchers: int
+    kilobytes_each: float
+    opened_per_second: float
+    delays: list[float]  # seconds until all had heard of a start
+
+
+class Crowd(asyncio.Protocol):
+    """One who watches; it remembers only whether it has heard the event that is waited for."""
+
+    heard = 0
+    answered = 0
+    lost = 0
+    wanted = b"\0"
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.write(self._request)  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        if not self._answered:
+            self._answered = True
+            Crowd.answered += data.startswith(b"HTTP/1.1 200")
+        Crowd.heard += Crowd.wanted in data
+
+    def connection_lost(self, _: Exception | None) -> None:
+        Crowd.lost += 1
+
+
+@asynccontextmanager
+async def server(stage: Stage) -> AsyncIterator[tuple[int, str, str]]:
+    """A server that is ready: its process, where it is, and a key."""
+    key = (await stage.client.make_key("bench", [Scope.RUNS_READ])).secret
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "RETOMA_DATABASE_URL": stage.url,
+            "RETOMA_RATE_LIMIT_PER_MINUTE": "10000000",
+            "RETOMA_STREAMS_PER_KEY": "1000000",
+        },
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process.pid, await address_of(process), key
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def watch(address: str, key: str, count: int) -> list[asyncio.BaseTransport]:
+    """So many more connections, each of which has been answered."""
+    place = urlsplit(address)
+    request = f"GET /api/v1/live HTTP/1.1\r\nHost: {place.netloc}\r\nX-API-Key: {key}\r\n\r\n".encode()
+    loop = asyncio.get_running_loop()
+    made: list[asyncio.BaseTransport] = []
+    first_answered = Crowd.answered
+    for first in range(0, count, AT_ONCE):
+        some = range(first, min(first + AT_ONCE, count))
+        opened = await asyncio.gather(
+            *(loop.create_connection(lambda: Crowd(request), place.hostname, place.port) for _ in some)
+        )
+        made += [transport for transport, _ in opened]
+        await _until("answered", first_answered + len(made))
+    return made
+
+
+async def told_of_a_start(stage: Stage, watchers: int) -> float:
+    """Seconds from the commit of a start until all have heard of it."""
+    Crowd.heard, Crowd.wanted = 0, b"event: start"
+    began = time.perf_counter()
+    await stage.client.start(drain)
+    await _until("heard", watchers)
+    return time.perf_counter() - began
+
+
+async def measured(rig: Rig) -> Figures:
+    count = rig.count(WATCHERS, least=10)
+    async with rig.stage() as stage, server(stage) as (process, address, key):
+        warm = await watch(address, key, min(WARM, count))
+        before = memory(process)
+        began = time.perf_counter()
+        watching = await watch(address, key, count)
+        took = time.perf_counter() - began
+        each = (memory(process) - before) / count
+        delays = [await told_of_a_start(stage, len(warm) + count) for _ in range(STARTS)]
+        if Crowd.lost:
+            raise RuntimeError(f"{Crowd.lost} connections were lost")
+        for transport in [*warm, *watching]:
+            transport.close()
+    return Figures(count, each, count / took, delays)
+
+
+def memory(process: int) -> float:
+    """Kilobytes that are its own."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (found,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+    return float(found)
+
+
+async def _until(what: str, enough: int) -> None:
+    async with asyncio.timeout(60):
+        while getattr(Crowd, what) < enough:  # noqa: ASYNC110  (an event for each of thousands would be measured too)
+            await asyncio.sleep(0.002)
+
+
+async def _main(asked: argparse.Namespace) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    async with serving() as made:
+        for name, value in (await described(made)).items():
+            print(f"{name}: {value}")
+        figures = await measured(Rig(made, asked.scale))
+        await made.close()
+    print(
+        f"{figures.watchers:,} watchers on one process: {figures.kilobytes_each:.1f} kB each, "
+        f"{figures.opened_per_second:,.0f} opened a second; all have heard of a start after "
+        f"{median(figures.delays):.2f} s (worst {max(figures.delays):.2f} s)"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.live", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="a part of all watchers, for a quick look")
+    uvloop.run(_main(parser.parse_args()))

@@ -1,0 +1,111 @@
+"""Acts of people: done by forms of ours on their behalf, and by nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from retoma.server.sessions import HEADER
+from retoma.states import DeliveryState, RunState
+from tests.server.pages.visitor import HASH, OURS, Opened, Visitor, a_dead_delivery, seen, token_of
+
+FOREIGN = (
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "none"},
+    {"Sec-Fetch-Site": "", "Origin": "https://evil.example"},
+    {"Sec-Fetch-Site": "", "Origin": "null"},
+    {"Sec-Fetch-Site": ""},
+)
+
+
+async def ready(visitor: Visitor) -> None:
+    assert (await visitor.log_in()).status_code == 303
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_a_form_from_elsewhere_is_refused(open_pages: Opened, headers: dict[str, str]) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await ready(visitor)
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token}, **headers)
+        assert (answer.status_code, "FOREIGN_FORM" in answer.text) == (403, True)
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("given", ["", "0" * 64, "é"])
+async def test_a_form_without_the_sessions_token_is_refused(open_pages: Opened, given: str) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await ready(visitor)
+        run = await visitor.client.start("film", {})
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": given})
+        assert (answer.status_code, "FORM_TOO_OLD" in answer.text) == (403, True)
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+async def test_only_a_forms_own_type_is_read(open_pages: Opened) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await ready(visitor)
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token}, Content_Type="text/plain")
+        assert answer.status_code == 403
+
+
+async def test_development_needs_the_token_too(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {})
+        assert (await visitor.post(f"/runs/{run.id}/cancel", {})).status_code == 403
+        token = token_of(await visitor.get(f"/runs/{run.id}"))
+        assert (await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token})).status_code == 303
+
+
+async def test_a_look_changes_nothing(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {})
+        assert (await visitor.get(f"/runs/{run.id}/cancel")).status_code == 405
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+async def test_a_cancelled_run_says_so_and_by_whom(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token})
+        assert answer.status_code == 303
+        page = seen(await visitor.get(answer.headers["location"]))
+        assert "The run is being cancelled." in page
+        assert "administrator" in page
+        assert (await visitor.client.show(run.id)).state is RunState.CANCELLED
+
+
+async def test_a_dead_delivery_is_sent_again_from_its_page(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        delivery = await a_dead_delivery(visitor)
+        token = token_of(await visitor.get(f"/deliveries/{delivery}"))
+        answer = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+        assert "It will be sent again." in seen(await visitor.get(answer.headers["location"]))
+        assert (await visitor.client.delivery(delivery)).state is DeliveryState.DUE
+        again = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+        assert (again.status_code, "It is already otherwise" in again.text) == (409, True)
+
+
+async def test_a_pools_capacity_is_set_from_the_page(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        token = await visitor.token()
+        for given, status in (("none", 422), ("-1", 422), ("٣", 422), ("5", 404)):
+            answer = await visitor.post("/pools", {"csrf": token, "pool": "gpu", "capacity": given})
+            assert answer.status_code == status
+
+
+async def test_a_session_calls_the_api_only_with_its_token(open_pages: Opened) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await ready(visitor)
+        token = await visitor.token()
+        named = {HEADER: token}
+        assert (await visitor.get("/api/v1/runs", **OURS)).status_code == 401
+        assert (await visitor.get("/api/v1/runs", **named, **OURS)).status_code == 200
+        assert (await visitor.get("/api/v1/runs", **{HEADER: "0" * 64}, **OURS)).status_code == 403
+        assert (await visitor.get("/api/v1/runs", **named, Sec_Fetch_Site="cross-site")).status_code == 403
+        visitor.cookies.clear()
+        assert (await visitor.get("/api/v1/runs", **named, **OURS)).status_code == 401

@@ -1,0 +1,144 @@
+"""Login by the one password: sessions end in time, and guessing is slow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from retoma.engine import sessions
+from retoma.errors import InvalidInput
+from retoma.server.pages.login import _ours
+from retoma.server.sessions import TRIES_PER_MINUTE
+from retoma.store.database import Database
+from tests.server.pages.visitor import HASH, PASSWORD, Opened, token_of
+
+CLOSED = {"development": False, "admin_password_hash": HASH}
+
+
+async def test_the_password_opens_the_page_that_was_asked_for(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        sent = await visitor.get("/workers")
+        assert sent.headers["location"] == "/login?to=%2Fworkers"
+        answer = await visitor.post("/login", {"password": PASSWORD, "to": "/workers"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/workers")
+        assert (await visitor.get("/workers")).status_code == 200
+
+
+async def test_a_wrong_password_opens_nothing(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        for wrong in ("", "guess", PASSWORD.upper(), PASSWORD * 100):
+            answer = await visitor.log_in(wrong)
+            assert (answer.status_code, visitor.cookies) == (401, {})
+            assert "This is not the password." in answer.text
+
+
+async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        for _ in range(TRIES_PER_MINUTE):
+            await visitor.post("/login", {"password": "x" * (sessions.LONGEST_PASSWORD + 1)})
+        answer = await visitor.log_in()
+        assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
+
+
+async def test_login_takes_no_form_from_elsewhere(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        answer = await visitor.post("/login", {"password": PASSWORD}, **{"Sec-Fetch-Site": "cross-site"})
+        assert (answer.status_code, visitor.cookies) == (403, {})
+
+
+@pytest.mark.parametrize(
+    ("public", "name", "secure"), [("https://retoma.example", "__Host-retoma", True), (None, "retoma", False)]
+)
+async def test_the_cookie_is_kept_from_scripts_and_other_sites(
+    open_pages: Opened, public: str | None, name: str, secure: bool
+) -> None:
+    async with open_pages(**CLOSED, public_url=public) as visitor:
+        line = (await visitor.log_in()).headers["set-cookie"]
+        assert line.startswith(f"{name}=")
+        assert "HttpOnly" in line
+        assert "SameSite=lax" in line
+        assert "Path=/" in line
+        assert "Domain" not in line
+        assert ("Secure" in line) is secure
+
+
+async def test_logout_ends_the_session_itself(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        await visitor.log_in()
+        kept = dict(visitor.cookies)
+        await visitor.post("/logout", {"csrf": token_of(await visitor.get("/"))})
+        assert visitor.cookies == {}
+        visitor.cookies = kept
+        assert (await visitor.get("/")).status_code == 303
+
+
+async def test_a_session_ends_when_nobody_uses_it(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        await visitor.log_in()
+        await visitor.api.sandbox.clock.advance(sessions.IDLE - timedelta(seconds=1))
+        assert (await visitor.get("/kit")).status_code == 200
+        await visitor.api.sandbox.clock.advance(sessions.IDLE - timedelta(seconds=1))
+        assert (await visitor.get("/kit")).status_code == 200
+        await visitor.api.sandbox.clock.advance(sessions.IDLE)
+        assert (await visitor.get("/kit")).status_code == 303
+
+
+async def test_a_session_ends_though_it_is_used(open_pages: Opened) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        await visitor.log_in()
+        for _ in range(13):
+            assert (await visitor.get("/kit")).status_code == 200
+            await visitor.api.sandbox.clock.advance(sessions.LONGEST / 13)
+        assert (await visitor.get("/kit")).status_code == 303
+
+
+async def test_another_password_ends_all_sessions(database: Database) -> None:
+    token = await sessions.opened(database, HASH)
+    assert await sessions.is_live(database, token, HASH)
+    assert not await sessions.is_live(database, token, sessions.hashed("quite another password"))
+
+
+async def test_each_login_is_a_session_of_its_own_and_its_token_is_not_kept(
+    open_pages: Opened, database: Database
+) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        await visitor.log_in()
+        first = visitor.cookies["retoma"]
+        await visitor.log_in()
+        assert visitor.cookies["retoma"] != first
+        async with database.connection() as connection:
+            rows = await connection.fetch(
+                "select encode(digest, 'escape') || encode(digest, 'base64') from retoma.sessions"
+            )
+        assert len(rows) == 2
+        assert not [row for row in rows if first in row[0]]
+
+
+async def test_without_a_password_the_page_says_how_to_make_one(open_pages: Opened) -> None:
+    async with open_pages(development=False) as visitor:
+        assert "retoma password" in (await visitor.get("/login")).text
+        assert (await visitor.log_in("")).status_code == 401
+        visitor.cookies = {"retoma": "guessed"}
+        assert (await visitor.get("/")).status_code == 303
+
+
+async def test_development_opens_pages_to_this_machine_only(open_pages: Opened) -> None:
+    async with open_pages(address="203.0.113.9") as visitor:
+        assert (await visitor.get("/")).status_code == 303
+    async with open_pages() as visitor:
+        assert (await visitor.get("/")).status_code == 200
+        assert (await visitor.get("/", Host="evil.example")).status_code == 303
+        assert (await visitor.get("/", X_Forwarded_For="203.0.113.9")).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "to", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:x", "", "/a\nb"]
+)
+def test_login_leads_nowhere_else(to: str) -> None:
+    assert _ours(to) == "/"
+
+
+def test_a_short_password_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="12 to"):
+        sessions.hashed("short")

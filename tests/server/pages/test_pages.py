@@ -1,0 +1,218 @@
+"""Every page: in both languages, under a strict policy, for those who may see it, with hostile text as text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from string import Formatter
+
+import httpx2
+import pytest
+
+from retoma.server.pages import drawing, words
+from retoma.server.pages.pages import PAGES
+from retoma.server.pages.visit import POLICY
+from retoma.states import DeliveryState, JobState, RunState
+from tests.server.pages.visitor import HASH, PASSWORD, Opened, Visitor, a_dead_delivery, seen
+
+HERE = files("retoma.server.pages")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'--><svg onload=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "</title></textarea></pre><iframe src=javascript:alert(1)>",
+    "javascript:alert(1)",
+)
+EVERYTHING = " ".join(HOSTILE)
+
+
+async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad") -> list[str]:
+    """One address of each page, with something to show."""
+    run = await visitor.client.start("film", {"topic": topic}, tenant=tenant)
+    delivery = await a_dead_delivery(visitor, tenant, EVERYTHING.encode())
+    await visitor.api.sandbox.work()
+    item = f"{topic} 0"
+    return [
+        "/",
+        "/runs",
+        f"/runs?tenant={httpx2.QueryParams({'t': tenant})['t'][:0]}",
+        f"/runs/{run.id}",
+        f"/runs/{run.id}?step=lines",
+        f"/runs/{run.id}?step=image",
+        f"/runs/{run.id}?{httpx2.QueryParams({'step': 'image', 'item': item})}",
+        "/pools",
+        "/workers",
+        "/deliveries",
+        f"/deliveries/{delivery}",
+        "/kit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "All times are in UTC."), ("pt-BR", "Todos os horários em UTC.")]
+)
+async def test_every_page_speaks_the_visitors_language(open_pages: Opened, language: str, said: str) -> None:
+    async with open_pages() as visitor:
+        for address in [*await addresses(visitor), "/login?"]:
+            answer = await visitor.get(address, Accept_Language=f"{language},fr;q=0.5")
+            if answer.status_code == 303:
+                continue
+            assert answer.status_code == 200, f"{address}: {answer.text}"
+            assert f'<html lang="{language}"' in answer.text
+            assert said in answer.text
+            assert answer.headers["content-security-policy"] == POLICY
+            assert not re.search(r"\sstyle=|<script(?! type=\"module\" src=\"/static/)", answer.text)
+
+
+async def test_the_language_and_the_theme_that_were_chosen_stay(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        await visitor.get("/?lang=pt")
+        await visitor.get("/?theme=dark")
+        answer = await visitor.get("/runs", Accept_Language="en")
+        assert '<html lang="pt-BR" data-theme="dark">' in answer.text
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+
+async def test_text_of_others_is_only_ever_text(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        found = await addresses(visitor, tenant=EVERYTHING, topic=f"bad {EVERYTHING}")
+        hostile = str(httpx2.QueryParams({"v": EVERYTHING}))[2:]
+        asked = [
+            f"/runs?{name}={hostile}" for name in ("q", "state", "pipeline", "tenant", "said", "lang", "theme")
+        ] + [f"/runs/{hostile}", f"/deliveries/{hostile}", f"{found[3]}?step={hostile}", f"/static/{hostile}"]
+        shown = 0
+        for address in found + asked:
+            answer = await visitor.get(address)
+            elements = Elements()
+            elements.feed(answer.text)
+            shown += "alert(1)" in seen(answer) or "alert(1)" in answer.text
+            assert elements.tags.isdisjoint({"img", "iframe", "object", "embed", "style", "base"}), address
+            assert not [name for name, _ in elements.attributes if name.startswith("on")], address
+            links = [value for name, value in elements.attributes if name in ("href", "src", "action")]
+            assert all(value.startswith(("/", "#", "?")) and not value.startswith("//") for value in links), address
+            assert "49" not in seen(answer) or "{{" not in EVERYTHING or "{{ 7 * 7 }}" in seen(answer), address
+        assert shown >= 8
+
+
+async def test_what_is_not_there_is_told_on_a_page(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        for address in ("/runs/none", "/runs/01a1e0b5-0000-7000-8000-000000000000", "/deliveries/none", "/static/none"):
+            answer = await visitor.get(address, Accept_Language="pt")
+            assert (answer.status_code, "Não há nada aqui" in answer.text) == (404, True)
+            assert answer.headers["content-type"].startswith("text/html")
+        assert (await visitor.post("/runs", {})).status_code == 405
+
+
+async def test_empty_lists_say_what_to_do(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        assert "retoma start PIPELINE APP" in (await visitor.get("/runs")).text
+        assert "No run matches" in (await visitor.get("/runs?tenant=nobody")).text
+        assert "Nothing needs you" in (await visitor.get("/")).text
+
+
+async def test_the_list_of_runs_is_filtered_and_paged(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        started = await visitor.client.start_many("film", [{}] * 60, tenant="shop")
+        other = await visitor.client.start("film", {}, tenant="blog")
+        first = await visitor.get("/runs?tenant=shop")
+        assert first.text.count('href="/runs/0') == 50
+        older = re.search(r'href="(/runs\?[^"]*before=[^"]*)"', first.text)
+        assert older
+        second = await visitor.get(older[1].replace("&amp;", "&"))
+        assert second.text.count('href="/runs/0') == 10
+        assert str(started[0].id) in second.text
+        assert (await visitor.get(f"/runs?q={str(other.id)[:24]}")).text.count('href="/runs/0') >= 1
+        assert (await visitor.get("/runs?state=failed")).text.count('href="/runs/0') == 0
+
+
+async def test_a_run_shows_its_errors_with_their_stack(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "bad"})
+        await visitor.api.sandbox.work()
+        page = seen(await visitor.get(f"/runs/{run.id}"))
+        assert "no paint left" in page
+        assert "Traceback (most recent call last)" in page
+        assert "0 of 2" in page
+
+
+async def test_items_of_a_step_are_paged_and_filtered(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"scenes": 60})
+        await visitor.api.sandbox.work()
+        first = await visitor.get(f"/runs/{run.id}?step=image")
+        assert first.text.count("item=tea") == 50
+        more = re.search(r'href="([^"]*from=[^"]*)"', first.text)
+        assert more
+        assert (await visitor.get(more[1].replace("&amp;", "&"))).text.count("item=tea") == 10
+        assert (await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).text.count("item=tea") == 0
+
+
+async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "bad", "scenes": 1})
+        await visitor.api.sandbox.work()
+        state = (await visitor.client.show(run.id)).state
+        assert state in RunState
+        assert await visitor.client.runs(since=(await visitor.client.now()).replace(year=2020)) != []
+        assert await visitor.client.runs(since=(await visitor.client.now()).replace(year=2035)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: Opened, page: object) -> None:
+    assert hasattr(page, "path")
+    path = re.sub(r"\{\w+\}", "retoma.css", page.path)
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        key = await visitor.api.make_key("admin")
+        for headers in ({}, {"X-API-Key": key}, {"Authorization": f"Bearer {key}"}, {"Cookie": "retoma=guessed"}):
+            answer = await visitor.api.get(path, key=None, headers=headers)
+            is_open = path in ("/login", "/static/retoma.css")
+            assert (answer.status_code == 303) is not is_open, headers
+            acted = await visitor.api.post(path, key=None, headers=headers)
+            assert acted.status_code == (405 if page.path == "/static/{name}" else 403 if is_open else 303)
+    assert PASSWORD not in answer.text
+
+
+def used() -> set[str]:
+    """Every word that templates and code ask for by a name that can be read off."""
+    sources = [file.read_text() for file in Path(str(HERE)).rglob("*") if file.suffix in (".html", ".py")]
+    text = "\n".join(sources)
+    literal = re.findall(r"(?:\bt|\.say)\(\s*\"([^\"{]+)\"|\bt\('([^']+)'\)", text)
+    return {name for pair in literal for name in pair if name and not name.endswith(" ")}
+
+
+def test_every_word_that_is_asked_for_is_there() -> None:
+    assert used() - set(words._WORDS) == set()
+
+
+def test_no_word_is_kept_that_nobody_says() -> None:
+    said = used() | {name for _, _, name in words.NAVIGATION}
+    made = ("state ", "wait ", "event ", "said ", "error ", "kit ")
+    others = {"in", "ago", "run is stuck", "run failed"}
+    assert {name for name in words._WORDS if name not in said | others and not name.startswith(made)} == set()
+
+
+def test_both_languages_say_the_same() -> None:
+    for name, (english, portuguese) in words._WORDS.items():
+        assert english
+        assert portuguese
+        fields = [{field for _, field, _, _ in Formatter().parse(said)} for said in (english, portuguese)]
+        assert fields[0] == fields[1], name
+
+
+def test_every_state_has_a_look_and_a_word() -> None:
+    for state in (*RunState, *JobState, *DeliveryState):
+        assert drawing.looks(state).icon
+        assert f"state {state}" in words._WORDS

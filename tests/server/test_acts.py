@@ -1,0 +1,60 @@
+"""Acts over HTTP: resume, rerun, edit, skip."""
+
+from __future__ import annotations
+
+from retoma import minutes
+from retoma.engine import watchdog
+from tests.engine.builders import SILENCE
+from tests.server.api import Api
+
+
+async def failed_run(api: Api) -> str:
+    """One whose items have all failed."""
+    run = await api.start("bad")
+    await api.sandbox.work()
+    return run
+
+
+async def test_what_failed_is_made_anew(api: Api) -> None:
+    run = await failed_run(api)
+    made = await api.post(f"/api/v1/runs/{run}/rerun", json={"step": "image", "items": ["bad 0"]})
+    assert (made.status_code, made.json()) == (200, {"id": run, "revision": 2, "jobs": 1})
+    assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "running"
+
+
+async def test_a_run_at_work_is_a_conflict(api: Api) -> None:
+    run = await api.start()
+    for act, body in (("rerun", {}), ("edit", {"step": "cut", "value": "x"}), ("skip", {"step": "cut", "items": [""]})):
+        answer = await api.post(f"/api/v1/runs/{run}/{act}", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (409, "AT_WORK")
+
+
+async def test_a_result_is_put_right_and_an_item_left_out(api: Api) -> None:
+    run = await failed_run(api)
+    assert (await api.post(f"/api/v1/runs/{run}/skip", json={"step": "image", "items": ["bad 1"]})).status_code == 200
+    await api.sandbox.work()
+    given = {"step": "image", "item": "bad 0", "value": "by hand"}
+    assert (await api.post(f"/api/v1/runs/{run}/edit", json=given)).json()["revision"] == 3
+    await api.sandbox.work()
+    assert (await api.get(f"/api/v1/runs/{run}/results")).json()["cut"] == "by hand"
+    assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
+
+
+async def test_a_stuck_run_is_listed_and_resumed(api: Api) -> None:
+    run = await api.start()
+    await api.sandbox.clock.advance(minutes(5))
+    await watchdog.look(api.sandbox.database, SILENCE)
+    (stuck,) = (await api.get("/api/v1/stuck")).json()["stuck"]
+    assert (stuck["run"], stuck["cause"]) == (run, "no_worker")
+    resumed = await api.post(f"/api/v1/runs/{run}/resume")
+    assert (resumed.status_code, resumed.json()) == (200, {"id": run, "state": "running"})
+    assert (await api.post(f"/api/v1/runs/{run}/resume")).json() == resumed.json()
+    assert (await api.get("/api/v1/stuck")).json()["stuck"] == []
+
+
+async def test_events_say_who_acted(api: Api) -> None:
+    run = await failed_run(api)
+    await api.post(f"/api/v1/runs/{run}/rerun", json={})
+    events = (await api.get(f"/api/v1/runs/{run}/events")).json()["events"]
+    (act,) = [event for event in events if event["kind"] == "act"]
+    assert act["data"]["by"].startswith("key ")
