@@ -14,8 +14,8 @@ _TEXTS = {
     "own": ("your PostgreSQL", "seu PostgreSQL"),
     "worker": ("worker    process {pid}, queues {queues}", "worker    processo {pid}, filas {queues}"),
     "server": (
-        "server    {address} (no key needed on this machine)",
-        "servidor  {address} (nesta máquina, sem chave)",
+        "server    {address} (open it in a browser; neither login nor key needed on this machine)",
+        "servidor  {address} (abra no navegador; nesta máquina, sem senha nem chave)",
     ),
     "webhooks": (
         "webhooks  may go to this machine too (only `retoma dev` allows it)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,9 @@ async def test_a_restart_of_everything_loses_nothing(plant: Plant) -> None:
         await asyncio.to_thread(plant.start, 2)
         after = await plant.show(jobs[0])
         assert (after["data"], after["createdAt"]) == (before["data"], before["createdAt"])
-        assert after["startedAt"] == before["startedAt"]
+        # A part that is claimed again moves the start by the moment between its claim and its submission.
+        moved = datetime.fromisoformat(after["startedAt"]) - datetime.fromisoformat(before["startedAt"])
+        assert timedelta(0) <= moved < timedelta(seconds=1)
         assert set(before["runpodJobIds"]) <= set(after["runpodJobIds"])
         ends = await told(there, 3)
         assert dead_letters.got == []

@@ -146,3 +146,18 @@ def test_a_cancelled_run_stays_cancelled_and_an_ended_one_is_a_conflict(terminal
         done = terminal.run("start", "film", "film.py", "--wait").stdout.split()[0]
     ended = terminal.run("runs", "cancel", done)
     assert (ended.returncode, ended.stderr) == (4, f"Error: run {done} is over already: completed\n")
+
+
+def test_what_failed_is_made_anew_and_a_run_goes_on(terminal: Terminal) -> None:
+    with terminal.worker():
+        run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
+    assert terminal.json("runs", "rerun", run)["revision"] == 2
+    assert terminal.json("runs", "resume", run) == {"run": run, "state": "running"}
+    refused = terminal.run("runs", "skip", run, "--step", "image", "--item", "x")
+    assert refused.returncode == 4
+    assert "this needs one that has completed or failed" in refused.stderr
+
+
+def test_no_stuck_run_is_a_sentence(terminal: Terminal) -> None:
+    ended = terminal.run("runs", "stuck")
+    assert (ended.returncode, ended.stderr) == (0, "no run is stuck\n")

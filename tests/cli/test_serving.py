@@ -78,7 +78,7 @@ def test_dev_serves_this_machine_without_a_key(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
         dev.says("worker ready")
         address = address_of(dev)
-        assert "(no key needed on this machine)" in dev.output.read_text()
+        assert "(open it in a browser; neither login nor key needed on this machine)" in dev.output.read_text()
         run = start(address).json()["id"]
         until(lambda: httpx2.get(f"{address}/api/v1/runs/{run}").json()["state"] == "completed")
         rebound = httpx2.get(f"{address}/api/v1/runs", headers={"Host": "rebound.example"})

@@ -35,6 +35,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 WORD = re.compile(r"`([^`]+)`")
 
+GROUPS = ("db", "runs", "config", "deliveries", "endpoints", "keys", "pools", "prices")
 MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Deliveries": DELIVERY_MOVES}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -219,7 +220,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 def _command(line: str) -> Iterator[str]:
     """The words of a command line that say which command it is."""
     words = re.sub(r"^.*\bretoma ", "", line).split()
-    for word in words[: 2 if words[0] in ("db", "runs", "config", "deliveries", "endpoints", "keys", "pools", "prices") else 1]:
+    for word in words[: 2 if words[0] in GROUPS else 1]:
         if word.isalpha():
             yield word
 

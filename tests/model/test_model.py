@@ -66,8 +66,8 @@ class Engine(OutsideRules, RuleBasedStateMachine):
     def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return self.loop.run_until_complete(work)
 
-    @initialize()
-    def open(self) -> None:
+    @initialize(shape=st.sampled_from(SHAPES), frames=st.integers(1, 3))
+    def open(self, shape: Any, frames: int) -> None:
         self.wait(empty(self.database))
         opened = sandbox(APP, self.database)
         self.sandbox: Sandbox = self.wait(opened.__aenter__())
@@ -77,6 +77,19 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         self.wait(self.catalog.open(self.database))
         for _ in range(3):
             self.new_hand()
+        self.start(shape, later=False)
+        self.begin_studio(frames)
+
+    def begin_studio(self, frames: int) -> None:
+        """A run whose items wait for the pool, beside a step that needs all of it."""
+        self.start(studio, later=False)
+        hand = self.hands[0]
+        self.exchange(hand, [], [], 10)
+        for claim in self.held_claims(hand):
+            if claim.step == "frames":
+                self.apply(claim, self.job(claim), "succeeded", [str(number) for number in range(frames)], False)
+                results, _ = outcome_of(claim, self.runs[claim.run], "succeeded", frames, False, None)
+                self.exchange(hand, results, [], 0)
 
     def teardown(self) -> None:
         for hand in self.hands:
@@ -379,6 +392,6 @@ def test_the_engine_does_what_the_model_says(machine: type[Engine]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=EXAMPLES, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -9,6 +9,6 @@ __all__ = ["open_api"]
 
 
 @pytest.fixture
-def open_pages(open_api: OpenApi) -> Opened:  # noqa: F811
+def open_pages(open_api: OpenApi) -> Opened:
     """`open_pages(development=, ...)`: pages on an empty database, and someone who visits them."""
     return opened(open_api)

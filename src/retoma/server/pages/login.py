@@ -19,6 +19,8 @@ async def log_in(visit: Visit) -> Response:
     token = await sessions.open(visit.fields.get("password", ""), address_of(visit.request))
     if token is None:
         return _form(visit, to, status=401, wrong=True)
+    if visit.token is not None:
+        await sessions.end(visit.token)
     answer = visit.go(_ours(to))
     sessions.keep(visit.request, answer, token)
     return answer

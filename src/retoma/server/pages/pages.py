@@ -85,6 +85,8 @@ async def _shown(page: Page, visit: Visit) -> Response:
     method = visit.request.method
     if method == "POST" and page.act is not None:
         await visit.read_form()
+        if not page.is_open:
+            visit.check_form()
         return await page.act(visit)
     if method in ("GET", "HEAD") and page.show is not None:
         return await page.show(visit)

@@ -88,13 +88,15 @@ class Visit:
         return word(self.language, name, **values)
 
     async def read_form(self) -> None:
-        """Take in the form, after making sure that a page of ours sent it on behalf of this person."""
+        """Take in the form, after making sure that a page of ours sent it."""
         self.site.sessions.check_origin(self.request)
         body = await self.request.body()
         given = body.decode(errors="replace") if len(body) <= LARGEST_FORM else ""
         self.fields = dict(parse_qsl(given, keep_blank_values=True)) if self._is_form else {}
-        if self.token is not None:
-            self.site.sessions.check_csrf(self.token, self.fields.get("csrf"))
+
+    def check_form(self) -> None:
+        """Raise a Problem unless the form was made for this person's session."""
+        self.site.sessions.check_csrf(self.token or "", self.fields.get("csrf"))
 
     @property
     def _is_form(self) -> bool:

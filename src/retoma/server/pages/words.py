@@ -194,7 +194,6 @@ _WORDS = {
     "in run": ("run {time}", "execução {time}"),
     "in outside": ("outside {time}", "fora {time}"),
     "squeezed": ("time squeezed", "tempo encurtado"),
-    "jobs": ("Jobs", "Jobs"),
     "item": ("Item", "Item"),
     "attempt": ("Attempt", "Tentativa"),
     "attempts": ("Attempts", "Tentativas"),
