@@ -101,7 +101,7 @@ async def watch(address: str, key: str, count: int) -> list[asyncio.BaseTranspor
     for first in range(0, count, AT_ONCE):
         some = range(first, min(first + AT_ONCE, count))
         opened = await asyncio.gather(
-            *(loop.create_connection(lambda: Crowd(request), place.hostname, place.port) for _ in some)
+            *(loop.create_connection(lambda: Crowd(request), place.hostname or "", place.port or 80) for _ in some)
         )
         made += [transport for transport, _ in opened]
         await _until("answered", first_answered + len(made))

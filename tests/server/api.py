@@ -79,6 +79,9 @@ class Api:
         name = name or f"{tenant} {' '.join(scopes)}"
         return (await self.client.make_key(name, scopes, tenant=tenant)).secret
 
+    def forget_cookies(self) -> None:
+        self._http.cookies.clear()
+
     async def close(self) -> None:
         await self._http.aclose()
 

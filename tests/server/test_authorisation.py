@@ -134,7 +134,9 @@ async def test_another_tenants_things_are_not_there(api: Api, route: Route) -> N
         asked = await api.get(path, key=key, params={"tenant": "blog"})
         assert asked.json()[LISTS[route.path]] == []
     else:
-        assert route.path in WITHOUT_A_TENANT | STARTS | OF_LATER, "say here what another tenant's key gets of this route"
+        assert route.path in WITHOUT_A_TENANT | STARTS | OF_LATER, (
+            "say here what another tenant's key gets of this route"
+        )
 
 
 @pytest.mark.parametrize("path", ["/api/v1/runs", "/api/v1/runs/bulk"])

@@ -19,7 +19,7 @@ log = get_logger("retoma.watchdog")
 LARGEST_ROUND = 100
 LEASE = timedelta(seconds=30)  # after which another process looks
 FIRST_PAUSE = timedelta(seconds=5)
-FACTOR = 2
+MOST_DOUBLINGS = 20
 NO_PROGRESS = "no_progress"  # a job is held beyond its time
 NOTHING_RUNS = "nothing_runs"
 
@@ -80,7 +80,7 @@ async def _still_held_up(database: Database, watched: Watched, cause: dict[str, 
 
 def pause_after(resumes: int) -> timedelta:
     """How long after so many resumes the next is due."""
-    return FIRST_PAUSE * FACTOR ** min(resumes, 20)
+    return FIRST_PAUSE * (1 << min(resumes, MOST_DOUBLINGS))
 
 
 async def _cause(database: Database, watched: Watched, silence: timedelta) -> dict[str, Any] | None:

@@ -48,6 +48,7 @@ class Visitor:
         return token_of(await self.get(f"/runs/{started.id}"))
 
     def _headers(self, given: dict[str, str]) -> dict[str, str]:
+        self.api.forget_cookies()
         cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         named = {name.replace("_", "-"): value for name, value in given.items() if value}
         return named | ({"Cookie": cookie} if cookie else {})

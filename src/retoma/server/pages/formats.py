@@ -21,6 +21,11 @@ class Formats:
         shown = f"{given:,.1f}" if isinstance(given, float) and not given.is_integer() else f"{given:,.0f}"
         return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
 
+    def money(self, micros: int) -> str:
+        """US dollars, with all that is not nothing."""
+        shown = f"{micros / 1_000_000:,.2f}" if micros % 10_000 == 0 else f"{micros / 1_000_000:,.4f}"
+        return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
+
     def duration(self, given: timedelta | float | None) -> str:
         """In its two largest units; less than ten seconds with a tenth."""
         if given is None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
-from retoma.records import Figures, Run
+from retoma.records import Figures, Run, Stuck
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.states import RunState
@@ -45,7 +45,7 @@ async def show(visit: Visit) -> Response:
     client = visit.client
     now, figures = await client.now(), await client.figures()
     failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED)
-    stuck = await client.runs(states=[RunState.STUCK], limit=MOST_SHOWN) if _open(figures, RunState.STUCK) else []
+    stuck = await client.stuck(limit=MOST_SHOWN)
     return visit.show(
         "overview.html",
         figures=_figures(visit, figures, failed),
@@ -91,7 +91,7 @@ def _figures(visit: Visit, figures: Figures, failed: list[Run]) -> list[Figure]:
             "stuck",
             number(_open(figures, RunState.STUCK)),
             t("need a push"),
-            "/runs?state=stuck",
+            "/stuck",
         ),
         Figure(t("failed in a day"), "fail", "fail", many, t("runs that failed"), "/runs?state=failed"),
         Figure(
@@ -109,18 +109,34 @@ def _open(figures: Figures, state: RunState) -> int:
     return sum(count for (_, each), count in figures.open_runs.items() if each is state)
 
 
-def _stuck(visit: Visit, stuck: list[Run], now: datetime) -> list[Task]:
-    return [_of_run(visit, run, now, "stuck", "run is stuck") for run in stuck]
+def _stuck(visit: Visit, stuck: list[Stuck], now: datetime) -> list[Task]:
+    return [
+        Task(
+            "stuck",
+            "stuck",
+            visit.say("run is stuck", pipeline=each.pipeline),
+            visit.say("of tenant", tenant=each.tenant, run=str(each.run)[:13]),
+            visit.formats.ago(each.since, now),
+            f"/runs/{each.run}",
+            visit.say("open"),
+        )
+        for each in stuck
+    ]
 
 
 def _failed(visit: Visit, failed: list[Run], now: datetime) -> list[Task]:
-    return [_of_run(visit, run, now, "fail", "run failed") for run in failed[:MOST_SHOWN]]
-
-
-def _of_run(visit: Visit, run: Run, now: datetime, colour: str, what: str) -> Task:
-    age = visit.formats.ago(run.ended_at or run.created_at, now)
-    why = visit.say("of tenant", tenant=run.tenant, run=str(run.id)[:13])
-    return Task(colour, colour, visit.say(what, pipeline=run.pipeline), why, age, f"/runs/{run.id}", visit.say("open"))
+    return [
+        Task(
+            "fail",
+            "fail",
+            visit.say("run failed", pipeline=run.pipeline),
+            visit.say("of tenant", tenant=run.tenant, run=str(run.id)[:13]),
+            visit.formats.ago(run.ended_at, now),
+            f"/runs/{run.id}",
+            visit.say("open"),
+        )
+        for run in failed[:MOST_SHOWN]
+    ]
 
 
 def _unserved(visit: Visit, figures: Figures) -> list[Task]:

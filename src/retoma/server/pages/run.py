@@ -11,9 +11,9 @@ from retoma.records import Job, Run, StepProgress, Wait
 from retoma.server.pages import graph, waterfall
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
-from retoma.states import JobState
+from retoma.states import JobState, RunState
 
-JOBS, EVENTS, ERRORS, TRIES = 50, 50, 20, 30
+JOBS, EVENTS, ERRORS, TRIES, CHARGES = 50, 50, 20, 30, 50
 
 
 async def show(visit: Visit) -> Response:
@@ -35,6 +35,10 @@ async def show(visit: Visit) -> Response:
         fall=waterfall.drawn(steps, graph.needs(shape), await client.outside(run.id), run.run_at, run.ended_at or now),
         waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
         estimate=None if run.is_over else await client.estimate(run.id),
+        stuck=await client.stuck(run=run.id) if run.state is RunState.STUCK else [],
+        may_resume=run.state in (RunState.STUCK, RunState.FAILED),
+        may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
+        charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
         errors=list(errors.items())[:ERRORS],
         more_errors=max(0, len(errors) - ERRORS),
         **await _events(visit, run),
@@ -46,6 +50,22 @@ async def cancel(visit: Visit) -> Response:
     run = visit.id("run")
     await visit.client.cancel(run, by=visit.by)
     return visit.go(f"/runs/{run}", "cancelled")
+
+
+async def resume(visit: Visit) -> Response:
+    run = visit.id("run")
+    await visit.client.resume(run, by=visit.by)
+    return visit.go(f"/runs/{run}", "resumed")
+
+
+async def rerun_failed(visit: Visit) -> Response:
+    run = visit.id("run")
+    await visit.client.rerun_failed(run, by=visit.by)
+    return visit.go(f"/runs/{run}", "rerun")
+
+
+async def stuck(visit: Visit) -> Response:
+    return visit.show("stuck.html", stuck=await visit.client.stuck(), now=await visit.client.now())
 
 
 async def _events(visit: Visit, run: Run) -> dict[str, Any]:
@@ -94,4 +114,10 @@ def _number(given: str, otherwise: int) -> int:
     return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else otherwise
 
 
-PAGES = (Page("/runs/{run}", show), Page("/runs/{run}/cancel", act=cancel))
+PAGES = (
+    Page("/runs/{run}", show),
+    Page("/runs/{run}/cancel", act=cancel),
+    Page("/runs/{run}/resume", act=resume),
+    Page("/runs/{run}/rerun-failed", act=rerun_failed),
+    Page("/stuck", stuck),
+)

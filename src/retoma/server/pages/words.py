@@ -9,6 +9,7 @@ LANGUAGES = ("en", "pt")
 NAVIGATION = (
     ("/", "home", "overview"),
     ("/runs", "runs", "runs"),
+    ("/stuck", "stuck", "stuck runs"),
     ("/pools", "queue", "capacity"),
     ("/workers", "run", "workers"),
     ("/deliveries", "send", "deliveries"),
@@ -225,6 +226,32 @@ _WORDS = {
     "event act": ("act", "ação"),
     "event end": ("ended", "terminou"),
     "event": ("event", "evento"),
+    "charges": ("Charges", "Custos"),
+    "failed too": ("failed attempts too", "tentativas que falharam incluídas"),
+    "provider": ("Provider", "Provedor"),
+    "what": ("What", "O quê"),
+    "tokens": ("Tokens in / out", "Tokens de entrada / saída"),
+    "units": ("Units", "Unidades"),
+    "money": ("US$", "US$"),
+    "unpriced": ("and {count} without a price", "e {count} sem preço"),
+    "resume": ("Continue from where it stopped", "Continuar de onde parou"),
+    "rerun failed": ("Reprocess only errors", "Reprocessar apenas erros"),
+    "stuck since": (
+        "The run stands still since {time}; nothing that it has done is lost.",
+        "A execução está parada desde {time}; nada do que foi feito se perdeu.",
+    ),
+    "resumed itself": (
+        "It was resumed by itself {times} of {most} times.",
+        "Foi retomada automaticamente {times} de {most} vezes.",
+    ),
+    # stuck
+    "cause": ("Cause", "Causa"),
+    "since": ("Since", "Desde"),
+    "no stuck": ("No run is stuck", "Nenhuma execução travada"),
+    "no stuck why": (
+        "A run that should go on and does not is listed here, with its cause.",
+        "Uma execução que deveria andar e não anda aparece aqui, com a causa.",
+    ),
     # pools
     "rate": ("Rate per second", "Ritmo por segundo"),
     "used": ("Used", "Ocupadas"),
@@ -310,6 +337,8 @@ _WORDS = {
     "state dead": ("Dead", "Morta"),
     # how an act went
     "said cancelled": ("The run is being cancelled.", "A execução está sendo cancelada."),
+    "said resumed": ("The run goes on.", "A execução continua."),
+    "said rerun": ("What failed is being made again.", "O que falhou está sendo refeito."),
     "said sent_again": ("It will be sent again.", "Será enviada de novo."),
     "said pool_set": ("The capacity is set.", "A capacidade foi definida."),
     "said logged_out": ("You have logged out.", "Você saiu."),

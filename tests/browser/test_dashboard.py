@@ -1,0 +1,69 @@
+"""The dashboard in a real browser: its flows, its policy, its shapes."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from retoma.states import RunState
+from retoma.store.database import Database
+from tests.browser.screen import Screen, a_screen
+from tests.conftest import empty
+from tests.server.pages.test_pages import EVERYTHING
+from tests.server.pages.visitor import PASSWORD
+
+
+async def test_a_run_is_found_looked_into_and_cancelled(screen: Screen) -> None:
+    run = await screen.sandbox.client.start("film", {"topic": "tea"}, tenant="shop")
+    page = await screen.open("/")
+    await page.get_by_role("navigation", name="Main").first.get_by_role("link", name="Runs").click()
+    await page.get_by_role("link", name=str(run.id)[:13]).click()
+    await page.locator("svg.graph a").first.click()
+    await expect(page).to_have_url(f"{screen.address}/runs/{run.id}?step=lines")
+    await page.get_by_text("Cancel the run").click()
+    await page.get_by_role("button", name="Yes, cancel it").click()
+    await expect(page.get_by_role("status")).to_have_text("The run is being cancelled.")
+    assert (await screen.sandbox.client.show(run.id)).state is RunState.CANCELLED
+
+
+async def test_a_page_follows_its_run(screen: Screen) -> None:
+    run = await screen.sandbox.client.start("film", {"topic": "bad"})
+    page = await screen.open(f"/runs/{run.id}")
+    await expect(page.locator("#head .badge")).to_have_text("Running")
+    await screen.sandbox.work()
+    await expect(page.locator("#head .badge")).to_have_text("Completed with errors", timeout=20_000)
+
+
+async def test_hostile_text_runs_nowhere(screen: Screen) -> None:
+    run = await screen.sandbox.client.start("film", {"topic": f"bad {EVERYTHING}"}, tenant=EVERYTHING)
+    await screen.sandbox.work()
+    page = await screen.open(f"/runs/{run.id}?step=image")
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    await page.locator("#jobs a").first.click()
+    await expect(page.locator("#step h3").first).to_contain_text("<script>alert(1)</script>")
+    assert dialogs == []
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "language"), [(390, "light", "pt-BR"), (820, "dark", "en"), (1440, "dark", "pt-BR")]
+)
+async def test_no_page_is_wider_than_the_screen(screen: Screen, width: int, scheme: str, language: str) -> None:
+    run = await screen.sandbox.client.start("film", {"topic": "bad", "scenes": 20})
+    await screen.sandbox.work()
+    page = await screen.open("/", width, scheme, language)
+    for path in ("/", "/runs", f"/runs/{run.id}?step=image", "/pools", "/workers", "/deliveries", "/kit"):
+        await page.goto(f"{screen.address}{path}")
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+
+
+async def test_a_person_logs_in_and_out(database: Database) -> None:
+    await empty(database)
+    async with a_screen(database, development=False) as screen:
+        page = await screen.open("/workers")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_role("status")).to_have_text("You have logged out.")
+        assert screen.complaints == []

@@ -1,0 +1,50 @@
+"""`retoma charges` and `retoma prices ...`."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID, uuid4
+
+from retoma.define.charge import Charge
+from retoma.store import charges
+from retoma.store.database import Database
+from tests.cli.terminal import Terminal
+
+
+async def charged(database: Database, run: str, **given: int) -> None:
+    async with database.connection() as connection:
+        tenant = await connection.fetchval("select tenant from retoma.runs where id = $1", UUID(run))
+    charge = Charge("openrouter", "small", **given)
+    await charges.write(database, [charges.Entry(uuid4(), UUID(run), "label", "7", 1, 1, tenant, charge)])
+
+
+def test_prices_are_given_in_dollars_and_keep_their_versions(terminal: Terminal) -> None:
+    assert terminal.run("prices", "list").stderr.startswith("no prices: `retoma prices set`")
+    terminal.out("prices", "set", "openrouter", "small", "--in", "0.15", "--out", "0.6")
+    terminal.out("prices", "set", "openrouter", "small", "--in", "0.1", "--out", "0.6")
+    listed = terminal.json("prices", "list")
+    assert [(price["version"], price["tokens_in"], price["tokens_out"]) for price in listed] == [
+        (2, 100_000, 600_000),
+        (1, 150_000, 600_000),
+    ]
+    assert "$0.100000" in terminal.out("prices", "list")
+
+
+async def test_charges_are_summed_as_asked(terminal: Terminal, real_time_database: Database) -> None:
+    apart = asyncio.to_thread  # a command has a loop of its own
+    run = await apart(terminal.start, "--tenant", "blog")
+    await charged(real_time_database, run, micros=1_500_000)
+    await charged(real_time_database, run, tokens_in=5)
+    by_tenant = await apart(terminal.json, "charges")
+    by_item = await apart(terminal.json, "charges", run[:18], "--by", "step", "--by", "item")
+    assert [(total["tenant"], total["micros"], total["unpriced"]) for total in by_tenant] == [("blog", 1_500_000, 1)]
+    assert [(total["step"], total["item"], total["charges"]) for total in by_item] == [("label", "7", 2)]
+    assert "$1.500000" in await apart(terminal.out, "charges")
+    assert await apart(terminal.json, "charges", "--tenant", "shop") == []
+    assert await apart(terminal.json, "charges", "--since", "2999-01-01") == []
+
+
+def test_a_wrong_way_to_tell_apart_is_explained(terminal: Terminal) -> None:
+    wrong = terminal.run("charges", "--by", "colour")
+    assert wrong.returncode == 2
+    assert "--by takes tenant, run, step, item, provider, what; given: colour" in wrong.stderr
