@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 from retoma.app import App
 from retoma.define.graph import Graph
 from retoma.define.options import HIGHEST_PRIORITY
-from retoma.define.pipeline import Pipeline
+from retoma.define.pipeline import MOST_RESUMES, Pipeline
 from retoma.define.pool import LARGEST_CAPACITY
 from retoma.define.webhook import Webhook, recorded
 from retoma.engine import estimate, keys, versions, wait_reasons
@@ -61,6 +61,7 @@ from retoma.store.database import Database
 LONGEST_NAME = 500
 INPUTS_AT_A_TIME = 1_000
 LAST_YEAR = 9000
+LONGEST_DEADLINE = timedelta(days=3650)
 HIGHEST_PRICE = 10**10
 ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
 Input = BaseModel | Mapping[str, Any] | None
@@ -99,17 +100,20 @@ class Client:
         run_at: datetime | None = None,
         priority: int = 0,
         resumes: int | None = None,
+        deadline: timedelta | None = None,
         webhook: Webhook | None = None,
     ) -> Started:
         """Start a run. When this returns, the run is committed and will reach its end.
 
         The same `key` with the same input gives back the same run, whatever its state; with another input it
         raises Conflict. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
+        If it is not over `deadline` after it began, it fails. `resumes` is in place of its pipeline's.
         `webhook` is told of the run; if the key was used before, that of the first start is.
         """
         pipeline = self._own(pipeline)
         inputs = _validated(pipeline, given)
         _check(tenant=tenant, key=key, priority=priority, run_at=run_at)
+        _check_limits(resumes, deadline)
         return await self._starter.start(
             Start(
                 id=new_run_id(),
@@ -121,6 +125,7 @@ class Client:
                 run_at=run_at,
                 head_start=versions.head_start(priority),
                 resumes=resumes,
+                deadline=deadline,
                 hook=self._hook(webhook),
             )
         )
@@ -666,6 +671,15 @@ def _check(*, tenant: str, key: str | None, priority: int, run_at: datetime | No
         raise InvalidInput(f"a priority is a whole number up to {HIGHEST_PRIORITY}; given: {priority!r:.80}")
     if run_at is not None and (run_at.tzinfo is None or run_at.year > LAST_YEAR):
         raise InvalidInput(f"run_at is a time with its zone, up to the year {LAST_YEAR}; given: {run_at}")
+
+
+def _check_limits(resumes: int | None, deadline: timedelta | None) -> None:
+    if resumes is not None and not 0 <= resumes <= MOST_RESUMES:
+        raise InvalidInput(f"resumes are a number from 0 to {MOST_RESUMES}; given: {resumes!r:.40}")
+    if deadline is not None and not timedelta(0) < deadline <= LONGEST_DEADLINE:
+        raise InvalidInput(
+            f"a deadline is above zero and at most {LONGEST_DEADLINE.days} days; given: {deadline!r:.60}"
+        )
 
 
 def _is_name(given: object) -> bool:

@@ -20,6 +20,7 @@ from uuid import UUID
 from retoma.app import App
 from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
+from retoma.engine import watchdog
 from retoma.engine.exchange import Claim, Handle, Lane, Result, SetBack, Wish
 from retoma.engine.tenants import Tenants
 from retoma.outgoing import LOOPBACK, Guard, Outgoing
@@ -39,6 +40,7 @@ from retoma.worker.workload import Workload
 
 __all__ = ["Clock", "EndedRun", "Hands", "Sandbox", "fresh_database", "sandbox"]
 
+SILENCE = timedelta(seconds=6)
 PUBLIC_URL = "https://retoma.test"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -91,6 +93,10 @@ class Sandbox:
         """Send the webhooks that are due, as the sender does; receivers may be on this machine. Gives the attempts."""
         async with Outgoing(self.client.guard) as outgoing:
             return await Sender(self.client, settings or Settings(), outgoing).send_due()
+
+    async def watch(self) -> int:
+        """Look after runs that stand still or are late, as workers do every second; gives how many were looked at."""
+        return await watchdog.look(self.database, SILENCE)
 
     @asynccontextmanager
     async def hands(self) -> AsyncIterator[Hands]:

@@ -9,7 +9,7 @@ import pytest
 from retoma import Context, Pipeline, Pool, Report, RetryLater, hours, minutes, seconds
 from retoma.define.pipeline import DEFAULT_STUCK_AFTER
 from retoma.engine import watchdog
-from retoma.errors import AtWork, DefinitionError, NotFound
+from retoma.errors import AtWork, DefinitionError, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
 from retoma.store import workers
 from retoma.testing import Hands, Sandbox
@@ -260,3 +260,71 @@ def test_limits_are_checked_at_import() -> None:
         Pipeline("x", stuck_after=0)
     with pytest.raises(DefinitionError, match="resumes= is -1"):
         Pipeline("x", resumes=-1)
+
+
+async def test_a_run_that_is_not_over_by_its_deadline_fails(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
+        await do_next(hands, "texts")
+        await watch(sandbox, minutes(2) - seconds(1), hands)
+        assert await state(sandbox, run) == "running"
+        await watch(sandbox, seconds(1), hands)
+        assert await state(sandbox, run) == "failed"
+        assert (await sandbox.client.errors(run))["", ""]["code"] == "DEADLINE"
+
+
+async def test_a_deadline_counts_from_when_the_run_may_begin(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        at = await sandbox.clock.now() + hours(1)
+        run = (await sandbox.client.start(pipeline, run_at=at, deadline=minutes(2))).id
+        await sandbox.clock.advance(hours(1))
+        await sandbox.work(until_later=False)
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_deadline_cancels_what_goes_on_outside(open_sandbox: OpenSandbox) -> None:
+    class Renderer(Host):
+        cancelled = False
+
+        async def status(self, handle: str) -> Report:
+            return Report("cancelled" if self.cancelled else "running")
+
+        async def cancel(self, handle: str) -> None:
+            self.cancelled = True
+
+    pipeline = Pipeline("film")
+
+    @pipeline.step(timeout=hours(2))
+    async def clip(*, host: Renderer, ctx: Context) -> int:
+        return int(await ctx.external("handle", poll=host.status, cancel=host.cancel))
+
+    host = Renderer()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline, deadline=minutes(10))).id
+        await do_next(hands, "clip")
+        await watch(sandbox, minutes(10), hands)
+        assert (await state(sandbox, run), host.cancelled) == ("running", False)
+        await hands.look()
+        assert (await state(sandbox, run), host.cancelled) == ("failed", True)
+
+
+async def test_a_run_that_is_made_anew_has_its_time_anew(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
+        await watch(sandbox, minutes(2), hands)
+        await sandbox.client.resume(run)
+        await watch(sandbox, minutes(1), hands)
+        assert await state(sandbox, run) == "running"
+        await watch(sandbox, minutes(1), hands)
+        assert await state(sandbox, run) == "failed"
+
+
+async def test_limits_of_a_start_are_checked(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(lines()) as sandbox:
+        with pytest.raises(InvalidInput, match="a deadline is above zero"):
+            await sandbox.client.start("lines", deadline=minutes(0))
+        with pytest.raises(InvalidInput, match="resumes are a number"):
+            await sandbox.client.start("lines", resumes=-1)

@@ -166,13 +166,15 @@ async def test_a_tenant_hears_of_its_own_runs_only(api: Api) -> None:
     assert (await api.get(f"/api/v1/runs/{theirs.id}/live", key=key)).status_code == 404
 
 
-async def test_what_happens_between_history_and_now_is_told_once(api: Api) -> None:
-    """It comes while the history is being sent: not in it, and not lost."""
+@pytest.mark.parametrize("when", ["before the look", "after it"])
+async def test_what_happens_while_history_is_read_is_told_once(api: Api, when: str) -> None:
     run = await api.start()
     live: Streams = api.server.state.live
     history = live.reader.history
 
     async def and_then_it_works(*given: Any, **options: Any) -> list[LiveEvent]:
+        if when == "before the look":
+            await api.sandbox.work()
         found = await history(*given, **options)
         await api.sandbox.work()
         return found

@@ -57,6 +57,15 @@ def test_everything_else_is_tried_again(status: int) -> None:
     assert after_answer(status, None, profile="short", retries=None, tries=1).outcome is Outcome.AGAIN
 
 
+@pytest.mark.parametrize(("status", "tried_on"), [(400, False), (401, False), (422, False), (404, True), (409, True)])
+def test_a_request_that_is_refused_is_tried_three_times(status: int, tried_on: bool) -> None:
+    outcomes = [
+        after_answer(status, None, profile="standard", retries=None, tries=tries).outcome for tries in (1, 2, 3, 4)
+    ]
+    assert outcomes[:2] == [Outcome.AGAIN] * 2
+    assert outcomes[2:] == [Outcome.AGAIN if tried_on else Outcome.DEAD] * 2
+
+
 def test_410_ends_the_endpoint() -> None:
     assert after_answer(410, None, profile="standard", retries=None, tries=1).outcome is Outcome.GONE
 

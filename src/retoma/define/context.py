@@ -21,6 +21,8 @@ class Desk(Protocol):
 
     def charge(self, charge: Charge) -> None: ...
 
+    async def limit_run(self, limit: Duration) -> None: ...
+
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
 
     async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any: ...
@@ -86,6 +88,11 @@ class Context:
         noted = Charge(provider, what, tokens_in, tokens_out, units, micros)
         if self.desk is not None:
             self.desk.charge(noted)
+
+    async def limit_run(self, limit: Duration) -> None:
+        """Let the whole run fail if it is not over so long from the first call of this in it."""
+        if self.desk is not None:
+            await self.desk.limit_run(limit)
 
     async def once(self, name: str, call: Callable[[], Any], *, reconcile: Callable[[], Any] | None = None) -> Any:
         """What `call` gives, recorded under `name`, so that no later attempt at this job calls it again.

@@ -14,6 +14,8 @@ from retoma.define.webhook import SCHEDULES
 LONGEST_PAUSE = timedelta(hours=1)
 _GONE = 410
 _BUSY = (429, 503)
+_NOT_YET = (404, 408, 409, 425, 429)  # 4xx answers that pass: n8n gives 404 and 409 until its workflow waits
+REFUSED_TRIES = 3
 
 
 class Outcome(StrEnum):
@@ -41,12 +43,14 @@ def after_answer(
     tries: int,
     spread: Callable[[], float] | None = None,
 ) -> Verdict:
-    """Any 2xx is a delivery and 410 ends the endpoint. Everything else is tried again: redirects too, and 404 and 409,
-    which some receivers give until they are ready."""
+    """Any 2xx is a delivery and 410 ends the endpoint. Everything else is tried again, and a refusal of the request
+    itself no more than twice."""
     if 200 <= status < 300:
         return Verdict(Outcome.DELIVERED)
     if status == _GONE:
         return Verdict(Outcome.GONE)
+    if 400 <= status < 500 and status not in _NOT_YET and tries >= REFUSED_TRIES:
+        return Verdict(Outcome.DEAD)
     return after_failure(
         profile=profile,
         retries=retries,

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +34,7 @@ class Start:
     head_start: int = 0
     hook: str | None = None
     resumes: int | None = None
+    deadline: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ async def _committed(link: Link, starts: Sequence[Start], *, tell: bool) -> list
         [start.head_start for start in starts],
         [start.hook for start in starts],
         [start.resumes for start in starts],
+        [start.deadline for start in starts],
         tell,
     ]
     patience = PATIENCE

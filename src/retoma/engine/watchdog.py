@@ -42,6 +42,9 @@ async def look(database: Database, silence: timedelta) -> int:
 
 
 async def _look_at(database: Database, watched: Watched, silence: timedelta) -> None:
+    if watched.is_overdue:
+        await watchdog.expire(database, watched.run)
+        return
     cause = await _cause(database, watched, silence)
     if cause is None:
         await _goes_on(database, watched)

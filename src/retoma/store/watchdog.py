@@ -23,7 +23,8 @@ GRACE = timedelta(seconds=15)  # beyond its timeout, for a job to be given back 
 class Watched:
     """A run that has not progressed for `still_for`; `seen` is its last event of progress.
 
-    `cause` is why it was found stuck since then, and `resumes` how often it was resumed by itself.
+    `cause` is why it was found stuck since then, and `resumes` how often it was resumed by itself. `is_overdue` means
+    that its deadline has passed.
     """
 
     run: UUID
@@ -37,6 +38,7 @@ class Watched:
     cause: str | None
     resumes: int
     at: datetime
+    is_overdue: bool
 
 
 async def due(database: Database, limit: int, lease: timedelta) -> list[Watched]:
@@ -82,6 +84,16 @@ async def clear(database: Database, run: UUID, pause: timedelta) -> None:
 async def give_up(database: Database, run: UUID, seen: int) -> bool:
     """False if it has progressed meanwhile."""
     return bool((await database.fetch_one(_SQL["give_up_run"], run=run, seen=seen, grace=GRACE))["done"])
+
+
+async def limit(database: Database, run: UUID, limit: timedelta) -> None:
+    """Let it fail if it is not over so long from now, unless it has less time already."""
+    await database.fetch(_SQL["limit_run"], run=run, limit=limit)
+
+
+async def expire(database: Database, run: UUID) -> bool:
+    """False if it is stopping or over."""
+    return bool((await database.fetch_one(_SQL["expire_run"], run=run))["done"])
 
 
 async def listed(

@@ -15,12 +15,12 @@ from typing import Any
 from retoma.define.charge import Charge
 from retoma.define.codec import encode_any
 from retoma.define.context import Limits, called
-from retoma.define.durations import as_timedelta
+from retoma.define.durations import Duration, as_timedelta
 from retoma.define.mistakes import LONGEST_NAME
 from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
 from retoma.engine.exchange import Claim
 from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutsideFailed, RetryLater
-from retoma.store import outside
+from retoma.store import outside, watchdog
 from retoma.store.database import Database
 from retoma.worker.ledger import Ledger
 from retoma.worker.plan import LARGEST_RESULT, Plan
@@ -59,6 +59,9 @@ class AttemptDesk:
 
     def charge(self, charge: Charge) -> None:
         self._desks.ledger.add(self._claim, charge)
+
+    async def limit_run(self, limit: Duration) -> None:
+        await watchdog.limit(self._desks.database, self._claim.run, _duration("limit", limit))
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)

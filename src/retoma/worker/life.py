@@ -19,6 +19,7 @@ from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
 from retoma.worker.desk import Desks
 from retoma.worker.heart import Heart
+from retoma.worker.loops import kept_going
 from retoma.worker.poller import Poller
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
@@ -107,13 +108,11 @@ class Life:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            upkeep = group.create_task(self._upkeep().run())
-            poller = group.create_task(self._poller.run())
-            ledger = group.create_task(self._desks.ledger.run())
+            loops = {"upkeep": self._upkeep().run, "outside": self._poller.run, "charges": self._desks.ledger.run}
+            beside = [group.create_task(kept_going(name, loop)) for name, loop in loops.items()]
             await asyncio.wait([group.create_task(self._serve(lane)) for lane in self._lanes])
-            upkeep.cancel()
-            poller.cancel()
-            ledger.cancel()
+            for task in beside:
+                task.cancel()
         await self._desks.ledger.flush()
         if not self._gone.is_set():
             await workers.end(self._database, self.id)

@@ -124,13 +124,19 @@ def _unexplained(image: str) -> dict[str, str]:
 async def _error(client: Client, run: Run, began_at: datetime | None) -> dict[str, str]:
     """What stopped the job. Its other parts were only stopped with it."""
     errors = await client.errors(run.id)
+    if (late := errors.get(("", ""))) is not None:
+        return _timed_out(run, began_at, late)
     final = {(job.step, job.item) for job in await client.jobs(run.id) if job.state in ("failed", "quarantined")}
     told = [(item, error) for (step, item), error in errors.items() if (step, item) in final]
     if not told:
         return {"code": "PROCESSING_ERROR", "message": "the job was stopped"}
     item, error = told[0]
     if error.get("code") == TIMEOUT:
-        elapsed = round(duration(run, began_at).total_seconds() * 1000)
-        return {"code": TIMEOUT, "message": f"Job timed out after {elapsed}ms", "details": str(error.get("message"))}
+        return _timed_out(run, began_at, error)
     details = f"{error.get('code')}{f' in part {item}' if item else ''}"
     return {"code": "PROCESSING_ERROR", "message": str(error.get("message")), "details": details}
+
+
+def _timed_out(run: Run, began_at: datetime | None, error: dict[str, Any]) -> dict[str, str]:
+    elapsed = round(duration(run, began_at).total_seconds() * 1000)
+    return {"code": TIMEOUT, "message": f"Job timed out after {elapsed}ms", "details": str(error.get("message"))}

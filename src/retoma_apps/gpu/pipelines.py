@@ -129,6 +129,7 @@ async def _rendered(
     """What the host made of this order. The job parks here until it has."""
     limit, key = rules.limit(operation), ctx.effect_key
     await ctx.once("began", lambda: True)  # outlives retries, so that the job's start stays where it was
+    await ctx.limit_run(limit)  # of the whole job, from its first part on
     handle = await ctx.once(
         "submit",
         lambda: host.submit(operation, order, key=key, callback_url=ctx.callback_url, timeout=limit),

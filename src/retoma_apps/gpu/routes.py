@@ -20,7 +20,7 @@ from retoma_apps.gpu.jobs import details, summary
 from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, Submission
 from retoma_apps.gpu.outcomes import Run, moment
 from retoma_apps.gpu.pipelines import GPU
-from retoma_apps.gpu.settings import Rules
+from retoma_apps.gpu.settings import LONGEST_QUEUE, Rules
 from retoma_apps.gpu.states import JOB_ID, Status, job_id, run_id, states_of, status_of
 
 OFFLINE = "X-Retoma-Offline"
@@ -117,7 +117,14 @@ async def _submitted(operation: str, given: Submission, by: Caller, key: str | N
             by.client.guard.check(url)
     webhook = None if given.webhook_url is None else rules.webhook(given.webhook_url)
     try:
-        started = await by.client.start(operation, given, key=key, webhook=webhook, tenant=by.tenant or DEFAULT_TENANT)
+        started = await by.client.start(
+            operation,
+            given,
+            key=key,
+            webhook=webhook,
+            tenant=by.tenant or DEFAULT_TENANT,
+            deadline=LONGEST_QUEUE + rules.limit(operation),
+        )
     except Conflict as error:
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
     run: Run = await by.client.show(started.id)

@@ -9,10 +9,11 @@ from datetime import timedelta
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import Webhook, minutes, seconds
+from retoma import Webhook, hours, minutes, seconds
 
 LIMITS: Mapping[str, timedelta] = {"img2vid": minutes(60), "caption": minutes(10), "addaudio": minutes(5)}
 OTHER_LIMIT = minutes(30)
+LONGEST_QUEUE = hours(24)  # before its first part begins
 RUNPOD_EVERY, OFFLINE_EVERY = seconds(8), seconds(1)
 SHORT_ATTEMPTS = 5
 
@@ -59,7 +60,7 @@ class Rules:
         )
 
     def limit(self, operation: str) -> timedelta:
-        """How long the host may wait with a part of this operation, and work on it."""
+        """How long a job may take from its first part on, and the host with each part of it."""
         return self.limits.get(operation, self.other_limit)
 
     def webhook(self, url: str) -> Webhook:

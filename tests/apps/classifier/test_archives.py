@@ -33,6 +33,10 @@ def test_two_members_of_one_name_are_both_given() -> None:
     assert [(each.name, each.data) for each in unpacked(made)] == [("a", b"1"), ("a", b"2")]
 
 
+def test_a_member_may_have_no_name() -> None:
+    assert [(each.name, each.data) for each in unpacked(zipped({"": b"1"}))] == [("", b"1")]
+
+
 def test_a_member_that_is_a_bomb_or_too_long_fails_alone() -> None:
     made = zipped({"good": b"1", "bomb": ZEROS, "long": bytes(range(256)) * 8, "last": b"2"})
     told = {each.name: each.error.code if each.error else each.data for each in unpacked(made, Limits(bytes=2_000))}

@@ -155,7 +155,7 @@ def test_a_docx_with_entities_is_refused_before_any_is_used(made: Callable[[], b
         (b"<w><p></w>", "FILE_DAMAGED"),
         (b"", "FILE_DAMAGED"),
         (b"\0\1\2", "FILE_DAMAGED"),
-        (b"<a>" * 300, "FILE_DAMAGED"),
+        (b"<a>" * 300 + b"</a>" * 300, "FILE_DAMAGED"),
         (documents.document_xml(""), "FILE_EMPTY"),
     ],
 )

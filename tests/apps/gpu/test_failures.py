@@ -280,3 +280,25 @@ BODIES: dict[str, Any] = {
     "caption": {"video_url": "https://example.com/v.mp4", "text": "Olá"},
     "addaudio": {"video_url": "https://example.com/v.mp4", "audio_url": "https://example.com/a.mp3"},
 }
+
+
+async def test_all_parts_of_a_job_together_have_its_limit(open_studio: OpenStudio) -> None:
+    """Each part alone would be done in time: one after the other they are not."""
+    async with open_studio(workers=1, seconds=lambda _: 40 * 60.0) as studio:
+        await studio.api.sandbox.client.set_pool("gpu", capacity=1)
+        job = await studio.submit(img2vid(40))
+        for _ in range(13):
+            await studio.pass_time(5 * MINUTE)
+            await studio.api.sandbox.watch()
+        await studio.work()
+        shown = await studio.show(job)
+        assert (shown["status"], shown["error"]["code"]) == ("FAILED", "TIMEOUT")
+        assert await studio.used() == 0
+
+
+async def test_a_job_that_never_gets_a_worker_ends_too(studio: Studio) -> None:
+    await studio.api.sandbox.client.set_pool("gpu", capacity=0)
+    job = await studio.submit(operation="addaudio")
+    await studio.pass_time(timedelta(hours=24, minutes=5))
+    await studio.api.sandbox.watch()
+    assert (await studio.show(job))["error"]["code"] == "TIMEOUT"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from retoma.engine import watchdog
 from retoma.server.sessions import HEADER
 from retoma.states import DeliveryState, RunState
 from tests.server.pages.visitor import HASH, OURS, Opened, Visitor, a_dead_delivery, seen, token_of
@@ -109,3 +112,31 @@ async def test_a_session_calls_the_api_only_with_its_token(open_pages: Opened) -
         assert (await visitor.get("/api/v1/runs", **named, Sec_Fetch_Site="cross-site")).status_code == 403
         visitor.cookies.clear()
         assert (await visitor.get("/api/v1/runs", **named, **OURS)).status_code == 401
+
+
+async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        await visitor.api.sandbox.clock.advance(timedelta(minutes=6))
+        await watchdog.look(visitor.client.database, timedelta(seconds=6))
+        for address in ("/stuck", "/", f"/runs/{run.id}"):
+            assert str(run.id)[:13] in (await visitor.get(address)).text
+        page = seen(await visitor.get(f"/runs/{run.id}", Accept_Language="pt"))
+        assert "nada do que foi feito se perdeu" in page
+        assert "Continuar de onde parou" in page
+        answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
+        assert answer.headers["location"] == f"/runs/{run.id}?said=resumed"
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+async def test_only_what_failed_is_made_again(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "bad"})
+        await visitor.api.sandbox.work()
+        shown = await visitor.get(f"/runs/{run.id}", Accept_Language="pt")
+        assert "Reprocessar apenas erros" in shown.text
+        answer = await visitor.post(f"/runs/{run.id}/rerun-failed", {"csrf": token_of(shown)})
+        assert answer.headers["location"] == f"/runs/{run.id}?said=rerun"
+        assert (await visitor.client.show(run.id)).revision == 2
+        assert (await visitor.get(answer.headers["location"])).status_code == 200

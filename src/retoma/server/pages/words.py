@@ -181,6 +181,14 @@ _WORDS = {
         "{pool} lets only so many begin in a second",
         "{pool} só deixa começar alguns por segundo",
     ),
+    "wait provider_down": (
+        "the provider behind {pool} fails; one job tries it at {until}",
+        "o provedor por trás de {pool} está falhando; um job tenta em {until}",
+    ),
+    "wait provider_refuses": (
+        "the provider behind {pool} refuses us; see its key and account",
+        "o provedor por trás de {pool} nos recusa; veja a chave e a conta",
+    ),
     "wait not_taken": (
         "ready; if it stays so, no worker of queue {queue} defines its pipeline",
         "pronto; se continuar assim, nenhum worker da fila {queue} define esta pipeline",
@@ -224,6 +232,8 @@ _WORDS = {
     "event failure": ("failed", "falhou"),
     "event retry": ("tries again", "tenta de novo"),
     "event act": ("act", "ação"),
+    "event stuck": ("stuck", "travou"),
+    "event resume": ("resumed", "retomada"),
     "event end": ("ended", "terminou"),
     "event": ("event", "evento"),
     "charges": ("Charges", "Custos"),

@@ -40,7 +40,9 @@ alter table retoma.steps add timeout interval not null default '10 minutes';
 
 alter table retoma.runs
   add watch_at timestamptz not null default 'infinity',   -- when somebody should look whether it progresses
-  add resumes int;                                        -- in place of its version's
+  add resumes int,                                        -- in place of its version's
+  add deadline interval,                                  -- after its beginning, as its start said
+  add deadline_at timestamptz;                            -- when it fails if it is not over
 
 create index runs_watched on retoma.runs (watch_at) where ended_at is null;
 

@@ -1,5 +1,5 @@
 -- name: watch_due
-select run, version, state, revision, seen, still_for, stuck_after, may_resume, cause, resumes, at
+select run, version, state, revision, seen, still_for, stuck_after, may_resume, cause, resumes, at, is_overdue
   from retoma.watch_due(:limit, :lease);
 
 -- name: running_of
@@ -15,8 +15,8 @@ select step, item
  limit 1;
 
 -- name: put_off
-update retoma.runs
-   set watch_at = retoma.now() + :pause::interval
+update retoma.runs r
+   set watch_at = retoma.watched_until(r, retoma.now() + :pause::interval)
  where id = :run and ended_at is null;
 
 -- name: mark_stuck
@@ -30,6 +30,15 @@ select retoma.clear_stuck(:run, :pause);
 
 -- name: give_up_run
 select retoma.give_up_run(:run, :seen, :grace) as done;
+
+-- name: limit_run
+-- Let it fail if it is not over so long from now, unless it has less time already.
+update retoma.runs
+   set deadline_at = retoma.now() + :limit::interval, watch_at = least(watch_at, retoma.now() + :limit)
+ where id = :run and ended_at is null and coalesce(deadline_at > retoma.now() + :limit, true);
+
+-- name: expire_run
+select retoma.expire_run(:run) as done;
 
 -- name: list_stuck
 select s.run, v.pipeline, t.name as tenant, r.revision, s.since, s.cause, s.data::text as data, s.resumes,

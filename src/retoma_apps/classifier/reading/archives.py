@@ -96,7 +96,7 @@ def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
     """
     with opened(file, limits) as archive:
         for info in archive.entries:
-            if not info.is_dir() and not info.filename.startswith(_NOISE) and not info.filename.endswith(_NOISE):
+            if not info.filename.startswith(_NOISE) and not info.filename.endswith(("/", *_NOISE)):
                 yield _member(archive, info, limits)
 
 

@@ -8,7 +8,6 @@ from retoma_apps.providers.llm.errors import (
     LlmError,
     LlmRefused,
     LlmUnavailable,
-    OutOfCredit,
 )
 from retoma_apps.providers.llm.offline import Accuracy, Example, Guess, OfflineLlm, OfflineModel, trained
 from retoma_apps.providers.llm.openrouter import OpenRouter, OpenRouterSettings
@@ -33,7 +32,6 @@ __all__ = [
     "OfflineModel",
     "OpenRouter",
     "OpenRouterSettings",
-    "OutOfCredit",
     "Reply",
     "Structured",
     "Usage",

@@ -1,23 +1,21 @@
 """How a question to a model ends that has no good answer.
 
 LlmError                 worth another try; `usage` is what this one has cost
-├── LlmUnavailable       no answer, or a failure of the provider (LLM_UNAVAILABLE, LLM_TIMEOUT)
+├── LlmUnavailable       no answer in time, or none after the model had begun (LLM_TIMEOUT, LLM_UNAVAILABLE)
 ├── InvalidAnswer        an answer that is not the provider's wire format (LLM_INVALID_ANSWER)
 ├── InvalidJson          the model did not write the JSON that was asked for (LLM_INVALID_JSON)
 └── CutShort             the model used up its tokens within the JSON (LLM_CUT_SHORT)
 LlmRefused (GiveUp)      no other try would help; the message says what would
 ContentFiltered (GiveUp) the provider or the model declines this text (LLM_CONTENT_FILTERED)
-OutOfCredit (RateLimited) the account is empty: the pool waits, since no document is to blame
+
+No document is to blame where the whole provider fails or refuses our account: then the engine's own ProviderDown,
+ProviderRefuses and RateLimited let the pool wait, and no attempt is used up.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from retoma import GiveUp, RateLimited
+from retoma import GiveUp
 from retoma_apps.providers.llm.port import Usage
-
-OUT_OF_CREDIT_PAUSE = timedelta(minutes=5)
 
 
 class LlmError(Exception):
@@ -63,8 +61,3 @@ class LlmRefused(GiveUp):
 class ContentFiltered(LlmRefused):
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(message, "LLM_CONTENT_FILTERED", usage=usage)
-
-
-class OutOfCredit(RateLimited):
-    def __init__(self, message: str) -> None:
-        super().__init__(OUT_OF_CREDIT_PAUSE, message)

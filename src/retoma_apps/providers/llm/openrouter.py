@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import RateLimited
+from retoma import ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
 from retoma_apps.providers.llm.errors import (
     ContentFiltered,
@@ -24,7 +24,6 @@ from retoma_apps.providers.llm.errors import (
     InvalidJson,
     LlmRefused,
     LlmUnavailable,
-    OutOfCredit,
 )
 from retoma_apps.providers.llm.port import Message, Reply, Usage
 from retoma_apps.providers.llm.schemas import strict_schema
@@ -42,13 +41,19 @@ _TOO_LONG = (
     "payload_too_large",
 )
 _FILTERED = ("content_policy_violation", "refusal")
-_PASSING = ("provider_overloaded", "provider_unavailable", "server", "timeout", "unmapped")
+_PASSING = ("provider_overloaded", "provider_unavailable", "server", "unmapped")
+_ACCOUNT = {
+    401: "OpenRouter refuses our key: set OPENROUTER_API_KEY to one that is valid",
+    402: "OpenRouter's account has no credit left: add some",
+    403: "OpenRouter's key may not use this model: allow it there, or take another model",
+}
 _STATUS_OF = {
     "authentication": 401,
     "payment_required": 402,
     "permission_denied": 403,
     "not_found": 404,
     "rate_limit_exceeded": 429,
+    "timeout": 504,
     **dict.fromkeys(_PASSING, 503),
 }
 
@@ -79,7 +84,7 @@ class OpenRouter:
         temperature: float = 0.0,
     ) -> Reply:
         if not self._key:
-            raise LlmRefused("no key for OpenRouter is set: set OPENROUTER_API_KEY", "NOT_CONFIGURED")
+            raise ProviderRefuses("no key for OpenRouter is set: set OPENROUTER_API_KEY")
         body = _body(messages, model, schema, max_tokens, temperature)
         answer = await self._posted(body)
         told = self._object(answer)
@@ -105,8 +110,9 @@ class OpenRouter:
                 limit=_LARGEST_ANSWER,
             )
         except NoAnswer as error:
-            code = "LLM_TIMEOUT" if isinstance(error.__cause__, TimeoutError) else "LLM_UNAVAILABLE"
-            raise LlmUnavailable(f"OpenRouter did not answer: {error}", code) from error
+            if isinstance(error.__cause__, TimeoutError):
+                raise LlmUnavailable(f"OpenRouter did not answer: {error}", "LLM_TIMEOUT") from error
+            raise ProviderDown(f"OpenRouter did not answer: {error}") from error
 
     def _object(self, answer: Answer) -> dict[str, Any]:
         """The body of a success. Raises for everything else, each kind as who calls must act on it."""
@@ -153,29 +159,28 @@ class OpenRouter:
             raise ContentFiltered("the provider declines this text: its rules forbid what stands in it", usage=usage)
         if kind in _TOO_LONG or status == 413:
             raise LlmRefused(
-                f"the text is too long for this model: cut it, or take another model{said}", "LLM_TOO_LONG"
+                f"the text is too long for this model: cut it, or take another model{said}",
+                "LLM_TOO_LONG",
+                usage=usage,
             )
-        if status == 402:
-            raise OutOfCredit(f"OpenRouter's account has no credit left: add some; work goes on by itself then{said}")
+        if status in _ACCOUNT:
+            raise ProviderRefuses(f"{_ACCOUNT[status]}{said}")
         pause = asked_pause(answer)
         if status == 429 or (status == 503 and pause is not None):
             raise RateLimited(pause or USUAL_PAUSE, f"OpenRouter says that these are too many requests{said}")
-        if status == 408 or status >= 500:
-            code = "LLM_TIMEOUT" if status in (408, 504) or kind == "timeout" else "LLM_UNAVAILABLE"
-            raise LlmUnavailable(f"OpenRouter failed with {status}{said}", code, usage=usage)
+        if status in (408, 504):
+            raise LlmUnavailable(f"OpenRouter gave up waiting for the model{said}", "LLM_TIMEOUT", usage=usage)
+        if status >= 500 and answer.is_success:
+            raise LlmUnavailable(f"the model broke off with {status}{said}", usage=usage)
+        if status >= 500:
+            raise ProviderDown(f"OpenRouter failed with {status}{said}")
         self._refuse(status, said, usage)
 
     def _refuse(self, status: int, said: str, usage: Usage) -> NoReturn:
-        causes = {
-            401: ("AUTH_FAILED", "OpenRouter refuses our key: set OPENROUTER_API_KEY to one that is valid"),
-            403: ("FORBIDDEN", "OpenRouter's key may not use this model: allow it there, or take another model"),
-            404: (
-                "LLM_NO_SUCH_MODEL",
-                "OpenRouter has no such model, or none that writes JSON by a schema: take another",
-            ),
-        }
-        code, cause = causes.get(status, ("LLM_BAD_REQUEST", f"OpenRouter refuses this request with {status}"))
-        raise LlmRefused(f"{cause}{said}", code, usage=usage)
+        if status == 404:
+            cause = "OpenRouter has no such model, or none that writes JSON by a schema: take another"
+            raise LlmRefused(f"{cause}{said}", "LLM_NO_SUCH_MODEL", usage=usage)
+        raise LlmRefused(f"OpenRouter refuses this request with {status}{said}", "LLM_BAD_REQUEST", usage=usage)
 
     def _said(self, error: Mapping[str, Any]) -> str:
         """The provider's own words, shortened, and without our key if it repeats it."""

@@ -60,5 +60,6 @@ class Llm(Protocol):
     ) -> Reply:
         """One call, which is paid for. Use `structured` where the answer must fit a schema.
 
-        Raises RateLimited, GiveUp where no other try would help, or one of errors.py, whose `usage` was paid for.
+        Raises RateLimited, ProviderDown or ProviderRefuses, for which the pool waits; GiveUp where no other try would
+        help; or one of errors.py, whose `usage` was paid for.
         """

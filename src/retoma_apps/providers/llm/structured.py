@@ -41,7 +41,7 @@ async def structured(
     """Ask, check the answer, and ask again with what was wrong, at most `repairs` times.
 
     Raises what `ask` does; InvalidJson if the last answer was wrong too. The `usage` of the error is of all calls. A
-    repair may meet RateLimited, which has none: `paid` is told the usage of each call at once, whatever follows.
+    repair may meet RateLimited, which has none, so `paid` is told the usage of each call at once, whatever follows.
     """
     asked, bill = list(messages), _Bill(paid)
     for repair in range(repairs + 1):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, RateLimited
+from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer
 from retoma_apps.providers.llm import (
     ContentFiltered,
@@ -19,7 +19,6 @@ from retoma_apps.providers.llm import (
     LlmRefused,
     LlmUnavailable,
     OpenRouter,
-    OutOfCredit,
     Usage,
 )
 from retoma_apps.providers.llm.standin import StandIn
@@ -57,8 +56,6 @@ async def test_without_a_schema_the_text_is_given_as_it_is_even_if_it_was_cut(
 @pytest.mark.parametrize(
     ("fault", "error", "code", "is_paid"),
     [
-        ("broken", LlmUnavailable, "LLM_UNAVAILABLE", False),
-        ("lost_replies", LlmUnavailable, "LLM_UNAVAILABLE", False),
         ("html", InvalidAnswer, "LLM_INVALID_ANSWER", False),
         ("truncated_body", InvalidAnswer, "LLM_INVALID_ANSWER", False),
         ("error_inside", LlmUnavailable, "LLM_UNAVAILABLE", True),
@@ -90,12 +87,20 @@ async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(stand
     standin.release()
 
 
-async def test_a_provider_that_cannot_be_reached_is_unavailable() -> None:
+async def test_a_provider_that_cannot_be_reached_is_down() -> None:
     away = OpenRouter(settings_for("http://127.0.0.1:9/api/v1"))
-    with pytest.raises(LlmUnavailable) as raised:
+    with pytest.raises(ProviderDown):
         await away.ask(asking(), **ASKED)
-    assert raised.value.code == "LLM_UNAVAILABLE"
     await away.close()
+
+
+@pytest.mark.parametrize("fault", ["broken", "lost_replies"])
+async def test_a_provider_that_fails_before_any_model_has_begun_is_down(
+    standin: StandIn, llm: OpenRouter, fault: str
+) -> None:
+    setattr(standin.faults, fault, 1)
+    with pytest.raises(ProviderDown):
+        await llm.ask(asking(), schema=Label, **ASKED)
 
 
 async def test_a_storm_of_429_pauses_for_as_long_as_the_provider_says(standin: StandIn, llm: OpenRouter) -> None:
@@ -110,30 +115,27 @@ async def test_a_storm_of_429_pauses_for_as_long_as_the_provider_says(standin: S
 
 async def test_an_empty_account_makes_the_pool_wait_and_no_document_fail(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.out_of_credit = True
-    with pytest.raises(OutOfCredit, match="add some") as raised:
+    with pytest.raises(ProviderRefuses, match="add some"):
         await llm.ask(asking(), **ASKED)
-    assert isinstance(raised.value, RateLimited)
-    assert raised.value.delay == timedelta(minutes=5)
 
 
 async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) -> None:
     keyless = OpenRouter(settings_for(base_url, api_key=""))
-    with pytest.raises(LlmRefused, match="OPENROUTER_API_KEY") as raised:
+    with pytest.raises(ProviderRefuses, match="OPENROUTER_API_KEY"):
         await keyless.ask(asking(), **ASKED)
-    assert raised.value.code == "NOT_CONFIGURED"
+    assert standin.tally()["requests"] == 0
     await keyless.close()
 
 
-async def test_a_wrong_key_is_refused_for_good_and_never_shown(base_url: str) -> None:
+async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
     stranger = OpenRouter(settings_for(base_url, api_key="sk-or-WRONGCANARY"))
-    with pytest.raises(GiveUp, match="OPENROUTER_API_KEY") as raised:
+    with pytest.raises(ProviderRefuses, match="OPENROUTER_API_KEY") as raised:
         await stranger.ask(asking(), **ASKED)
-    assert raised.value.code == "AUTH_FAILED"
     assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
     await stranger.close()
 
 
-TRANSIENT, LIMITED, FINAL = LlmUnavailable, RateLimited, LlmRefused
+LATE, DOWN, LIMITED, ACCOUNT, FINAL = LlmUnavailable, ProviderDown, RateLimited, ProviderRefuses, LlmRefused
 
 
 @pytest.mark.parametrize(
@@ -142,22 +144,23 @@ TRANSIENT, LIMITED, FINAL = LlmUnavailable, RateLimited, LlmRefused
         (400, "invalid_request", FINAL, "LLM_BAD_REQUEST"),
         (400, "context_length_exceeded", FINAL, "LLM_TOO_LONG"),
         (400, "refusal", ContentFiltered, "LLM_CONTENT_FILTERED"),
-        (401, None, FINAL, "AUTH_FAILED"),
-        (402, None, OutOfCredit, None),
-        (403, None, FINAL, "FORBIDDEN"),
+        (401, None, ACCOUNT, None),
+        (402, None, ACCOUNT, None),
+        (403, None, ACCOUNT, None),
         (403, "content_policy_violation", ContentFiltered, "LLM_CONTENT_FILTERED"),
         (404, None, FINAL, "LLM_NO_SUCH_MODEL"),
-        (408, None, TRANSIENT, "LLM_TIMEOUT"),
+        (408, None, LATE, "LLM_TIMEOUT"),
         (412, "precondition_failed", FINAL, "LLM_BAD_REQUEST"),
         (413, None, FINAL, "LLM_TOO_LONG"),
         (422, "unprocessable", FINAL, "LLM_BAD_REQUEST"),
         (429, None, LIMITED, None),
-        (500, "server", TRANSIENT, "LLM_UNAVAILABLE"),
+        (500, "server", DOWN, None),
         (500, "rate_limit_exceeded", LIMITED, None),
-        (502, None, TRANSIENT, "LLM_UNAVAILABLE"),
-        (503, "provider_overloaded", TRANSIENT, "LLM_UNAVAILABLE"),
-        (504, None, TRANSIENT, "LLM_TIMEOUT"),
-        (599, "a word of tomorrow", TRANSIENT, "LLM_UNAVAILABLE"),
+        (502, None, DOWN, None),
+        (503, "provider_overloaded", DOWN, None),
+        (504, None, LATE, "LLM_TIMEOUT"),
+        (502, "timeout", LATE, "LLM_TIMEOUT"),
+        (599, "a word of tomorrow", DOWN, None),
     ],
 )
 @pytest.mark.parametrize("place", ["status", "body", "choice"])
@@ -174,6 +177,8 @@ async def test_an_error_means_the_same_wherever_it_stands(
     if place == "choice":
         told = {"choices": [told | {"finish_reason": "error", "message": {"content": ""}}]}
     answers(monkeypatch, llm, Answer(status if place == "status" else 200, {}, json.dumps(told).encode()))
+    if error is ProviderDown and place != "status":  # the model had begun, so it may be this text
+        error, code = LlmUnavailable, "LLM_UNAVAILABLE"
     with pytest.raises(error) as raised:
         await llm.ask(asking(), **ASKED)
     assert type(raised.value) is error

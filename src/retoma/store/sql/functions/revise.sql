@@ -96,7 +96,8 @@ begin
 
   update retoma.runs r
      set revision = v_revision, open_sinks = v_sinks, ends_as = null,
-         watch_at = p_now + (select stuck_after from retoma.versions where id = r.version),
+         deadline_at = p_now + r.deadline,
+         watch_at = p_now + least((select stuck_after from retoma.versions where id = r.version), r.deadline),
          state = case when v_sinks > 0 then 'running' when r.state = 'failed' then 'failed'
                       when f.lacks then 'completed_with_errors' else 'completed' end::retoma.run_state,
          with_errors = f.lacks,

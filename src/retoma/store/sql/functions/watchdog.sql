@@ -8,7 +8,7 @@ $$;
 -- Runs that somebody should look at now, each given to one caller for a while. One that has progressed is only put off.
 create or replace function retoma.watch_due(p_limit int, p_lease interval)
 returns table (run uuid, version int, state text, revision int, seen bigint, still_for interval, stuck_after interval,
-               may_resume int, cause text, resumes int, at timestamptz)
+               may_resume int, cause text, resumes int, at timestamptz, is_overdue boolean)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -25,18 +25,19 @@ language sql as $$
      order by d.watch_at limit p_limit for update of d skip locked
   ), taken as (
     update retoma.runs r
-       set watch_at = case when r.state = 'stuck' or d.o_at + d.stuck_after <= clock.at then clock.at + p_lease
-                           else d.o_at + d.stuck_after end
+       set watch_at = retoma.watched_until(r, case when r.state = 'stuck' or d.o_at + d.stuck_after <= clock.at
+                                                     or r.deadline_at <= clock.at then clock.at + p_lease
+                                                   else d.o_at + d.stuck_after end)
       from due d, clock
      where r.id = d.id
     returning r.id, r.version, r.state, r.revision, d.o_event, clock.at - d.o_at as still_for, d.stuck_after, d.may_resume,
-              clock.at
+              clock.at, coalesce(r.deadline_at <= clock.at and r.ends_as is null, false) as is_overdue
   )
   select t.id, t.version, t.state::text, t.revision, t.o_event, t.still_for, t.stuck_after, t.may_resume, s.cause,
-         coalesce(s.resumes, 0), t.at
+         coalesce(s.resumes, 0), t.at, t.is_overdue
     from taken t
     left join retoma.stuck s on s.run = t.id and s.seen = t.o_event
-   where t.state = 'stuck' or t.still_for >= t.stuck_after;
+   where t.state = 'stuck' or t.still_for >= t.stuck_after or t.is_overdue;
 $$;
 
 -- Jobs of a run that are running, and whether they should have ended: beyond its timeout nobody waits for a job.
@@ -60,7 +61,7 @@ begin
   if p_seen <> (retoma.last_progress(p_run)).o_event then
     return false;
   end if;
-  update retoma.runs set state = 'stuck', watch_at = v_now + p_pause
+  update retoma.runs r set state = 'stuck', watch_at = retoma.watched_until(r, v_now + p_pause)
    where id = p_run and state = 'running' and ends_as is null and ended_at is null;
   if not found then
     return false;
@@ -89,7 +90,8 @@ begin
     return v_run.state;
   end if;
   perform retoma.take_away(v_now, p_run, p_grace);
-  update retoma.runs set state = 'running', watch_at = v_now + p_pause where id = p_run and state = 'stuck';
+  update retoma.runs r set state = 'running', watch_at = retoma.watched_until(r, v_now + p_pause)
+   where id = p_run and state = 'stuck';
   update retoma.stuck set resumes = case when p_automatic then resumes + 1 else 0 end where run = p_run
   returning resumes into v_resumes;
   insert into retoma.events (run, at, revision, kind, data)
@@ -118,7 +120,8 @@ declare
 begin
   perform retoma.lock_runs('stop', array[p_run]);
   with cleared as (
-    update retoma.runs set state = 'running', watch_at = v_now + p_pause where id = p_run and state = 'stuck'
+    update retoma.runs r set state = 'running', watch_at = retoma.watched_until(r, v_now + p_pause)
+     where id = p_run and state = 'stuck'
     returning id, revision
   )
   insert into retoma.events (run, at, revision, kind, data)
@@ -138,6 +141,30 @@ begin
   end if;
   perform retoma.halt(v_now, array[p_run], 'failed');
   perform retoma.take_away(v_now, p_run, p_grace);
+  perform retoma.close_runs(v_now, array[p_run]);
+  return true;
+end $$;
+
+-- When to look at a run again: at this time, or before it if its deadline is nearer and yet to come.
+create or replace function retoma.watched_until(p_run retoma.runs, p_at timestamptz) returns timestamptz stable language sql as $$
+  select case when p_run.deadline_at > retoma.now() then least(p_at, p_run.deadline_at) else p_at end;
+$$;
+
+-- A run that is not over by its deadline fails: nothing new starts, and what goes on outside is cancelled there.
+create or replace function retoma.expire_run(p_run uuid) returns boolean language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+begin
+  perform retoma.lock_runs('stop', array[p_run]);
+  if not exists (select from retoma.runs where id = p_run and deadline_at <= v_now and ends_as is null and ended_at is null) then
+    return false;
+  end if;
+  perform retoma.halt(v_now, array[p_run], 'failed');
+  update retoma.jobs set code = 'DEADLINE' where run = p_run and state = 'cancelled' and ended_at = v_now;
+  insert into retoma.events (run, at, revision, kind, step, item, data)
+  select id, v_now, revision, 'failure', '', '',
+         json_build_object('code', 'DEADLINE', 'message', 'it was not over by ' || to_char(deadline_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
+    from retoma.runs where id = p_run;
   perform retoma.close_runs(v_now, array[p_run]);
   return true;
 end $$;

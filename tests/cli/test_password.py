@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import io
+import shlex
+
+import pytest
+
+from retoma.cli.password import password
+from retoma.engine.sessions import is_right
+from retoma.errors import InvalidInput
+
+
+def test_it_prints_a_setting_that_lets_this_password_in(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a long enough password\n"))
+    password()
+    name, _, value = shlex.split(capsys.readouterr().out)[0].partition("=")
+    assert name == "RETOMA_ADMIN_PASSWORD_HASH"
+    assert is_right("a long enough password", value)
+    assert not is_right("another long password", value)
+
+
+def test_a_short_password_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    with pytest.raises(InvalidInput, match="12 to"):
+        password()

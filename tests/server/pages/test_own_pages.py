@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.responses import Response
+
+from retoma import App
+from retoma.server import Page, Visit
+from tests.server.api import film
+from tests.server.pages.visitor import HASH, Opened, token_of
+
+TEMPLATE = """{% extends "base.html" %}{% block title %}x{% endblock %}{% block main %}
+<form method="post"><input type="hidden" name="csrf" value="{{ visit.csrf }}"></form><p>{{ given }}</p>{% endblock %}"""
+
+
+async def show(visit: Visit) -> Response:
+    return visit.show("shelf.html", given=visit.asked.get("given", ""))
+
+
+async def act(visit: Visit) -> Response:
+    await visit.client.start("film", {"topic": visit.fields["topic"]})
+    return visit.go("/shelf")
+
+
+def an_app(folder: Path) -> App:
+    (folder / "shelf.html").write_text(TEMPLATE)
+    pages = [Page("/shelf", show, act, nav=("Shelf", "Estante"))]
+    return App("films", pipelines=[film], pages=pages, templates=folder)
+
+
+async def test_an_application_brings_its_own_pages(open_pages: Opened, tmp_path: Path) -> None:
+    async with open_pages(application=an_app(tmp_path)) as visitor:
+        assert '<a href="/shelf">Estante</a>' in (await visitor.get("/", Accept_Language="pt")).text
+        shown = await visitor.get("/shelf?given=<b>")
+        assert "<p>&lt;b&gt;</p>" in shown.text
+        assert (await visitor.post("/shelf", {"topic": "tea"})).status_code == 403
+        assert (await visitor.post("/shelf", {"topic": "tea", "csrf": token_of(shown)})).status_code == 303
+        assert len(await visitor.client.runs()) == 1
+
+
+async def test_its_pages_need_the_login_too(open_pages: Opened, tmp_path: Path) -> None:
+    async with open_pages(application=an_app(tmp_path), development=False, admin_password_hash=HASH) as visitor:
+        assert (await visitor.get("/shelf")).status_code == 303
+        await visitor.log_in()
+        assert (await visitor.get("/shelf")).status_code == 200

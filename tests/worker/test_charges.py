@@ -1,0 +1,59 @@
+"""What a real worker's attempts cost, also those that it could not end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from retoma import Context, Pipeline, Retry, seconds
+from tests.conftest import OpenSandbox
+from tests.worker.test_worker import SOON, until, working
+
+
+async def test_a_run_that_is_over_has_its_charges(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("ask")
+
+    @pipeline.step
+    def label(*, ctx: Context) -> int:
+        ctx.charge("openrouter", "small", tokens_in=1)
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        for _ in range(5):
+            run = await sandbox.client.start(pipeline)
+            await sandbox.client.wait(run.id, SOON)
+            assert len(await sandbox.client.charges(run.id)) == 1
+
+
+async def test_a_long_attempt_is_charged_while_it_goes_on(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("ask")
+    answered = asyncio.Event()
+
+    @pipeline.step
+    async def label(*, ctx: Context) -> int:
+        ctx.charge("openrouter", "small", tokens_in=1)
+        await answered.wait()
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        run = await sandbox.client.start(pipeline)
+        assert await until(lambda: sandbox.client.charges(run.id))
+        answered.set()
+
+
+async def test_a_call_that_outlives_its_attempt_is_charged_when_it_is_answered(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("ask", retry=Retry(0))
+    answered = threading.Event()
+
+    @pipeline.step(timeout=seconds(0.05))
+    def label(*, ctx: Context) -> int:
+        answered.wait(SOON.total_seconds())
+        ctx.charge("openrouter", "small", tokens_in=1)
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+        run = await sandbox.client.start(pipeline)
+        assert (await sandbox.client.wait(run.id, SOON)).state == "failed"
+        assert await sandbox.client.charges(run.id) == []
+        answered.set()
+        assert await until(lambda: sandbox.client.charges(run.id))

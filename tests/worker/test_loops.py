@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from retoma.worker import loops
+
+
+async def test_a_loop_that_fails_is_started_again_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    begun = 0
+    going = asyncio.Event()
+
+    async def loop() -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 3:
+            raise ValueError("a bug of ours")
+        going.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(loops.kept_going("upkeep", loop))
+    async with asyncio.timeout(10):
+        await going.wait()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert begun == 3
+    assert [record.getMessage() for record in caplog.records] == ["a loop failed and is started again"] * 2
+
+
+async def test_a_loop_that_is_cancelled_ends() -> None:
+    task = asyncio.create_task(loops.kept_going("upkeep", asyncio.Event().wait))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
