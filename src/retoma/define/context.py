@@ -139,6 +139,9 @@ class NoDesk:
     def charge(self, charge: Charge) -> None:
         self.charges.append(charge)
 
+    async def limit_run(self, *_: object) -> None:
+        raise DefinitionError(_ISOLATED)
+
     async def once(self, *_: object) -> Any:
         raise DefinitionError(_ISOLATED)
 
