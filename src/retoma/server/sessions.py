@@ -64,13 +64,13 @@ class Sessions:
             self._cookie(request),
             token,
             max_age=int(sessions.LONGEST.total_seconds()),
-            secure=self._is_secure(request),
+            secure=self.is_secure(request),
             httponly=True,
             samesite="lax",
         )
 
     def forget(self, request: Request, response: Response) -> None:
-        secure = self._is_secure(request)
+        secure = self.is_secure(request)
         response.delete_cookie(self._cookie(request), secure=secure, httponly=True, samesite="lax")
 
     def check_origin(self, request: Request) -> None:
@@ -93,11 +93,12 @@ class Sessions:
         named = urlsplit(origin)
         return named.netloc != "" and named.netloc in (request.headers.get("host"), self._public.netloc)
 
-    def _is_secure(self, request: Request) -> bool:
+    def is_secure(self, request: Request) -> bool:
+        """Whether people reach us through https."""
         return "https" in (request.url.scheme, self._public.scheme)
 
     def _cookie(self, request: Request) -> str:
-        return "__Host-retoma" if self._is_secure(request) else "retoma"
+        return "__Host-retoma" if self.is_secure(request) else "retoma"
 
 
 def csrf(token: str) -> str:

@@ -21,7 +21,7 @@ def documents(paths: list[str]) -> list[str]:
 
 
 @batch.each(
-    documents, key=lambda path: path.rpartition("/")[2], isolation=Isolation(384 << 20, cpu=1), timeout=seconds(60)
+    documents, key=lambda path: path.rpartition("/")[2], isolation=Isolation(384 << 20, cpu=2), timeout=seconds(60)
 )
 def text(document: str) -> Reading:
     return read_path(document)

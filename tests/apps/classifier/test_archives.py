@@ -29,12 +29,13 @@ def test_every_file_is_given_but_folders_and_leftovers_are_not() -> None:
 
 
 def test_two_members_of_one_name_are_both_given() -> None:
-    made = zipped({"a": b"1", "b": b"2"}).replace(b"b", b"a")
-    assert [(each.name, each.data) for each in unpacked(made)] == [("a", b"1"), ("a", b"2")]
+    made = zipped({"one.txt": b"1", "two.txt": b"2"}).replace(b"two.txt", b"one.txt")
+    assert [(each.name, each.data) for each in unpacked(made)] == [("one.txt", b"1"), ("one.txt", b"2")]
 
 
 def test_a_member_may_have_no_name() -> None:
-    assert [(each.name, each.data) for each in unpacked(zipped({"": b"1"}))] == [("", b"1")]
+    made = zipped({"one.txt": b"1"}).replace(b"one.txt", b"\0ne.txt")
+    assert [(each.name, each.data) for each in unpacked(made)] == [("", b"1")]
 
 
 def test_a_member_that_is_a_bomb_or_too_long_fails_alone() -> None:

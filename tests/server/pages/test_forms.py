@@ -124,6 +124,7 @@ async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: Opened) -
             assert str(run.id)[:13] in (await visitor.get(address)).text
         page = seen(await visitor.get(f"/runs/{run.id}", Accept_Language="pt"))
         assert "nada do que foi feito se perdeu" in page
+        assert "lines: nenhum worker ativo atende a fila default" in page
         assert "Continuar de onde parou" in page
         answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
         assert answer.headers["location"] == f"/runs/{run.id}?said=resumed"

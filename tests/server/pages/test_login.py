@@ -54,7 +54,9 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(
     open_pages: Opened, public: str | None, name: str, secure: bool
 ) -> None:
     async with open_pages(**CLOSED, public_url=public) as visitor:
-        line = (await visitor.log_in()).headers["set-cookie"]
+        answer = await visitor.log_in()
+        line = answer.headers["set-cookie"]
+        assert ("strict-transport-security" in answer.headers) is secure
         assert line.startswith(f"{name}=")
         assert "HttpOnly" in line
         assert "SameSite=lax" in line

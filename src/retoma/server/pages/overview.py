@@ -15,7 +15,6 @@ from retoma.states import RunState
 DAY = timedelta(hours=24)
 MOST_FAILED = 100
 MOST_SHOWN = 5
-LATE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ async def show(visit: Visit) -> Response:
         ],
         pools=figures.pools,
         queues=sorted(figures.queues, key=lambda queue: queue.oldest_for or timedelta(), reverse=True),
-        late=LATE,
     )
 
 

@@ -48,6 +48,8 @@ class Pages:
             return
         request = Request(scope, receive)
         answer = await self._answer(page, request)
+        if self._site.sessions.is_secure(request):
+            answer.headers["Strict-Transport-Security"] = "max-age=31536000"
         await answer(scope, receive, send)
 
     def _page(self, scope: Scope) -> Page | None:

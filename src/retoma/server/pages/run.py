@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
 from retoma.errors import NotFound
-from retoma.records import Job, Run, StepProgress, Wait
+from retoma.records import Job, Run, StepProgress, Stuck, Wait
 from retoma.server.pages import graph, waterfall
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
+from retoma.server.pages.words import KNOWN
 from retoma.states import JobState, RunState
 
 JOBS, EVENTS, ERRORS, TRIES, CHARGES = 50, 50, 20, 30, 50
@@ -35,7 +37,7 @@ async def show(visit: Visit) -> Response:
         fall=waterfall.drawn(steps, graph.needs(shape), await client.outside(run.id), run.run_at, run.ended_at or now),
         waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
         estimate=None if run.is_over else await client.estimate(run.id),
-        stuck=await client.stuck(run=run.id) if run.state is RunState.STUCK else [],
+        stuck=_explained(visit, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
         may_resume=run.state in (RunState.STUCK, RunState.FAILED),
         may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
         charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
@@ -65,7 +67,8 @@ async def rerun_failed(visit: Visit) -> Response:
 
 
 async def stuck(visit: Visit) -> Response:
-    return visit.show("stuck.html", stuck=await visit.client.stuck(), now=await visit.client.now())
+    found = _explained(visit, await visit.client.stuck())
+    return visit.show("stuck.html", stuck=found, now=await visit.client.now())
 
 
 async def _events(visit: Visit, run: Run) -> dict[str, Any]:
@@ -100,6 +103,18 @@ async def _jobs(visit: Visit, run: Run, step: str, item: str | None) -> list[Job
         after=_number(visit.asked.get("from", ""), -1),
         limit=JOBS + 1,
     )
+
+
+def _explained(visit: Visit, stuck: list[Stuck]) -> list[tuple[Stuck, str]]:
+    """With the cause in the visitor's language, where we have words for it."""
+    return [(each, _cause(visit, each.cause, each.data or {})) for each in stuck]
+
+
+def _cause(visit: Visit, cause: str, data: Mapping[str, Any]) -> str:
+    about = {name: data.get(name) or "" for name in ("queue", "pool", "step", "until")}
+    why = visit.say(f"wait {cause}", **about) if f"wait {cause}" in KNOWN else data.get("why") or cause
+    where = " · ".join(str(data[name]) for name in ("step", "item") if data.get(name))
+    return f"{where}: {why}" if where else why
 
 
 def _told(visit: Visit, wait: Wait) -> str:

@@ -189,6 +189,11 @@ _WORDS = {
         "the provider behind {pool} refuses us; see its key and account",
         "o provedor por trás de {pool} nos recusa; veja a chave e a conta",
     ),
+    "wait no_progress": (
+        "a worker holds it beyond its time and shows no progress",
+        "um worker está com ele além do tempo e não mostra progresso",
+    ),
+    "wait nothing_runs": ("nothing runs, though it is not over", "nada está rodando, embora não tenha terminado"),
     "wait not_taken": (
         "ready; if it stays so, no worker of queue {queue} defines its pipeline",
         "pronto; se continuar assim, nenhum worker da fila {queue} define esta pipeline",
