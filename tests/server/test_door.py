@@ -56,7 +56,7 @@ async def test_a_page_in_a_browser_or_a_proxy_gets_nothing_without_a_key(
     open_api: OpenApi, headers: dict[str, str]
 ) -> None:
     async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
-        for path in ("/api/v1/runs", "/api/v1/openapi.json", "/docs"):
+        for path in ("/api/v1/runs", "/api/v1/openapi.json"):
             assert (await api.get(path, headers=headers)).status_code == 401
         answer = await api.post("/api/v1/runs", json={"pipeline": "film"}, headers=headers)
         assert answer.status_code == 401
@@ -66,7 +66,6 @@ async def test_our_own_page_may_call(open_api: OpenApi) -> None:
     headers = {"Origin": "http://127.0.0.1:8765", "Sec-Fetch-Site": "same-origin"}
     async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
         assert (await api.get("/api/v1/runs", headers=headers)).status_code == 200
-        assert (await api.get("/docs")).status_code == 200
 
 
 async def test_a_wrong_key_is_refused_in_development_too(open_api: OpenApi) -> None:
@@ -74,11 +73,10 @@ async def test_a_wrong_key_is_refused_in_development_too(open_api: OpenApi) -> N
         assert (await api.get("/api/v1/runs", key="rtm_wrong")).status_code == 401
 
 
-async def test_outside_development_this_machine_needs_a_key_and_has_no_page(open_api: OpenApi) -> None:
+async def test_outside_development_this_machine_needs_a_key(open_api: OpenApi) -> None:
     async with open_api(address="127.0.0.1", host="127.0.0.1:8765") as api:
         assert (await api.get("/api/v1/runs", key=None)).status_code == 401
         assert (await api.get("/api/v1/openapi.json", key=None)).status_code == 401
-        assert (await api.get("/docs")).status_code == 404
 
 
 async def test_a_form_of_a_page_starts_nothing(open_api: OpenApi) -> None:

@@ -72,8 +72,6 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
         server.include_router(router, prefix=ROOT, responses=problems.documented(400, 401, 403, 413, 422, 429, 503))
     server.include_router(callbacks.router, prefix=ROOT, responses=problems.documented(400, 413, 422, 429, 503))
     _add_own(server, () if app is None else app.routes)
-    if development:
-        server.include_router(documents.for_people)
     _check_needs(server)
     server.add_middleware(Pages, site=Site(app, client, door, sessions))
     server.add_middleware(Edge)
