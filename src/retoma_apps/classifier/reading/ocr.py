@@ -25,5 +25,5 @@ def installed_ocr() -> Ocr | None:
         from rapidocr import RapidOCR
     except ImportError:
         return None
-    engine = RapidOCR(params={"Global.log_level": "critical"})
+    engine: Any = RapidOCR(params={"Global.log_level": "critical"})
     return lambda picture: "\n".join(engine(picture).txts or ())
