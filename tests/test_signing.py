@@ -48,7 +48,7 @@ def test_the_older_header_is_the_hex_of_timestamp_and_body() -> None:
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
-@pytest.mark.parametrize("secret", [SECRET, OLD_STYLE])
+@pytest.mark.parametrize("secret", [SECRET, OLD_STYLE], ids=["new style", "old style"])
 def test_what_we_sign_we_accept_in_either_family(family: str, secret: str) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.headers_for([secret], "msg_1", now, BODY))
