@@ -82,7 +82,11 @@ def test_a_way_of_packing_that_needs_much_memory_is_not_read() -> None:
     assert member.error.code == "FILE_UNSUPPORTED"
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x03\x04" * 50, zipped({"a": b"1"})[:-5], b"PK\x05\x06" + b"\1" * 18])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PK", b"PK\x03\x04" * 50, zipped({"a": b"1"})[:-5], b"PK\x05\x06" + b"\1" * 18],
+    ids=["empty", "two letters", "only heads", "cut", "only an end"],
+)
 def test_what_is_no_zip_is_damaged(data: bytes) -> None:
     assert code_of(data) in ("FILE_DAMAGED", "FILE_TOO_LARGE")
 
