@@ -296,6 +296,7 @@ class WaitReason(StrEnum):
     SUSPECT = "suspect"
     CAPACITY = "capacity"
     POOL = "pool"
+    POOL_TOO_SMALL = "pool_too_small"
     POOL_PAUSED = "pool_paused"
     POOL_RATE = "pool_rate"
     PROVIDER_DOWN = "provider_down"
@@ -337,7 +338,9 @@ class Wait:
             case WaitReason.CAPACITY:
                 return f"waiting for capacity: every worker of queue {self.queue!r} is full"
             case WaitReason.POOL:
-                return f"waiting for capacity: pool {self.pool!r} has no free slot"
+                return f"waiting for capacity: pool {self.pool!r} has too few free slots"
+            case WaitReason.POOL_TOO_SMALL:
+                return f"pool {self.pool!r} has fewer slots than it takes; widen it: retoma pools set {self.pool}"
             case WaitReason.POOL_PAUSED:
                 return f"the provider behind pool {self.pool!r} asked to wait; `retoma pools list` says until when"
             case WaitReason.POOL_RATE:

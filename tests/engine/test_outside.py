@@ -319,17 +319,34 @@ async def test_a_cancel_reaches_the_outside_and_the_slots_are_free_when_it_confi
         assert await states(sandbox, run) == {"clip": "cancelled"}
 
 
-async def test_an_outside_that_never_confirms_is_waited_for_no_longer_than_a_minute(open_sandbox: OpenSandbox) -> None:
+async def test_an_outside_that_never_confirms_is_told_again_until_its_limit(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     host.obeys = False
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await parked(sandbox, pipeline)
         await sandbox.client.cancel(run)
         await look(sandbox, seconds(0))
-        await look(sandbox, seconds(59))
-        assert await state(sandbox, run) == "cancelling"
-        await look(sandbox, seconds(1))
+        await look(sandbox, minutes(60))
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelling", 1)
+        assert len(host.cancelled) == 2
+        await look(sandbox, minutes(1))
         assert (await state(sandbox, run), await used(sandbox)) == ("cancelled", 0)
+
+
+async def test_work_without_a_poll_is_cancelled_outside_too(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film")
+
+    @pipeline.step(timeout=minutes(10))
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene", ctx.callback_url))
+        return await ctx.external(handle, cancel=host.cancel)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await look(sandbox, seconds(0))
+        assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
 
 
 async def test_a_step_that_parks_in_a_run_that_stops_is_cancelled_outside(open_sandbox: OpenSandbox) -> None:

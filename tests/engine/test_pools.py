@@ -147,10 +147,10 @@ async def test_the_items_of_one_run_end_before_those_of_the_next(open_sandbox: O
         assert [row["run"] for row in ended] == runs
 
 
-def two_sizes(pool: Pool) -> Pipeline:
+def two_sizes(pool: Pool, queue: str = "default") -> Pipeline:
     pipeline = Pipeline("sizes")
 
-    @pipeline.step(pool=pool, slots=3, priority=1)
+    @pipeline.step(pool=pool, slots=3, priority=1, queue=queue)
     def large() -> int:
         return 3
 
@@ -324,3 +324,60 @@ def test_a_pool_is_checked_when_it_is_made() -> None:
 
 def _nothing() -> int:
     return 0
+
+
+async def test_a_job_that_a_narrowed_pool_can_never_hold_holds_up_nobody(open_sandbox: OpenSandbox) -> None:
+    pipeline = two_sizes(Pool("gpu", capacity=3), queue="large")
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await do(hands, await hands.claim(1, queues=["default"]))
+        held = await hands.claim(1, queues=["default"])
+        assert names(await hands.claim(1)) == ["small:1"]
+        await sandbox.client.set_pool("gpu", capacity=2)
+        await sandbox.clock.advance(minutes(1))
+        await do(hands, held)
+        assert names(await hands.claim(1)) == ["small:2"]
+
+
+async def test_a_tenant_whose_jobs_are_of_another_queue_does_not_keep_others_from_their_turn(
+    open_sandbox: OpenSandbox,
+) -> None:
+    gpu = Pool("gpu", capacity=5)
+    pipeline = Pipeline("queues")
+
+    @pipeline.step(pool=gpu, queue="a")
+    def one() -> int:
+        return 1
+
+    other = Pipeline("others")
+
+    @other.step(pool=gpu, queue="b")
+    def two() -> int:
+        return 2
+
+    async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline, tenant="first")
+        await sandbox.client.start(other, tenant="second")
+        assert names(await hands.claim(1, queues=["b"])) == ["two"]
+
+
+async def test_a_head_that_no_worker_has_looked_at_for_long_holds_up_nobody(open_sandbox: OpenSandbox) -> None:
+    pipeline = two_sizes(Pool("gpu", capacity=3), queue="elsewhere")
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await do(hands, await hands.claim(1, queues=["default"]))
+        first = await hands.claim(1, queues=["default"])
+        assert names(await hands.claim(1)) == ["small:1"]  # passes `large`, which is now the head
+        await sandbox.clock.advance(minutes(5))
+        await do(hands, first)
+        assert names(await hands.claim(1, queues=["default"])) == ["small:2"]
+
+
+async def test_a_wait_says_that_the_pool_is_too_small(open_sandbox: OpenSandbox) -> None:
+    pipeline = two_sizes(Pool("gpu", capacity=3))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands():
+        run = (await sandbox.client.start(pipeline)).id
+        await sandbox.client.set_pool("gpu", capacity=2)
+        (wait,) = [wait for wait in await sandbox.client.waits(run) if wait.step == "large"]
+        assert wait.reason == "pool_too_small"
+        assert "retoma pools set gpu" in wait.why

@@ -57,7 +57,7 @@ def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
         return WaitReason.DELAYED
     if not serving:
         return WaitReason.NO_WORKER
-    if (held_up := _by_pool(scene.pools.get(job["pool"]))) is not None:
+    if (held_up := _by_pool(scene.pools.get(job["pool"]), job["slots"])) is not None:
         return held_up
     if job["suspect"]:
         return WaitReason.SUSPECT
@@ -66,13 +66,15 @@ def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
     return WaitReason.NOT_TAKEN
 
 
-def _by_pool(pool: PoolRecord | None) -> WaitReason | None:
+def _by_pool(pool: PoolRecord | None, slots: int) -> WaitReason | None:
     if pool is None:
         return None
     if pool.paused_until is not None:
         return WaitReason.POOL_PAUSED
     if pool.trouble is not None:
         return WaitReason.PROVIDER_REFUSES if pool.trouble == "PROVIDER_REFUSES" else WaitReason.PROVIDER_DOWN
-    if pool.free == 0:
+    if slots > pool.capacity:
+        return WaitReason.POOL_TOO_SMALL
+    if slots > pool.free:
         return WaitReason.POOL
     return WaitReason.POOL_RATE if pool.rate is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -86,9 +87,9 @@ async def give_up(database: Database, run: UUID, seen: int) -> bool:
     return bool((await database.fetch_one(_SQL["give_up_run"], run=run, seen=seen, grace=GRACE))["done"])
 
 
-async def limit(database: Database, run: UUID, limit: timedelta) -> None:
-    """Let it fail if it is not over so long from now, unless it has less time already."""
-    await database.fetch(_SQL["limit_run"], run=run, limit=limit)
+async def limit(database: Database, job: Mapping[str, Any], limit: timedelta) -> None:
+    """Let the job's run fail if it is not over so long from now, unless it has less time already."""
+    await database.fetch(_SQL["limit_run"], **job, limit=limit)
 
 
 async def expire(database: Database, run: UUID) -> bool:

@@ -61,7 +61,9 @@ class AttemptDesk:
         self._desks.ledger.add(self._claim, charge)
 
     async def limit_run(self, limit: Duration) -> None:
-        await watchdog.limit(self._desks.database, self._claim.run, _duration("limit", limit))
+        names = ("run", "step", "item", "revision", "fence")
+        job = {name: getattr(self._claim, name) for name in names}
+        await watchdog.limit(self._desks.database, job, _duration("limit", limit))
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)

@@ -84,12 +84,12 @@ class Poller:
 
     async def _report(self, look: Look) -> tuple[Report, bool]:
         """What the outside says, and whether it failed to say anything."""
-        if look.poll is None:
-            return _by_callback(look), False
         try:
             async with asyncio.timeout(PATIENCE):
                 if look.stop is not None and look.cancel is not None:
                     await self._cancel(look)
+                if look.poll is None:
+                    return _by_callback(look), False
                 report = await self._call(look.poll, look)
             if not isinstance(report, Report):
                 raise TypeError(f"{look.poll} gave {report!r:.80}; give a retoma.Report")

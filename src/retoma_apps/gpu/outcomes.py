@@ -139,4 +139,5 @@ async def _error(client: Client, run: Run, began_at: datetime | None) -> dict[st
 
 def _timed_out(run: Run, began_at: datetime | None, error: dict[str, Any]) -> dict[str, str]:
     elapsed = round(duration(run, began_at).total_seconds() * 1000)
-    return {"code": TIMEOUT, "message": f"Job timed out after {elapsed}ms", "details": str(error.get("message"))}
+    said = f"Job timed out after {elapsed}ms" if began_at else "Job timed out before a worker was free"
+    return {"code": TIMEOUT, "message": said, "details": str(error.get("message"))}

@@ -7,6 +7,7 @@ by one, so that a bad image loses only its own video. A part that takes too long
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from retoma import Context, GiveUp, Items, OutsideFailed, Pipeline, Pool, Retry
@@ -52,7 +53,7 @@ async def clips(
     wanted = part.of(with_zooms(images, zoom_types))
     _tell_of_retry(ctx)
     try:
-        return _clips(await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
+        return _clips(wanted, await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
     except OutsideFailed as error:
         if ctx.attempt <= RETRIES and error.code not in _FINAL:
             raise
@@ -82,7 +83,7 @@ async def lone_clip(
     wanted = [image for image in with_zooms(images, zoom_types) if image.id == leftover.id]
     _tell_of_retry(ctx)
     try:
-        found = _clips(await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
+        found = _clips(wanted, await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
     except OutsideFailed as error:
         if error.code in _FINAL:
             raise GiveUp(str(error), error.code) from error
@@ -166,11 +167,19 @@ def _prefix(ctx: Context) -> str:
     return f"gpu/{ctx.run}/{ctx.revision}/"
 
 
-def _clips(result: dict[str, Any]) -> Clips:
+def _clips(wanted: Sequence[Image], result: dict[str, Any]) -> Clips:
+    """What the host made of the images that it was given: each has its video or its fault, and nothing else counts."""
     found = Clips.model_validate(result)
-    return found.model_copy(
-        update={"failed": [fault.model_copy(update={"final": fault.code in _FINAL}) for fault in found.failed]}
+    videos = {video.id: video for video in found.videos}
+    faults = {fault.id: fault.model_copy(update={"final": fault.code in _FINAL}) for fault in found.failed}
+    return Clips(
+        videos=[videos[image.id] for image in wanted if image.id in videos],
+        failed=[faults.get(image.id, _no_video(image)) for image in wanted if image.id not in videos],
     )
+
+
+def _no_video(image: Image) -> Fault:
+    return Fault(id=image.id, code="NO_VIDEO", message=f"the GPU host gave no video of image {image.id}", final=False)
 
 
 def _checked(result: Any) -> dict[str, Any]:

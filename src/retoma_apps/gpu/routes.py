@@ -112,9 +112,8 @@ async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
 
 async def _submitted(operation: str, given: Submission, by: Caller, key: str | None) -> Response:
     rules = _rules(by.client)
-    if rules.offline:  # it is this machine that fetches
-        for url in given.media:
-            by.client.guard.check(url)
+    for url in given.media:
+        by.client.guard.check(url)
     webhook = None if given.webhook_url is None else rules.webhook(given.webhook_url)
     try:
         started = await by.client.start(

@@ -13,7 +13,7 @@ from retoma import Webhook, hours, minutes, seconds
 
 LIMITS: Mapping[str, timedelta] = {"img2vid": minutes(60), "caption": minutes(10), "addaudio": minutes(5)}
 OTHER_LIMIT = minutes(30)
-LONGEST_QUEUE = hours(24)  # before its first part begins
+LONGEST_QUEUE = hours(7 * 24)  # before its first part begins
 RUNPOD_EVERY, OFFLINE_EVERY = seconds(8), seconds(1)
 SHORT_ATTEMPTS = 5
 

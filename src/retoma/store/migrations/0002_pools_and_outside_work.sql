@@ -18,6 +18,7 @@ create table retoma.pools (
   head_item text collate "C",
   head_revision int,
   head_at timestamptz,
+  head_seen_at timestamptz,                -- by a worker that could take it
   constraint capacity_is_not_negative check (capacity >= 0),
   constraint rate_is_above_zero check (rate > 0)
 ) with (fillfactor = 50);

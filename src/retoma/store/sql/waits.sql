@@ -1,12 +1,13 @@
 -- name: waits_of_run
 -- The jobs of a run that need nothing more and do not run, by what is known of each.
-select j.step, j.queue, j.code, j.deaths > 0 as suspect, j.state = 'parked' as parked, j.pool, count(*) as jobs,
+select j.step, j.queue, j.code, j.deaths > 0 as suspect, j.state = 'parked' as parked, j.pool, s.slots, count(*) as jobs,
        min(coalesce(j.ready_at, o.next_at)) as ready_at, min(j.item) as item
   from retoma.jobs j
+  join retoma.steps s on s.version = j.version and s.step = j.step
   left join retoma.outside o
     on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision and o.ended_at is null
  where j.run = :run and (j.state = 'ready' and j.worker is null or j.state = 'parked')
- group by j.step, j.queue, j.code, j.deaths > 0, j.state = 'parked', j.pool, j.ready_at is null;
+ group by j.step, j.queue, j.code, j.deaths > 0, j.state = 'parked', j.pool, s.slots, j.ready_at is null;
 
 -- name: held_by_workers
 -- How many jobs each worker holds.

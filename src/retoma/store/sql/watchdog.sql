@@ -32,10 +32,13 @@ select retoma.clear_stuck(:run, :pause);
 select retoma.give_up_run(:run, :seen, :grace) as done;
 
 -- name: limit_run
--- Let it fail if it is not over so long from now, unless it has less time already.
+-- Let it fail if it is not over so long from now, unless it has less time already, or the job is another attempt's.
 update retoma.runs
    set deadline_at = retoma.now() + :limit::interval, watch_at = least(watch_at, retoma.now() + :limit)
- where id = :run and ended_at is null and coalesce(deadline_at > retoma.now() + :limit, true);
+ where id = :run and ended_at is null and coalesce(deadline_at > retoma.now() + :limit, true)
+   and exists (select from retoma.jobs j
+                where j.run = :run and j.step = :step and j.item = :item and j.revision = :revision
+                  and j.fence = :fence and j.state = 'running');
 
 -- name: expire_run
 select retoma.expire_run(:run) as done;

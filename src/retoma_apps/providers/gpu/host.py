@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Literal, Protocol, get_args
 
-from retoma import Report
+from retoma import ProviderDown, Report
 
 Operation = Literal["img2vid", "caption", "addaudio"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -47,7 +47,7 @@ class OutcomeUnknown(Exception):
     code = "OUTCOME_UNKNOWN"
 
 
-class HostUnavailable(Exception):
-    """The host gave no usable answer to a question that may be asked again."""
+class HostUnavailable(ProviderDown):
+    """The host gave no usable answer to a question that may be asked again. It uses up no attempt."""
 
     code = "HOST_UNAVAILABLE"

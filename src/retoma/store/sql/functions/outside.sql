@@ -103,9 +103,8 @@ language sql as $$
               when t.state = 'queued' and t.at >= t.parked_at + t.queued_for then 'QUEUE_TIMEOUT'
               when t.state = 'running' and t.at >= t.running_at + t.running_for
                 or t.at >= t.parked_at + t.total_for then 'TIMEOUT' end,
-         -- It was told to end long ago, or should have by itself: whatever goes on there, nobody waits for it any longer.
-         coalesce(t.at >= t.stopping_at + interval '1 minute', false) and t.cancel is not null
-           or t.at >= t.parked_at + t.total_for + interval '1 minute',
+         -- It should have ended by itself: whatever goes on there, nobody waits for it any longer.
+         t.at >= t.parked_at + t.total_for + interval '1 minute',
          c.called_at is not null, c.body
     from taken t
     join retoma.jobs j on j.run = t.run and j.step = t.step and j.item = t.item and j.revision = t.revision

@@ -87,7 +87,8 @@ begin
     end if;
     update retoma.pools
        set open_until = v_pool.open_until, probed_at = v_pool.probed_at, tokens = v_pool.tokens, tokens_at = v_pool.tokens_at, last_tenant = v_pool.last_tenant, head_run = v_pool.head_run,
-           head_step = v_pool.head_step, head_item = v_pool.head_item, head_revision = v_pool.head_revision, head_at = v_pool.head_at
+           head_step = v_pool.head_step, head_item = v_pool.head_item, head_revision = v_pool.head_revision, head_at = v_pool.head_at,
+           head_seen_at = v_pool.head_seen_at
      where name = v_pool.name;
   end loop;
 end $$;
@@ -121,7 +122,11 @@ begin
        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool = p_pool.name
        and retoma.is_served(j.queue)
        for update of j skip locked;
-    if not found then
+    if found and v_job.mine then
+      o_pool.head_seen_at := p_now;
+    end if;
+    -- One that nobody can take any more, or that a narrowed pool can never hold, holds up nobody.
+    if not found or v_job.slots > p_pool.capacity or o_pool.head_seen_at < p_now - interval '30 seconds' then
       o_pool := retoma.without_head(o_pool);
     elsif v_job.slots > v_free then
       if v_job.kept_for then
@@ -142,7 +147,7 @@ begin
   loop
     v_got := 0;
     v_fitting := v_passed;
-    v_tenants := array(select retoma.tenants_for_pool(p_pool.name, o_pool.last_tenant, greatest(v_left, 0)));
+    v_tenants := array(select retoma.tenants_for_pool(p_pool.name, o_pool.last_tenant, 1000));
     exit when v_left <= 0 or v_free <= 0 or v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
       for v_job in
@@ -162,12 +167,13 @@ begin
         continue when v_job.suspect and o_suspect;
         if v_job.slots > v_free then
           v_passed := true;
-          if o_pool.head_run is null then
+          if o_pool.head_run is null and v_job.slots <= p_pool.capacity then
             o_pool.head_run := v_job.run;
             o_pool.head_step := v_job.step;
             o_pool.head_item := v_job.item;
             o_pool.head_revision := v_job.revision;
             o_pool.head_at := p_now;
+            o_pool.head_seen_at := p_now;
           end if;
           continue;
         end if;
@@ -200,6 +206,7 @@ begin
   p_pool.head_item := null;
   p_pool.head_revision := null;
   p_pool.head_at := null;
+  p_pool.head_seen_at := null;
   return p_pool;
 end $$;
 
