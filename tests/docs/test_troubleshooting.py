@@ -86,7 +86,7 @@ async def test_the_reason_why_a_job_stays_queued_is_found(database: Database, tm
             assert "pool" in str(job["waiting"])
         else:
             assert "gpu" in said[0]
-            assert "waiting for capacity: pool 'gpu' has no free slot" in said[2]
+            assert "waiting for capacity: pool 'gpu' has too few free slots" in said[2]
 
 
 async def test_more_capacity_lets_a_queued_job_begin(database: Database, tmp_path: Path) -> None:
