@@ -172,7 +172,8 @@ _WORDS = {
         "rodava quando um worker morreu, por isso roda de novo um por vez",
     ),
     "wait capacity": ("every worker of queue {queue} is full", "todos os workers da fila {queue} estão ocupados"),
-    "wait pool": ("pool {pool} has no free slot", "não há vaga livre em {pool}"),
+    "wait pool": ("pool {pool} has too few free slots", "faltam vagas livres em {pool}"),
+    "wait pool_too_small": ("pool {pool} has fewer slots than it takes", "{pool} tem menos vagas do que é preciso"),
     "wait pool_paused": (
         "the provider behind {pool} asked to wait",
         "o provedor por trás de {pool} pediu para esperar",
