@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from retoma.store import health
+from retoma.store import health, migrate
 from retoma.store.database import Database
 from retoma.testing import fresh_database
 from tests.cli.terminal import Terminal, until
+
+NEWEST = migrate.migrations()[-1].number
 
 
 def findings(terminal: Terminal, about: str) -> list[dict[str, Any]]:
@@ -30,7 +32,7 @@ def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         ended = terminal.run("doctor")
         assert ended.returncode == 0
-        assert "schema 1, up to date" in ended.stdout
+        assert f"schema {NEWEST}, up to date" in ended.stdout
         assert "own PostgreSQL" in ended.stdout
         assert f":{worker.pid}" in ended.stdout
         assert "not needed" in ended.stdout
@@ -87,7 +89,7 @@ def embedded(tmp_path: Path) -> Iterator[Terminal]:
 
 def test_the_embedded_database_is_made_when_it_is_first_used(embedded: Terminal) -> None:
     before = embedded.run("db", "status")
-    assert (before.returncode, "schema 0 of 1" in before.stdout) == (1, True)
+    assert (before.returncode, f"schema 0 of {NEWEST}" in before.stdout) == (1, True)
     assert "0001_core" in embedded.out("db", "upgrade")
     assert embedded.json("db", "status")["is_current"] is True
     assert embedded.out("db", "upgrade").endswith("already up to date\n")
@@ -117,17 +119,24 @@ def test_a_database_of_ones_own_is_upgraded_only_when_asked(bare: Terminal) -> N
 def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Terminal) -> None:
     (terminal.folder / ".env").write_text("RETOMA_SILENCE_SECONDS=7\nRETOMA_DRAIN_SECONDS=1\n")
     (terminal.folder / "retoma.toml").write_text('app = "film.py"\nsilence_seconds = 8\n')
-    terminal.variables |= {"RETOMA_DRAIN_SECONDS": "2", "RETOMA_DATABASE_URL": "postgresql://me:secret@db/work"}
+    terminal.variables |= {"RETOMA_DRAIN_SECONDS": "2", "RETOMA_DATABASE_URL": "postgresql://me:hush-hush@db/work"}
+    terminal.variables |= {"RETOMA_WEBHOOK_SECRET": "hush-hush", "RETOMA_ADMIN_PASSWORD_HASH": "$argon2id$hush-hush"}
     printed = terminal.out("--home", "elsewhere", "config", "show", "-o", "json")
-    assert "secret" not in printed
+    assert "hush-hush" not in printed
     shown = {row["setting"]: (row["value"], row["from"]) for row in json.loads(printed)}
-    assert shown == {
+    expected = {
         "RETOMA_HOME": ("elsewhere", "flag"),
         "RETOMA_DATABASE_URL": ("postgresql://me:***@db/work", "environment"),
         "RETOMA_EMBEDDED_PORT": (None, "default"),
         "RETOMA_APP": ("film.py", "retoma.toml"),
         "RETOMA_SILENCE_SECONDS": (7.0, ".env"),
         "RETOMA_DRAIN_SECONDS": (2.0, "environment"),
+    }
+    assert {name: shown[name] for name in expected} == expected
+    others = {name: origin for name, (_, origin) in shown.items() if name not in expected}
+    assert {name for name, origin in others.items() if origin != "default"} == {
+        "RETOMA_WEBHOOK_SECRET",
+        "RETOMA_ADMIN_PASSWORD_HASH",
     }
 
 
