@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -12,6 +12,12 @@ from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, Picture, Url
 MOST_IMAGES = 1000
 LARGEST_ID = 2**53
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+_MEDIA = "https://media.example.com"
+
+
+def _example(**fields: Any) -> ConfigDict:
+    """Shown in the OpenAPI document."""
+    return ConfigDict(extra="ignore", json_schema_extra={"examples": [{"id_roteiro": 34, **fields}]})
 
 
 class Submission(BaseModel):
@@ -41,6 +47,10 @@ class Submission(BaseModel):
 
 
 class Img2VidJob(Submission):
+    model_config = _example(
+        images=[{"id": "1", "image_url": f"{_MEDIA}/1.jpg", "duracao": 5.32}], zoom_types=["zoomin"]
+    )
+
     images: Annotated[list[Image], Field(max_length=MOST_IMAGES)]
     zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(
         default_factory=lambda: list(DEFAULT_ZOOMS), description="Taken in turn by the images."
@@ -69,6 +79,8 @@ class Img2VidJob(Submission):
 
 
 class CaptionJob(Submission):
+    model_config = _example(video_url=f"{_MEDIA}/film.mp4", text="Olá!")
+
     video_url: Url
     subtitles: list[Segment] | Annotated[str, Field(max_length=LONGEST_SUBTITLES)] | None = Field(
         None, description="SRT, the URL of such a file, or segments."
@@ -98,6 +110,8 @@ class CaptionJob(Submission):
 
 
 class AddAudioJob(Submission):
+    model_config = _example(video_url=f"{_MEDIA}/film.mp4", audio_url=f"{_MEDIA}/trilha.mp3", volume=0.4)
+
     video_url: Url
     audio_url: Url
     volume: Annotated[float, Field(ge=0, le=10, description="Of the added audio; 1 leaves it as it is.")] = 1.0
