@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -162,23 +162,23 @@ class Embedded:
         """Start a supervisor, which inherits the lock. Returns where its part of the server's log begins."""
         user = server_user(self.data)
         programs = choose_programs(user)
-        self._prepare(programs, user)
+        self._prepare(programs, user, supervising)
         begins = len(read(self.folder / "postgres.log"))
         command = [str(programs / "postgres"), "-D", str(self.data), *self._options()]
         name = f".s.PGSQL.{self._port or 5432}"
         start_supervisor(supervisor.Plan(command, str(self.folder), str(self.run), name, user, supervising))
         return begins
 
-    def _prepare(self, programs: Path, user: User) -> None:
+    def _prepare(self, programs: Path, user: User, supervising: int) -> None:
         check_owner(self.data, user)
         if not (self.data / "PG_VERSION").exists():
-            create(self.folder, programs, user, synced=self._settings.get("fsync") != "off")
+            create(self.folder, programs, user, supervising, synced=self._settings.get("fsync") != "off")
         check_version(self.data, programs)
         give(self.data, user)
         self.data.chmod(0o700)
         if not (self.folder / "password").exists():
             password = secrets.token_urlsafe(24)
-            single(programs, self.data, user, f"alter role retoma password '{password}'")
+            single(programs, self.data, user, supervising, f"alter role retoma password '{password}'")
             write(self.folder / "password", password)
         shutil.rmtree(self.run, ignore_errors=True)
         self.run.mkdir(mode=0o700)  # fails on what somebody else put there
@@ -279,13 +279,16 @@ def may(user: User, script: str, path: Path) -> bool:
     return ran(["/bin/sh", "-c", script, "sh", path], user).returncode == 0
 
 
-def ran(command: list[str | Path], user: User, text: str = "") -> subprocess.CompletedProcess[str]:
-    how = as_user(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+def ran(
+    command: list[str | Path], user: User, text: str = "", held: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
+    """`held` are locks that it keeps for as long as it runs, also if we are killed."""
+    how = as_user(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
     return subprocess.run(command, input=text, text=True, **how)  # noqa: S603
 
 
-def program(command: list[str | Path], user: User, folder: Path, text: str = "") -> str:
-    ended = ran(command, user, text)
+def program(command: list[str | Path], user: User, folder: Path, text: str = "", held: Sequence[int] = ()) -> str:
+    ended = ran(command, user, text, held)
     if ended.returncode != 0:
         raise trouble(folder, f"could not be set up: {command[0]} failed ({tail(ended.stdout)})")
     return ended.stdout
@@ -337,7 +340,7 @@ def check_owner(data: Path, user: User) -> None:
         )
 
 
-def create(folder: Path, programs: Path, user: User, synced: bool) -> None:
+def create(folder: Path, programs: Path, user: User, supervising: int, *, synced: bool) -> None:
     """Make folder/data with the database in it, all or nothing."""
     for unfinished in folder.glob("new-*"):
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -347,17 +350,17 @@ def create(folder: Path, programs: Path, user: User, synced: bool) -> None:
         shutil.copy(folder / "password", new)
         give(new, user)
         options = [*INITDB, f"--pwfile={new / 'password'}", *([] if synced else ["--no-sync"])]
-        program([programs / "initdb", "-D", new / "data", *options], user, folder)
-        single(programs, new / "data", user, "create database retoma")
+        program([programs / "initdb", "-D", new / "data", *options], user, folder, held=[supervising])
+        single(programs, new / "data", user, supervising, "create database retoma")
         (new / "data").rename(folder / "data")
         sync(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def single(programs: Path, data: Path, user: User, statement: str) -> None:
+def single(programs: Path, data: Path, user: User, supervising: int, statement: str) -> None:
     options = ["--single", "-D", str(data), "-c", "exit_on_error=on"]
-    program([programs / "postgres", *options, "postgres"], user, data, f"{statement}\n")
+    program([programs / "postgres", *options, "postgres"], user, data, f"{statement}\n", [supervising])
 
 
 def give(folder: Path, user: User) -> None:
