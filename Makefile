@@ -5,6 +5,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 BIN := .venv/bin
 SECONDS ?= 600
 EXAMPLES ?= 5000
+# One more than there are cores, as many tests wait for processes that they started.
+TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: help run test check chaos soak bench format lock clean
 
@@ -22,7 +24,8 @@ run: .venv/run.stamp
 	@exec $(BIN)/retoma dev --demo
 
 test: check
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m compileall -q src tests bench
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check

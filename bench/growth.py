@@ -31,8 +31,9 @@ select {_ID}, n, $2, $1, 1, 1, 1, 1, 'succeeded', s.step, s.queue, at, at, at, '
  where s.version = $2
 """
 _FINISHED_EVENTS = f"""
-insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
-select {_ID}, at, 1, 1, 1, kind, case when kind = 'result' then step end, ''
+insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data)
+select {_ID}, at, 1, 1, 1, kind, case when kind = 'result' then step end, '',
+       case when kind = 'end' then '{{"state": "completed"}}'::json end
   from generate_series(1, $3::int) n,
        (select 'result' as kind, step from retoma.steps where version = $2
         union all values ('start', ''), ('end', '')) e,

@@ -60,6 +60,7 @@ async def empty(database: Database) -> None:
         "versions",
         "api_keys",
         "sessions",
+        "profiles",
         "tenants",
     )
     async with database.connection() as connection:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import os
 
-PATIENCE = float(os.environ.get("TEST_PATIENCE", "20"))  # seconds
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "60"))  # seconds

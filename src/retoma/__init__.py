@@ -4,6 +4,7 @@ from retoma.app import App
 from retoma.client import Client, connect
 from retoma.define.context import Context
 from retoma.define.durations import hours, minutes, seconds
+from retoma.define.file import File
 from retoma.define.isolation import Isolation
 from retoma.define.items import Failed, Items, finished
 from retoma.define.outside import Report
@@ -27,6 +28,7 @@ __all__ = [
     "Client",
     "Context",
     "Failed",
+    "File",
     "GiveUp",
     "Isolation",
     "Items",

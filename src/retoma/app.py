@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
+
+if TYPE_CHECKING:
+    from retoma.files import Files  # slow to import, and not every application has files
 
 # With the client, for what `prometheus_client` calls metrics.
 Measures = Callable[[Any], Awaitable[Iterable[Any]]]
@@ -21,7 +24,9 @@ class App:
     A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
     server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one.
     `measures(client)` gives families of metrics that `/metrics` shows beside its own. `pages` are the dashboard's
-    (`retoma.server.Page`), which `templates` holds the Jinja templates of.
+    (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and stylesheets in the folder
+    `static` are served under `/static/app/`, to anyone. `files` is where the files are that its runs name.
+    `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of each.
     """
 
     def __init__(
@@ -35,6 +40,9 @@ class App:
         measures: Measures | None = None,
         pages: Sequence[Any] = (),
         templates: Path | None = None,
+        static: Path | None = None,
+        files: Files | None = None,
+        large_bodies: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.routes = tuple(routes)
@@ -42,6 +50,9 @@ class App:
         self.measures = measures
         self.pages = tuple(pages)
         self.templates = templates
+        self.static = static
+        self.files = files
+        self.large_bodies = dict(large_bodies or {})
         self.resources = dict(resources or {})
         self.pipelines = _by_name(name, pipelines)
         for pipeline in pipelines:

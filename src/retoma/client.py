@@ -15,13 +15,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from retoma.app import App
+from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.pipeline import MOST_RESUMES, Pipeline
 from retoma.define.pool import LARGEST_CAPACITY
 from retoma.define.webhook import Webhook, recorded
-from retoma.engine import estimate, keys, versions, wait_reasons
-from retoma.engine.figures import FiguresReader
+from retoma.engine import estimate, figures, keys, versions, wait_reasons
 from retoma.engine.keys import OVERLAP
 from retoma.engine.start import Start, Started, Starter
 from retoma.engine.tenants import DEFAULT, Tenants
@@ -37,25 +37,43 @@ from retoma.records import (
     Endpoint,
     Event,
     Figures,
+    Item,
+    ItemTotals,
     Job,
     KeyRecord,
     NewKey,
     Outside,
     PoolRecord,
     Price,
+    Profile,
     QueueFigures,
     Revision,
     Run,
     Scope,
+    Standing,
     StepProgress,
     Stuck,
+    Try,
     Wait,
     WorkerRecord,
 )
 from retoma.settings import Settings
 from retoma.signing import new_secret
 from retoma.states import DeliveryState, JobState, RunState
-from retoma.store import charges, clock, deliveries, outside, pools, revisions, runs, watchdog, workers
+from retoma.store import (
+    charges,
+    clock,
+    deliveries,
+    items,
+    live,
+    outside,
+    pools,
+    profiles,
+    revisions,
+    runs,
+    watchdog,
+    workers,
+)
 from retoma.store.database import Database
 
 LONGEST_NAME = 500
@@ -67,6 +85,7 @@ ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
 SECRETS_OVERLAP = timedelta(hours=24)
+MOST_MENTIONS = 20  # of a file in the data of a run
 
 
 class Client:
@@ -82,7 +101,8 @@ class Client:
         self._starter = Starter(database)
         self._waiter = Waiter(database)
         self._tenants = Tenants(database)
-        self._figures = FiguresReader(database)
+        self._figures = figures.Reader(database, figures.look)
+        self._standing = figures.Reader(database, figures.look_for_people)
         self._versions: dict[str, int] = {}
 
     async def close(self) -> None:
@@ -100,6 +120,7 @@ class Client:
         run_at: datetime | None = None,
         priority: int = 0,
         resumes: int | None = None,
+        retries: int | None = None,
         deadline: timedelta | None = None,
         webhook: Webhook | None = None,
     ) -> Started:
@@ -107,13 +128,14 @@ class Client:
 
         The same `key` with the same input gives back the same run, whatever its state; with another input it
         raises Conflict. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
-        If it is not over `deadline` after it began, it fails. `resumes` is in place of its pipeline's.
+        If it is not over `deadline` after it began, it fails. `resumes` is in place of its pipeline's; of its jobs none
+        is retried more than `retries` times, whatever its step says.
         `webhook` is told of the run; if the key was used before, that of the first start is.
         """
         pipeline = self._own(pipeline)
         inputs = _validated(pipeline, given)
         _check(tenant=tenant, key=key, priority=priority, run_at=run_at)
-        _check_limits(resumes, deadline)
+        _check_limits(resumes, retries, deadline)
         return await self._starter.start(
             Start(
                 id=new_run_id(),
@@ -125,6 +147,7 @@ class Client:
                 run_at=run_at,
                 head_start=versions.head_start(priority),
                 resumes=resumes,
+                retries=retries,
                 deadline=deadline,
                 hook=self._hook(webhook),
             )
@@ -252,6 +275,84 @@ class Client:
         """What happened to one job, the newest first."""
         return await runs.events_of_job(self.database, run, step, item, limit)
 
+    async def files(self, run: Run, *, limit: int = 100) -> list[File]:
+        """Files that the run's input and the results of its steps name, but for those of single items."""
+        said = await runs.data_with(self.database, run.id, '"file"', limit, of_items=False)
+        found: dict[File, None] = {}
+        for file in files_in([run.input, *said]):
+            found[file] = None
+            if len(found) == limit:
+                break
+        return list(found)
+
+    async def file(self, run: UUID, digest: str) -> File:
+        """The file of this content, as the data of the run names it. Raises NotFound if it does not."""
+        said = await runs.data_with(self.database, run, digest, MOST_MENTIONS)
+        for file in files_in(said):
+            if file.file == digest:
+                return file
+        raise NotFound(f"run {run} names no file {digest}")
+
+    async def tries(self, run: UUID, step: str = "", item: str = "", *, limit: int = 500) -> list[Try]:
+        """Attempts that gave no result, in their order: of the steps that have one job, and of one item of `step`."""
+        return await runs.tries(self.database, run, step, item, limit)
+
+    async def items(
+        self,
+        run: UUID,
+        source: str,
+        *,
+        states: Sequence[JobState] | None = None,
+        search: str | None = None,
+        only: Sequence[str] | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[Item]:
+        """The items that `source` gave, in their order, each over all the steps that go over them.
+
+        `search` is a part of an item's key; `only` are keys. For the next page give the last `position` as `after`.
+        """
+        return await items.listed(
+            self.database, run, source, states=states, search=search, only=only, after=after, limit=limit
+        )
+
+    async def item_totals(self, run: UUID, source: str) -> ItemTotals:
+        """How many items are in which state, and which had the last result."""
+        return await items.totals(self.database, run, source)
+
+    async def profile(self, tenant: str) -> Profile:
+        """What this application knows of a tenant. Raises NotFound if that is nothing."""
+        found = await profiles.listed(self.database, self._app_name, tenant)
+        if not found:
+            raise NotFound(f"there is no {tenant!r}")
+        return found[0]
+
+    async def profiles(self) -> list[Profile]:
+        """All that this application knows of tenants, by name."""
+        return await profiles.listed(self.database, self._app_name)
+
+    async def set_profile(self, tenant: str, value: Any, *, revision: int | None = None) -> Profile:
+        """Keep what the application knows of a tenant: its settings, as JSON.
+
+        With `revision`, only if it is still of that revision, and 0 means that there is none yet; otherwise Conflict.
+        """
+        _check(tenant=tenant, key=None, priority=0, run_at=None)
+        owner = await self._tenants.id_of(tenant)
+        if not await profiles.put(self.database, self._app_name, owner, _encoded(value), revision):
+            raise Conflict(f"{tenant!r} was changed by somebody else: look at it again")
+        return await self.profile(tenant)
+
+    async def drop_profile(self, tenant: str) -> None:
+        """Forget it. Runs of the tenant stay."""
+        if not await profiles.drop(self.database, self._app_name, tenant):
+            raise NotFound(f"there is no {tenant!r}")
+
+    @property
+    def _app_name(self) -> str:
+        if self.app is None:
+            raise NotFound("this client has no application: give one to `connect`")
+        return self.app.name
+
     async def now(self) -> datetime:
         """The database's time."""
         return await clock.now(self.database)
@@ -265,6 +366,10 @@ class Client:
 
     async def events(self, run: UUID, *, after: int = 0, limit: int = 1_000) -> list[Event]:
         return await runs.events(self.database, run, after, limit)
+
+    async def last_event(self, run: UUID) -> int:
+        """The number of a run's newest event; 0 if it has none."""
+        return await live.last_of_run(self.database, run)
 
     async def cancel(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
         """Let nothing new start in this run. Gives its state: `cancelling` while something still ends."""
@@ -308,6 +413,10 @@ class Client:
     async def stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
         """Runs that should go on and do not, the longest first."""
         return await watchdog.listed(self.database, await self._tenant_filter(tenant), run, limit)
+
+    async def resumes(self, run: UUID) -> int:
+        """How often this run was resumed since it last progressed."""
+        return await watchdog.resumes(self.database, run)
 
     async def resume(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
         """Let a run go on that is stuck or has failed: from where it stood, with all results that it has.
@@ -427,6 +536,10 @@ class Client:
     async def figures(self) -> Figures:
         """What metrics show, of all tenants, as it was at most a second ago."""
         return await self._figures.read()
+
+    async def standing(self) -> Standing:
+        """The part of the figures that people look at, as it was at most a second ago; it costs less."""
+        return await self._standing.read()
 
     async def queues(self) -> list[QueueFigures]:
         """Every queue that a step is on or a worker serves, as it was at most a second ago."""
@@ -673,9 +786,10 @@ def _check(*, tenant: str, key: str | None, priority: int, run_at: datetime | No
         raise InvalidInput(f"run_at is a time with its zone, up to the year {LAST_YEAR}; given: {run_at}")
 
 
-def _check_limits(resumes: int | None, deadline: timedelta | None) -> None:
-    if resumes is not None and not 0 <= resumes <= MOST_RESUMES:
-        raise InvalidInput(f"resumes are a number from 0 to {MOST_RESUMES}; given: {resumes!r:.40}")
+def _check_limits(resumes: int | None, retries: int | None, deadline: timedelta | None) -> None:
+    for what, number in (("resumes", resumes), ("retries", retries)):
+        if number is not None and not 0 <= number <= MOST_RESUMES:
+            raise InvalidInput(f"{what} are a number from 0 to {MOST_RESUMES}; given: {number!r:.40}")
     if deadline is not None and not timedelta(0) < deadline <= LONGEST_DEADLINE:
         raise InvalidInput(
             f"a deadline is above zero and at most {LONGEST_DEADLINE.days} days; given: {deadline!r:.60}"

@@ -51,6 +51,65 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Try:
+    """An attempt that gave no result. `again_at` is when the next one may begin, if that was put off."""
+
+    step: str
+    item: str
+    began_at: datetime
+    ended_at: datetime
+    again_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a fan-out over all of its steps. `step` is the one that it stands at, or ended at.
+
+    It is `ready` until an attempt at it begins, and `running` until its last step has ended. `attempt` is that of the
+    step that took the most; `error` is what the last failure or retry said, if there was one in this revision.
+    `output` is of the last step, and `author` the person who gave it.
+    """
+
+    item: str
+    position: int
+    value: Any
+    state: JobState
+    step: str
+    attempt: int
+    code: str | None
+    error: Any
+    error_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    output: Any
+    author: str | None
+
+
+@dataclass(frozen=True)
+class ItemTotals:
+    """`last_item` is the one whose state was final last, at `last_at`."""
+
+    states: dict[JobState, int]
+    last_item: str | None
+    last_at: datetime | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.states.values())
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What an application knows of a tenant (a channel, a blog, a project). `revision` grows with every change."""
+
+    tenant: str
+    value: Any
+    revision: int
+    created_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True)
 class Event:
     id: int
     at: datetime
@@ -446,6 +505,18 @@ class Tally:
     under: float
     times: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How everything stands, for people who look. What runs is counted in the oldest open runs only."""
+
+    queues: list[QueueFigures]
+    pools: list[PoolFigures]
+    open_runs: int
+    stuck: int
+    deliveries: DeliveryFigures
+    workers: int
 
 
 @dataclass(frozen=True)

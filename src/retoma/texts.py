@@ -17,6 +17,7 @@ _TEXTS = {
         "server    {address} (open it in a browser; neither login nor key needed on this machine)",
         "servidor  {address} (abra no navegador; nesta máquina, sem senha nem chave)",
     ),
+    "page": ("page      {address}", "página    {address}"),
     "webhooks": (
         "webhooks  may go to this machine too (only `retoma dev` allows it)",
         "webhooks  podem ir também para esta máquina (só o `retoma dev` permite)",

@@ -24,7 +24,7 @@ from tests.cli.terminal import Process, Terminal, until
 from tests.receiver import Receiver
 
 APP = "retoma_apps.gpu"
-PATIENCE = 90.0
+PATIENCE = 180.0
 ENDS = ("COMPLETED", "FAILED", "CANCELLED")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -187,13 +187,14 @@ async def test_a_restart_of_everything_loses_nothing(plant: Plant) -> None:
         jobs = [await plant.submit("img2vid", job_of(100), there) for _ in range(3)]
         await plant.seen(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
         before = await plant.show(jobs[0])
+        killed_at = datetime.now(UTC)
         await asyncio.to_thread(plant.kill)
         await asyncio.to_thread(plant.start, 2)
         after = await plant.show(jobs[0])
         assert (after["data"], after["createdAt"]) == (before["data"], before["createdAt"])
         # A part that is claimed again moves the start by the moment between its claim and its submission.
-        moved = datetime.fromisoformat(after["startedAt"]) - datetime.fromisoformat(before["startedAt"])
-        assert timedelta(0) <= moved < timedelta(seconds=1)
+        started_at = datetime.fromisoformat(after["startedAt"])
+        assert datetime.fromisoformat(before["startedAt"]) <= started_at < killed_at
         assert set(before["runpodJobIds"]) <= set(after["runpodJobIds"])
         ends = await told(there, 3)
         assert dead_letters.got == []

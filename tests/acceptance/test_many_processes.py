@@ -24,7 +24,7 @@ from tests.cli.terminal import FILM, Process, Terminal, until
 
 STARTERS = 8
 STARTS_BEFORE, STARTS_AFTER = 40, 80
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Proxy:

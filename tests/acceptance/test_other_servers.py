@@ -30,6 +30,6 @@ def run_engine_tests(url: str) -> None:
         env=os.environ | {"RETOMA_TEST_DATABASE_URL": url},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
     )
     assert ended.returncode == 0, ended.stdout[-4000:]

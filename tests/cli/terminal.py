@@ -24,7 +24,7 @@ from retoma.cli import main
 from retoma.cli.config import FLAGS
 
 T = TypeVar("T")
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 FILM = '''
 import asyncio
@@ -87,7 +87,7 @@ class Terminal:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
         )
 
     def out(self, *command: str, stdin: str | None = None) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from retoma import Report
+from retoma.files import FileSettings
 from retoma.records import Scope
 from retoma.store.database import Database
 from retoma_apps.gpu.app import make_app
 from retoma_apps.gpu.settings import Rules
-from retoma_apps.providers.gpu import FileSettings
 from tests.cli.terminal import Terminal
 from tests.conftest import empty
 from tests.engine.builders import rows

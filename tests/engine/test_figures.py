@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp, Items, Pipeline, Pool, Retry, Webhook, minutes
-from retoma.engine.figures import look
+from retoma.engine import watchdog
+from retoma.engine.figures import look, look_for_people
 from retoma.records import Figures, Tally
 from retoma.server.families import BOUNDS
 from retoma.states import RunState
@@ -321,6 +322,20 @@ async def test_figures_are_read_once_for_all_who_ask_within_a_second(open_sandbo
         first = await sandbox.client.figures()
         await sandbox.client.start("film")
         assert await sandbox.client.figures() is first
+
+
+async def test_people_are_shown_the_same_figures(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film")
+        await sandbox.clock.advance(minutes(6))
+        await watchdog.look(sandbox.database, timedelta(seconds=6))
+        await sandbox.client.start_many("film", [None] * 3)
+        async with sandbox.hands() as hands:
+            await hands.claim(1)
+            figures, shown = await look(sandbox.database), await look_for_people(sandbox.database)
+    assert shown.queues == figures.queues
+    assert shown.workers == figures.workers
+    assert (shown.open_runs, shown.stuck) == (sum(figures.open_runs.values()), 1)
 
 
 async def test_a_look_reads_no_history(open_sandbox: OpenSandbox) -> None:

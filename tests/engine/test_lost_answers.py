@@ -15,6 +15,7 @@ from retoma.store.statements import Statement
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes, split, state, states, value
+from tests.patience import PATIENCE
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
@@ -196,7 +197,7 @@ async def waiting_calls(sandbox: Sandbox, count: int) -> bool:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await holds():  # noqa: ASYNC110  (it happens in the server)
             await asyncio.sleep(0.005)
 

@@ -236,7 +236,7 @@ async def test_who_stops_a_run_does_not_hold_up_those_that_end_its_jobs(open_san
         claims = await lane.call(room=2)
         source = Result(one(claims, "documents"), '["a"]', {"a": '"a"'})
         connection = await sandbox.database.connect()
-        async with connection.transaction(), asyncio.timeout(10):
+        async with connection.transaction(), asyncio.timeout(PATIENCE):
             await connection.fetch("select retoma.lock_runs('stop', array[$1::uuid])", run)
             await lane.call([source])
             await lane.call([Result(one(claims, "taxonomy"), '"tax"')])

@@ -81,6 +81,16 @@ async def test_a_worker_that_comes_back_ends_it_before_anything_is_done(open_san
             assert (await kinds(sandbox, run))[-2:] == ["result texts", "resume"]
 
 
+async def test_a_stuck_run_that_ends_before_the_next_look_has_gone_on_first(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await watch(sandbox, minutes(5))
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+        assert (await kinds(sandbox, run))[-2:] == ["resume", "end"]
+
+
 async def test_a_job_that_is_held_beyond_its_time_makes_its_run_stuck(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:

@@ -36,8 +36,9 @@ from retoma.webhooks import sender
 from retoma.worker import poller
 from retoma.worker.worker import Worker
 from tests.faults.application import app, go
+from tests.patience import PATIENCE
 
-SOON = 20.0  # seconds within which whatever is waited for must have happened
+SOON = 20.0  # seconds of silence or draining, of which no test waits for the end
 SILENCE = 0.6
 LEASE = timedelta(seconds=0.5)  # of a look outside and of a delivery
 WAYS_OUT: dict[str, Any] = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
@@ -48,14 +49,14 @@ PROCESSES.set_forkserver_preload(["tests.faults.stage"])
 
 async def until(holds: Callable[[], Any], what: str) -> Any:
     """What `holds` gives, once it gives something true."""
-    deadline = time.monotonic() + SOON
+    deadline = time.monotonic() + PATIENCE
     while True:
         found = holds()
         if asyncio.iscoroutine(found):
             found = await found
         if found:
             return found
-        assert time.monotonic() < deadline, f"not within {SOON:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
         await asyncio.sleep(0.01)
 
 
@@ -145,7 +146,7 @@ class Stage:
             yield worker
         finally:
             worker.stop()
-            await asyncio.wait_for(task, SOON)
+            await asyncio.wait_for(task, PATIENCE)
 
     async def start(
         self, pipeline: str, nonce: str, *, size: int = 0, client: Client | None = None, webhook: Webhook | None = None
@@ -163,7 +164,7 @@ class Stage:
 
     async def ended(self, *runs: UUID) -> list[str]:
         """Their states, once they are over."""
-        return [str((await self.client.wait(run, timedelta(seconds=SOON))).state) for run in runs]
+        return [str((await self.client.wait(run, timedelta(seconds=PATIENCE))).state) for run in runs]
 
     async def bury(self) -> None:
         """Declare dead all workers that there are."""

@@ -45,7 +45,6 @@ class Outside:
     state: str = "queued"
     looks: int = 0
     running_at: datetime | None = None
-    stopping_at: datetime | None = None
 
     @property
     def is_open(self) -> bool:
@@ -64,16 +63,13 @@ class Outside:
         return "TIMEOUT" if works_too_long or now >= self.parked_at + TOTAL else None
 
     def is_given_up(self, now: datetime) -> bool:
-        asked_long_ago = self.stopping_at is not None and now >= self.stopping_at + MINUTE
-        return asked_long_ago or now >= self.parked_at + TOTAL + MINUTE
+        return now >= self.parked_at + TOTAL + MINUTE
 
     def report(self, state: str, now: datetime, *, asked_to_stop: bool, ending: bool) -> None:
         self.due_at = now + SECOND if asked_to_stop or ending else self._next(state, now)
         self.state = state
         if state == "running":
             self.running_at = self.running_at or now
-        if asked_to_stop:
-            self.stopping_at = self.stopping_at or now
 
     def _next(self, state: str, now: datetime) -> datetime:
         limit = self.parked_at + QUEUED if state == "queued" else (self.running_at or now) + RUNNING

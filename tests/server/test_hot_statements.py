@@ -10,7 +10,7 @@ from retoma.engine.keys import digest
 from retoma.errors import Conflict
 from retoma.store.statements import statements
 from tests.conftest import OpenSandbox
-from tests.engine.test_hot_statements import TABLES, Table, prepared, reading
+from tests.engine.test_hot_statements import FEW, TABLES, Table, prepared, reading
 from tests.server.api import Api
 
 
@@ -23,6 +23,27 @@ async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbo
             await connection.fetch(statements("keys")["use_key"].sql, digest(made.secret))
     assert "jobs" not in read.whole_tables
     assert "runs" not in read.whole_tables
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("list_runs", "small"), ("list_runs_gone_wrong", None)])
+async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, name: str, chosen: str | None) -> None:
+    async with prepared(open_sandbox, "analysed") as (sandbox, _, connection):
+        run = (await sandbox.client.start("labels", tenant="small")).id
+        tenant = await connection.fetchval("select tenant from retoma.runs where id = $1", run)
+        asked = {
+            "tenant": tenant if chosen else None,
+            "pipeline": None,
+            "states": None if chosen else ["failed"],
+            "before": None,
+            "first": None,
+            "limit": 50,
+        }
+        statement = statements("runs")[name]
+        async with reading(connection) as read:
+            found = await connection.fetch(statement.sql, *statement.bind(asked))
+    assert [row["id"] for row in found] == ([run] if chosen else [])
+    assert "runs" not in read.whole_tables
+    assert sum(read.entries.values()) <= FEW
 
 
 async def test_of_many_that_make_a_key_of_one_name_two_succeed(api: Api) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from retoma.cli.listening import address, bound, serving
+from retoma.errors import DatabaseUnavailable
 from retoma.records import LiveEvent
 from retoma.server import streams
 from retoma.server.streams import LARGEST_BACKLOG, Stream, Streams, frame
@@ -237,21 +238,54 @@ async def test_a_stream_says_that_it_must_not_be_kept(api: Api) -> None:
     assert answer.headers["Content-Type"].startswith("text/event-stream")
 
 
+async def test_the_openapi_document_tells_of_streams(api: Api) -> None:
+    paths = (await api.get("/api/v1/openapi.json")).json()["paths"]
+    for path, other in (("/api/v1/live", "410"), ("/api/v1/runs/{run}/live", "204")):
+        answers = paths[path]["get"]["responses"]
+        assert list(answers["200"]["content"]) == ["text/event-stream"]
+        assert other in answers
+
+
 async def test_a_ping_has_a_name_and_says_how_far_all_is_told(api: Api) -> None:
     run = await api.start()
     async with watching(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
-        live.ping(live.all())
+        await live.ping(live.all())
         told = await watcher.until("event: ping")
         (last,) = [event.id for event in await api.client.events(UUID(run))]
-    assert (told.kinds, told.ids, told.data) == (["ping"], [last], [{}])
+    assert (told.kinds, told.ids, told.data) == (["ping"], [last], [{"through": last}])
+
+
+async def test_the_ping_of_a_run_says_how_it_stands(api: Api) -> None:
+    run = await api.start()
+    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+        live: Streams = api.server.state.live
+        await live.ping(live.all())
+        told = await watcher.until("event: ping")
+    assert told.data[-1] == {"through": told.ids[-1], "run": run, "state": "running"}
+
+
+async def test_a_ping_comes_though_the_database_does_not_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unavailable(runs: object) -> None:
+        raise DatabaseUnavailable("the database is away")
+
+    run = await api.start()
+    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+        live: Streams = api.server.state.live
+        monkeypatch.setattr(live.reader, "states", unavailable)
+        await live.ping(live.all())
+        assert "state" not in (await watcher.until("event: ping")).data[-1]
+
+
+def test_everyone_is_pinged_twice_within_the_minute_after_which_silence_is_told() -> None:
+    assert streams.SECONDS_BETWEEN_PINGS <= 30
 
 
 async def test_a_stream_ends_when_its_time_is_over_and_takes_no_place_any_more(api: Api) -> None:
     async with watching(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
         for _ in range(streams.LONGEST_LIFE // streams.SECONDS_BETWEEN_PINGS):
-            live.ping(live.all())
+            await live.ping(live.all())
         assert set((await watcher.over()).kinds) == {"ping"}
         assert live.count == 0
 

@@ -86,6 +86,19 @@ async def test_a_pool_is_shown_and_changed(open_api: OpenApi) -> None:
         assert (await api.call("PUT", "/api/v1/pools/gpu", json={"capacity": -1})).status_code == 422
 
 
+async def test_a_pools_rate_is_changed_alone_and_its_pause_ended(open_api: OpenApi) -> None:
+    async with open_api(application=rendering(Host())) as api:
+        await started(api)
+        async with api.client.database.connection() as connection:
+            await connection.execute("update retoma.pools set paused_until = retoma.now() + interval '1 hour'")
+        changed = (await api.call("PUT", "/api/v1/pools/gpu", json={"rate": 2.5, "burst": 4})).json()
+        assert (changed["rate"], changed["burst"], changed["capacity"]) == (2.5, 4, 3)
+        assert changed["paused_until"] is not None
+        resumed = (await api.call("PUT", "/api/v1/pools/gpu", json={"resume": True, "rate": 0})).json()
+        assert (resumed["paused_until"], resumed["rate"]) == (None, None)
+        assert (await api.call("PUT", "/api/v1/pools/gpu", json={"burst": 0})).status_code == 422
+
+
 async def test_a_run_says_that_it_waits_for_its_pool(open_api: OpenApi) -> None:
     async with open_api(application=rendering(Host())) as api:
         await started(api)

@@ -14,7 +14,7 @@ from retoma.server import door
 from retoma.settings import Settings
 from tests.server.conftest import OpenApi
 
-SECONDS = 120
+SECONDS = 400
 HOOKS = Path(__file__).with_name("urls_for_schemathesis.py")
 
 
@@ -37,6 +37,7 @@ async def schemathesis(document: str, key: str, folder: Path, *more: str) -> str
         *options,
         *more,
         "--generation-deterministic",
+        *("--exclude-path-regex", "/live$"),  # what it asks for there never ends
         "--no-color",
         cwd=folder,
         env=os.environ | {"SCHEMATHESIS_HOOKS": HOOKS.stem, "PYTHONPATH": str(HOOKS.parent)},

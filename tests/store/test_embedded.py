@@ -76,7 +76,7 @@ class Holder:
             os.kill(self.child, signal.SIGKILL)
 
 
-def eventually(fact: Callable[[], object], within: float = 20) -> None:
+def eventually(fact: Callable[[], object], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not fact():
         assert time.monotonic() < deadline, f"not within {within} s"

@@ -21,6 +21,7 @@ from retoma.webhooks import sender as sending
 from retoma.webhooks.sender import Sender
 from tests.conftest import OpenSandbox
 from tests.outgoing.test_requests import drips, endless, self_signed, silence
+from tests.patience import PATIENCE
 from tests.receiver import Act, hangs_up, receiver, says
 from tests.webhooks.builders import a_sender, ended_run, one_step, only, owed
 
@@ -226,7 +227,7 @@ async def test_a_running_sender_sends_until_it_is_stopped(open_sandbox: OpenSand
     async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
         running = asyncio.create_task(sender.run())
         run = await ended_run(sandbox, there.url)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while (await only(sandbox, run)).state is not DeliveryState.DELIVERED:
                 pass
         sender.stop()

@@ -13,6 +13,7 @@ from retoma.outgoing import Guard
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows, value
+from tests.patience import PATIENCE
 from tests.receiver import receiver
 from tests.webhooks.builders import BOTH, ended_run, one_step, owed
 
@@ -191,7 +192,7 @@ async def test_an_end_that_meets_the_end_of_the_former_delivery_is_not_forgotten
 
 async def is_blocked(sandbox: Sandbox) -> None:
     """Returns once a statement in this database waits for a lock."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
         while not await value(sandbox, waits):
             pass

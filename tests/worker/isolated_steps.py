@@ -122,3 +122,32 @@ forking = Pipeline("forking", inputs=Way, retry=Retry(0))
 def forked(way: str) -> str:
     os.fork()
     return way
+
+
+class Crowd(BaseModel):
+    """Each waits until `together` of them are there, which they tell by files in `folder`."""
+
+    size: int
+    together: int
+    folder: str
+
+
+crowd = Pipeline("crowd", inputs=Crowd, retry=Retry(0))
+
+
+@crowd.step
+def people(size: int) -> list[int]:
+    return list(range(size))
+
+
+@crowd.each(people, isolation="process", timeout=seconds(60))
+def met(person: int, together: int, folder: str) -> int:
+    (Path(folder) / str(person)).touch()
+    while len(list(Path(folder).iterdir())) < together:
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@crowd.step
+def children(met: Items[int]) -> int:
+    return len(set(met))

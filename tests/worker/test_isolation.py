@@ -21,7 +21,8 @@ from retoma.testing import Sandbox
 from retoma.worker import children
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
-from tests.worker.isolated_steps import endless, forking, fragile, hanging, misbehaving, poisoned, sequence
+from tests.patience import PATIENCE
+from tests.worker.isolated_steps import crowd, endless, forking, fragile, hanging, misbehaving, poisoned, sequence
 
 
 async def error_of(sandbox: Sandbox, pipeline: Pipeline, given: dict[str, str] | None = None) -> Any:
@@ -90,6 +91,24 @@ async def test_a_child_that_is_well_is_used_again(open_sandbox: OpenSandbox) -> 
     async with open_sandbox(sequence) as sandbox:
         run = await sandbox.run(sequence)
     assert len(set(run.results["second"])) == 1
+
+
+async def test_quick_attempts_share_the_children_that_are_there(
+    open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "STARTING_AT_ONCE", 1)
+    async with open_sandbox(crowd) as sandbox:
+        run = await sandbox.run(crowd, {"size": 20, "together": 1, "folder": str(tmp_path)})
+    assert run.results["children"] < 20
+
+
+async def test_no_attempt_waits_for_the_end_of_others(
+    open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "STARTING_AT_ONCE", 1)
+    async with open_sandbox(crowd) as sandbox:
+        run = await sandbox.run(crowd, {"size": 3, "together": 3, "folder": str(tmp_path)})
+    assert run.results["children"] == 3
 
 
 async def test_a_child_that_has_done_its_share_is_replaced(
@@ -223,7 +242,7 @@ async def a_lifeline(folder: Path) -> AsyncIterator[tuple[str, asyncio.StreamRea
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             yield str(path), reader
     finally:
         transport.close()

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from retoma.worker import loops
+from tests.patience import PATIENCE
 
 
 async def test_a_loop_that_fails_is_started_again_and_the_log_says_so(
@@ -24,7 +25,7 @@ async def test_a_loop_that_fails_is_started_again_and_the_log_says_so(
         await asyncio.Event().wait()
 
     task = asyncio.create_task(loops.kept_going("upkeep", loop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await going.wait()
     task.cancel()
     with suppress(asyncio.CancelledError):

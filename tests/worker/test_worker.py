@@ -17,6 +17,7 @@ from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Sandbox
 from retoma.worker.worker import Worker
+from retoma.worker.workload import Workload
 from tests.conftest import OpenSandbox
 from tests.patience import PATIENCE
 
@@ -109,6 +110,25 @@ async def test_what_outlasts_the_drain_goes_back_and_uses_up_no_retry(open_sandb
             await began.wait()
         job = await only_job(sandbox)
         assert (job.state, job.attempt, job.code) == ("ready", 1, "INTERRUPTED")
+
+
+async def test_what_was_dropped_is_never_given_back_as_if_it_had_not_begun(open_sandbox: OpenSandbox) -> None:
+    """Its attempt would be counted again, and the same attempt could run twice."""
+    pipeline = Pipeline("begun")
+
+    @pipeline.step
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        claims = await hands.claim()
+        workload = Workload(hands._runner, 1, lambda: None)
+        workload.take(claims)
+        workload.drop()
+        workload.take(claims)  # as they are found after a lost answer
+        assert workload.collect() == ([], [])
+        assert workload.is_idle
 
 
 async def test_a_job_that_ignores_its_interruption_does_not_hold_up_the_end(open_sandbox: OpenSandbox) -> None:

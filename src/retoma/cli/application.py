@@ -112,8 +112,9 @@ def _named(module: ModuleType, where: str, name: str) -> App:
 
 def _only(module: ModuleType, where: str) -> App:
     apps, pipelines = _of(module, App), _of(module, Pipeline)
-    if DEFAULT_NAME in apps or DEFAULT_NAME in pipelines:
-        return _as_app(getattr(module, DEFAULT_NAME))
+    named = getattr(module, DEFAULT_NAME, None)  # a module may make it when it is asked for
+    if isinstance(named, App | Pipeline):
+        return _as_app(named)
     for kind, found in (("Apps", apps), ("Pipelines", pipelines)):
         if len(found) == 1:
             return _as_app(getattr(module, found[0]))

@@ -94,6 +94,9 @@ async def _served(app: App, client: Client, settings: Settings, board: Board) ->
     server = make_server(app, client, settings, development=True)
     async with serving(server, listening, settings):
         board.say(text("server", address=address(listening)))
+        for page in app.pages:
+            if page.nav:
+                board.say(text("page", address=f"{address(listening)}{page.path}"))
         yield
 
 

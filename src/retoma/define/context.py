@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
 from retoma.define.charge import Charge
 from retoma.define.durations import Duration
+from retoma.define.file import File
 from retoma.define.outside import Cancel, Poll
 from retoma.errors import DefinitionError
 
@@ -50,6 +52,7 @@ class Context:
     revision: int = 1
     attempt: int = 1
     maybe_done: bool = False
+    paths: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     desk: Desk | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -69,6 +72,13 @@ class Context:
         None unless RETOMA_PUBLIC_URL says where this server is reached.
         """
         return self.desk.callback_url if self.desk else None
+
+    def path(self, file: File) -> Path:
+        """Where a file is, that this job's item or results name. It may only be read."""
+        try:
+            return Path(self.paths[file.file])
+        except KeyError:
+            raise FileNotFoundError(f"this job's item and results name no file {file.file}") from None
 
     def charge(
         self,

@@ -1,31 +1,38 @@
-"""The figures that metrics show, read by as few looks at the database as many readers need."""
+"""The figures that metrics and pages show, read by as few looks at the database as many readers need."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Generic, TypeVar
 
-from retoma.records import Figures
+from retoma.records import Figures, Standing
 from retoma.store import gauges, workers
 from retoma.store.database import Database
 
 FRESH = 1.0  # seconds
 SILENCE = timedelta(seconds=6)
+MOST_RUNS_FOR_PEOPLE = 4_000
 
 
-class FiguresReader:
-    """Gives figures that are at most a second old. However many ask at once, one of them looks."""
+Seen = TypeVar("Seen")
 
-    def __init__(self, database: Database) -> None:
+
+class Reader(Generic[Seen]):
+    """Gives what `look` saw at most a second ago. However many ask at once, one of them looks."""
+
+    def __init__(self, database: Database, look: Callable[[Database], Awaitable[Seen]]) -> None:
         self._database = database
+        self._look = look
         self._looking = asyncio.Lock()
-        self._last: tuple[float, Figures] | None = None
+        self._last: tuple[float, Seen] | None = None
 
-    async def read(self) -> Figures:
+    async def read(self) -> Seen:
         async with self._looking:
             if self._last is None or time.monotonic() - self._last[0] >= FRESH:
-                self._last = (time.monotonic(), await look(self._database))
+                self._last = (time.monotonic(), await self._look(self._database))
             return self._last[1]
 
 
@@ -38,5 +45,23 @@ async def look(database: Database) -> Figures:
         not_begun=await gauges.runs_not_begun(database),
         deliveries=await gauges.deliveries(database),
         tallies=await gauges.tallies(database),
-        workers=sum(worker.silent_for <= SILENCE for worker in await workers.listed(database, limit=100_000)),
+        workers=await _alive(database),
     )
+
+
+async def look_for_people(database: Database) -> Standing:
+    """The part of it that a page shows, in a fraction of the time."""
+    of_queues, of_pools = await gauges.ages(database)
+    open_runs, stuck = await gauges.open_and_stuck(database)
+    return Standing(
+        queues=await gauges.queues(database, of_queues, SILENCE, MOST_RUNS_FOR_PEOPLE),
+        pools=await gauges.pools(database, of_pools),
+        open_runs=open_runs,
+        stuck=stuck,
+        deliveries=await gauges.deliveries(database),
+        workers=await _alive(database),
+    )
+
+
+async def _alive(database: Database) -> int:
+    return sum(worker.silent_for <= SILENCE for worker in await workers.listed(database, limit=100_000))

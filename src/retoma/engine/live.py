@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from uuid import UUID
 
 from retoma.records import LiveEvent
+from retoma.states import RunState
 from retoma.store import live
 from retoma.store.database import Database
 
@@ -66,6 +68,10 @@ class LiveReader:
         if run is not None:
             return await live.of_run_between(self._database, run, after, through, limit=MOST_AT_ONCE)
         return await live.between(self._database, after, through, tenant=tenant, limit=MOST_AT_ONCE)
+
+    async def states(self, runs: Iterable[UUID]) -> dict[UUID, RunState]:
+        """How these runs stand now."""
+        return await live.states(self._database, runs)
 
     async def is_told(self, run: UUID, after: int) -> bool:
         """Whether one who has heard `after` has heard all of this run that there is."""

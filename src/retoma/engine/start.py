@@ -34,6 +34,7 @@ class Start:
     head_start: int = 0
     hook: str | None = None
     resumes: int | None = None
+    retries: int | None = None
     deadline: timedelta | None = None
 
 
@@ -150,6 +151,7 @@ async def _committed(link: Link, starts: Sequence[Start], *, tell: bool) -> list
         [start.head_start for start in starts],
         [start.hook for start in starts],
         [start.resumes for start in starts],
+        [start.retries for start in starts],
         [start.deadline for start in starts],
         tell,
     ]

@@ -17,6 +17,7 @@ from retoma.server.sessions import HEADER, Sessions
 
 FAILURES_PER_MINUTE = 30
 ADMINISTRATOR = "administrator"
+SAFE = ("GET", "HEAD")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
@@ -36,7 +37,7 @@ class Door:
         secret = _secret(request)
         if secret is None and self.needs_nothing(request):
             return Caller(self._client, None, frozenset({Scope.ADMIN}), "development")
-        if secret is None and HEADER in request.headers and await self._is_our_page(request):
+        if secret is None and await self._is_our_page(request):
             return Caller(self._client, None, frozenset({Scope.ADMIN}), ADMINISTRATOR)
         key = await self._valid(request, secret)
         slow_down(self._requests.take(key.id), "this key makes too many requests")
@@ -49,11 +50,17 @@ class Door:
         return self._development and is_from_here(request)
 
     async def _is_our_page(self, request: Request) -> bool:
-        token = await self._sessions.of(request)
-        if token is not None:
+        """A look needs no token, so that `EventSource` and links can have one; whatever changes something does."""
+        is_look, given = request.method in SAFE, request.headers.get(HEADER)
+        token = await self._sessions.of(request) if is_look or given is not None else None
+        if token is None:
+            return False
+        if is_look and given is None:
+            self._sessions.check_look(request)
+        else:
             self._sessions.check_origin(request)
-            self._sessions.check_csrf(token, request.headers.get(HEADER))
-        return token is not None
+            self._sessions.check_csrf(token, given)
+        return True
 
     async def _valid(self, request: Request, secret: str | None) -> KeyRecord:
         address = address_of(request)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from uuid import uuid4
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retoma.logs import get_logger
@@ -26,8 +27,10 @@ _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-sto
 class Edge:
     """Around the whole server: nothing of it hangs, and nothing that goes wrong shows more than an id."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, large: Mapping[str, int]) -> None:
+        """`large` are paths whose bodies may have so many bytes, and are left to their routes to read."""
         self._app = app
+        self._large = large
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -37,7 +40,12 @@ class Edge:
         try:
             async with asyncio.timeout(SECONDS) as deadline:
                 answer.deadline = deadline
-                await self._app(scope, _once(await _body(scope, receive), receive), answer)
+                limit = self._large.get(scope["path"])
+                if limit is None:
+                    await self._app(scope, _once(await _body(scope, receive), receive), answer)
+                else:
+                    _check_announced(scope, limit)
+                    await self._app(scope, _Counted(receive, limit, deadline), answer)
         except Exception as error:  # noqa: BLE001  (the one place that answers for what nobody foresaw)
             answer.deadline = None
             problem = problem_for(scope, error)
@@ -80,14 +88,35 @@ def _depth(body: bytes) -> int:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
-    headers = dict(scope["headers"])
-    announced = headers.get(b"content-length", b"0")
-    if announced.isdigit() and int(announced[:20]) > LARGEST_BODY:
-        raise too_large(LARGEST_BODY)
+    _check_announced(scope, LARGEST_BODY)
     body = await _read(receive)
-    if b"json" in headers.get(b"content-type", b""):
+    if b"json" in dict(scope["headers"]).get(b"content-type", b""):
         check_json(body)
     return body
+
+
+def _check_announced(scope: Scope, limit: int) -> None:
+    announced = dict(scope["headers"]).get(b"content-length", b"0")
+    if announced.isdigit() and int(announced[:20]) > limit:
+        raise too_large(limit)
+
+
+class _Counted:
+    """Lets a large body through part by part. Each part has as long as another request has in all."""
+
+    def __init__(self, receive: Receive, limit: int, deadline: asyncio.Timeout) -> None:
+        self._receive = receive
+        self._left = self._limit = limit
+        self._deadline = deadline
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise too_large(self._limit)
+        if message.get("more_body") and self._deadline.when() is not None:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + SECONDS)
+        return message
 
 
 async def _read(receive: Receive) -> bytes:
@@ -131,7 +160,7 @@ def problem_for(scope: Scope, error: Exception) -> Problem:
         return error
     if isinstance(error, TimeoutError):
         return unavailable()
-    if isinstance(error, _Gone):
+    if isinstance(error, _Gone | ClientDisconnect):
         return Problem(400, "BAD_REQUEST", "the request ended early")
     return _unforeseen(scope, error)
 

@@ -58,6 +58,7 @@ _SAID = {
     405: "the method is not for this path",
     409: "it is at odds with what is there",
     410: "it is over",
+    412: "it was changed since it was seen",
     413: "the body is too large",
     422: "a value is wrong",
     429: "too many requests; Retry-After says when to come again",

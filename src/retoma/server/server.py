@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import RouteContext, iter_route_contexts
+from starlette.routing import BaseRoute
 
 from retoma.app import App
 from retoma.client import Client
@@ -24,7 +26,9 @@ from retoma.server.routes import (
     charges,
     deliveries,
     documents,
+    files,
     health,
+    items,
     live,
     pipelines,
     pools,
@@ -39,6 +43,8 @@ ROOT = "/api/v1"
 _ROUTERS = (
     runs.router,
     acts.router,
+    files.router,
+    items.router,
     live.router,
     charges.router,
     pipelines.router,
@@ -66,16 +72,24 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     server.state.client = client
     server.state.live = Streams(client.database, settings.streams_per_key)
     problems.add_handlers(server)
-    server.include_router(health.router)
-    server.include_router(metrics.router)
-    for router in _ROUTERS:
-        server.include_router(router, prefix=ROOT, responses=problems.documented(400, 401, 403, 413, 422, 429, 503))
-    server.include_router(callbacks.router, prefix=ROOT, responses=problems.documented(400, 413, 422, 429, 503))
+    server.router.routes += _ours()
     _add_own(server, () if app is None else app.routes)
     _check_needs(server)
     server.add_middleware(Pages, site=Site(app, client, door, sessions))
-    server.add_middleware(Edge)
+    server.add_middleware(Edge, large={} if app is None else app.large_bodies)
     return server
+
+
+@cache
+def _ours() -> list[BaseRoute]:
+    """Put together once for all servers of a process, as that takes longer than everything else here."""
+    ours = APIRouter()
+    ours.include_router(health.router)
+    ours.include_router(metrics.router)
+    for router in _ROUTERS:
+        ours.include_router(router, prefix=ROOT, responses=problems.documented(400, 401, 403, 413, 422, 429, 503))
+    ours.include_router(callbacks.router, prefix=ROOT, responses=problems.documented(400, 413, 422, 429, 503))
+    return ours.routes
 
 
 def _add_own(server: FastAPI, routers: Iterable[Any]) -> None:

@@ -79,9 +79,12 @@ class Sessions:
         origin = request.headers.get("origin")
         ours = site == "same-origin" if site is not None else origin is not None and self._is_ours(request, origin)
         if not ours:
-            raise Problem(
-                403, "FOREIGN_FORM", "this was not sent from a page of this server: open the page and try again"
-            )
+            raise _foreign()
+
+    def check_look(self, request: Request) -> None:
+        """Raise a Problem if another site's page sent this. A person who opened the address did not."""
+        if request.headers.get("sec-fetch-site") != "none" and not _says_nothing(request):
+            self.check_origin(request)
 
     def check_csrf(self, token: str, given: str | None) -> None:
         if not hmac.compare_digest(csrf(token).encode(), (given or "").encode()):
@@ -99,6 +102,15 @@ class Sessions:
 
     def _cookie(self, request: Request) -> str:
         return "__Host-retoma" if self.is_secure(request) else "retoma"
+
+
+def _says_nothing(request: Request) -> bool:
+    """Whether it does not say where it comes from, as programs and old browsers do not."""
+    return "sec-fetch-site" not in request.headers and "origin" not in request.headers
+
+
+def _foreign() -> Problem:
+    return Problem(403, "FOREIGN_FORM", "this was not sent from a page of this server: open the page and try again")
 
 
 def csrf(token: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.webhook import EVENTS, MOST_RETRIES
-from retoma.states import DeliveryState, RunState
+from retoma.states import DeliveryState, JobState, RunState
 
 MOST_INPUTS = 10_000
 LARGEST_PAGE = 500
@@ -156,6 +156,7 @@ class PoolShape(BaseModel):
     used: int
     waiting: int
     rate: float | None
+    burst: int
     paused_until: datetime | None
     failures: int = Field(description="Of its provider, in a row.")
     open_until: datetime | None = Field(description="Until then nothing begins; after it one job at a time.")
@@ -167,9 +168,14 @@ class PoolList(BaseModel):
 
 
 class PoolGiven(Given):
-    capacity: int = Field(
-        ge=0, le=1_000_000, description="Slots. Those who hold more than that keep them to their end."
+    """What is left out stays as it is."""
+
+    capacity: int | None = Field(
+        None, ge=0, le=1_000_000, description="Slots. Those who hold more than that keep them to their end."
     )
+    rate: float | None = Field(None, ge=0, le=1_000_000, description="How many may begin in a second; 0 is no limit.")
+    burst: int | None = Field(None, ge=1, le=1_000_000, description="How many of them at once after a rest.")
+    resume: bool = Field(False, description="End a pause that a provider asked for.")
 
 
 class ChargeShape(BaseModel):
@@ -300,6 +306,27 @@ class PipelineList(BaseModel):
 
 class Health(BaseModel):
     status: str
+
+
+class ItemShape(BaseModel):
+    item: str
+    position: int
+    value: Any = Field(description="What the source gave.")
+    state: JobState
+    step: str = Field(description="Where it stands, or ended.")
+    attempt: int = Field(description="Of the step that took the most.")
+    code: str | None
+    error: Any = Field(description="What the last failure or retry said.")
+    error_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    output: Any = Field(description="Of the last step.")
+    author: str | None = Field(description="The person who gave it.")
+
+
+class ItemPage(BaseModel):
+    items: list[ItemShape]
+    next: int | None = Field(description="Give it as `after` for the next page. Null: there is none.")
 
 
 class StuckShape(BaseModel):

@@ -16,6 +16,7 @@ from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import LiveEvent
 from retoma.server.problems import Problem
+from retoma.states import RunState
 from retoma.store.database import Database
 
 log = get_logger("retoma.live")
@@ -28,6 +29,7 @@ FURTHEST_BACK = 100_000  # events of all runs that one who was away may ask for
 PAUSE_WITHOUT_DATABASE = 1.0
 LOOKS_AHEAD = 100  # for this process to reach what another has told already
 SECONDS_BETWEEN_LOOKS = 0.02
+LONGEST_LOOK = 1.0
 
 
 def frame(event: LiveEvent) -> bytes:
@@ -39,9 +41,12 @@ def frame(event: LiveEvent) -> bytes:
 _TOLD = ("id", "run", "at", "kind", "revision", "attempt", "step", "item", "data")
 
 
-def ping(through: int) -> bytes:
-    """Says that all is well, and through which event nothing is missing."""
-    return b"id: %d\nevent: ping\ndata: {}\n\n" % through
+def ping(through: int, run: UUID | None = None, state: RunState | None = None) -> bytes:
+    """Says that all is well, through which event nothing is missing, and of one run how it stands."""
+    told: dict[str, Any] = {"through": through}
+    if state is not None:
+        told |= {"run": run, "state": state}
+    return b"id: %d\nevent: ping\ndata: %s\n\n" % (through, msgspec.json.encode(told))
 
 
 class Stream:
@@ -231,16 +236,28 @@ class Streams:
         while True:
             for slot in self._slots:
                 await asyncio.sleep(1)
-                self.ping(slot)
+                await self.ping(slot)
 
-    def ping(self, streams: Iterable[Stream]) -> None:
+    async def ping(self, streams: Iterable[Stream]) -> None:
         """Those whose time is over end with it."""
-        chunk = ping(self._through)
-        for stream in streams:
-            stream.put(chunk)
+        watched = list(streams)
+        states = await self._states({stream.run for stream in watched if stream.run is not None})
+        chunks = {
+            run: ping(self._through, run, states.get(run) if run else None) for run in {each.run for each in watched}
+        }
+        for stream in watched:
+            stream.put(chunks[stream.run])
             stream.life -= 1
             if stream.life <= 0:
                 stream.end()
+
+    async def _states(self, runs: set[UUID]) -> dict[UUID, RunState]:
+        """Nothing if the database does not answer at once: a ping must not be late."""
+        try:
+            async with asyncio.timeout(LONGEST_LOOK):
+                return await self.reader.states(runs) if runs else {}
+        except (DatabaseUnavailable, TimeoutError):
+            return {}
 
     def _group(self, stream: Stream) -> set[Stream]:
         if stream.run is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retoma.client import Client
+from retoma.define.graph import Graph
 from retoma.records import Run, StepProgress, Wait
 from retoma.server.shapes import ErrorShape, RunDetails, RunShape, StepShape, WaitShape
 from retoma.states import JOB_ENDS
@@ -26,6 +27,12 @@ async def details(client: Client, run: Run) -> RunDetails:
         waits=[] if run.is_over else [_wait(wait) for wait in await client.waits(run.id)],
         errors=[ErrorShape(**{**error, "step": step, "item": item}) for (step, item), error in errors],
     )
+
+
+def sources(graph: Graph) -> list[str]:
+    """The steps whose results are lists of items that other steps go over."""
+    found = (step.source for step in graph.steps if step.each and not step.hidden)
+    return list(dict.fromkeys(name for name in found if name))
 
 
 def _step(step: StepProgress) -> StepShape:

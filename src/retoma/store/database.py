@@ -49,7 +49,9 @@ _PASSING = (
 # a connection that died in silence would otherwise be waited for without end.
 PATIENCE = 10.0
 _FAREWELL = 2.0  # seconds for a connection to end well
-_LONGEST_SILENCE = "set local idle_in_transaction_session_timeout = '10s'"
+# To compile our statements takes a hundred times longer than to run them. A process that stands still at this very
+# moment must not keep what it has locked.
+_MANNERS = "set local jit = off; set local idle_in_transaction_session_timeout = '10s'"
 
 
 def is_cut(error: BaseException) -> bool:
@@ -158,13 +160,18 @@ class Database:
                 await asyncio.to_thread(self._server.ensure)
             return await self._connect_once()
 
+    async def part_with(self, connection: asyncpg.Connection) -> None:
+        """Take back an idle connection of the caller's own."""
+        with suppress(*DATABASE_ERRORS):
+            await connection.close(timeout=_FAREWELL)
+
     async def _connect_once(self) -> asyncpg.Connection:
         return await asyncpg.connect(self.url, timeout=10, **self._connection_options)
 
     @property
     def _connection_options(self) -> dict[str, Any]:
         # Behind a transaction pooler the next statement may meet another server, which knows no prepared ones.
-        return {"statement_cache_size": 0} if self.pooled else {}
+        return {"statement_cache_size": 0} if self.pooled else {"server_settings": {"jit": "off"}}
 
     async def _opened_pool(self) -> asyncpg.Pool:
         if self._pool is None:
@@ -269,8 +276,7 @@ class Link:
 
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed():
-            with suppress(*DATABASE_ERRORS):
-                await self._connection.close(timeout=_FAREWELL)
+            await self._database.part_with(self._connection)
         self._connection = None
 
     def drop(self) -> None:
@@ -289,8 +295,7 @@ async def answered(connection: Connection, pooled: bool, call: Callable[[Connect
     if not pooled:
         return await call(connection)
     async with connection.transaction():
-        # A process that stands still at this very moment must not keep what it has locked.
-        await connection.execute(_LONGEST_SILENCE)
+        await connection.execute(_MANNERS)
         return await call(connection)
 
 

@@ -29,10 +29,10 @@ async def ages(database: Database) -> tuple[Ages, Ages]:
     return of_queues, of_pools
 
 
-async def queues(database: Database, ages: Ages, silence: timedelta) -> list[QueueFigures]:
-    """A worker that was silent for longer than `silence` does not count."""
+async def queues(database: Database, ages: Ages, silence: timedelta, most_runs: int = MOST_RUNS) -> list[QueueFigures]:
+    """A worker that was silent for longer than `silence` does not count. What runs is looked for in `most_runs`."""
     jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for row in await database.fetch(_SQL["queue_figures"], most_runs=MOST_RUNS):
+    for row in await database.fetch(_SQL["queue_figures"], most_runs=most_runs):
         jobs[row["queue"]][row["state"]] = row["jobs"]
     return [
         QueueFigures(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["room"])
@@ -44,6 +44,12 @@ async def open_runs(database: Database) -> dict[tuple[str, RunState], int]:
     """By pipeline and state."""
     rows = await database.fetch(_SQL["open_runs"])
     return {(row["pipeline"], RunState(row["state"])): row["runs"] for row in rows}
+
+
+async def open_and_stuck(database: Database) -> tuple[int, int]:
+    """How many runs are not over, and how many of them are stuck."""
+    row = await database.fetch_one(_SQL["count_open_runs"])
+    return row["open"], row["stuck"]
 
 
 async def runs_not_begun(database: Database) -> dict[str, int]:

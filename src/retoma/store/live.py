@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from retoma.records import LiveEvent
+from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
@@ -45,6 +46,11 @@ async def between(
 async def of_run_between(database: Database, run: UUID, after: int, through: int, *, limit: int) -> list[LiveEvent]:
     rows = await database.fetch(_SQL["events_of_run_between"], run=run, after=after, through=through, limit=limit)
     return [_event(row) for row in rows]
+
+
+async def states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
+    rows = await database.fetch(_SQL["states_of_runs"], runs=list(runs))
+    return {row["id"]: RunState(row["state"]) for row in rows}
 
 
 async def last_of_run(database: Database, run: UUID) -> int:

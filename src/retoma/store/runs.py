@@ -10,18 +10,25 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.records import Event, Job, Run, StepProgress
-from retoma.states import JobState, RunState
+from retoma.records import Event, Job, Run, StepProgress, Try
+from retoma.states import RUN_ENDS, JobState, RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("runs")
 _CALLS = statements("calls")
+_GONE_WRONG = RUN_ENDS - {RunState.COMPLETED}
 
 
 async def show(database: Database, run: UUID, tenant: int | None = None) -> Run | None:
     row = await database.fetchrow(_SQL["show_run"], run=run, tenant=tenant)
     return _run(row) if row else None
+
+
+async def input_of(database: Database, run: UUID) -> str:
+    """The input of a run that is there, as JSON."""
+    row = await database.fetch_one(_SQL["input_of"], run=run)
+    return str(row["input"])
 
 
 async def listed(
@@ -35,8 +42,9 @@ async def listed(
     limit: int = 50,
 ) -> list[Run]:
     """Newest first, down to `first`. `before` is the last id of the page before."""
+    wrong = bool(states) and all(state in _GONE_WRONG for state in states or ())
     rows = await database.fetch(
-        _SQL["list_runs"],
+        _SQL["list_runs_gone_wrong" if wrong else "list_runs"],
         tenant=tenant,
         pipeline=pipeline,
         states=list(states) if states else None,
@@ -122,6 +130,20 @@ async def events_of_job(database: Database, run: UUID, step: str, item: str, lim
     """The newest first."""
     rows = await database.fetch(_SQL["events_of_job"], run=run, step=step, item=item, limit=limit)
     return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
+
+
+async def tries(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Try]:
+    """Those that gave no result, of steps that have one job, and of this item."""
+    rows = await database.fetch(_SQL["tries_of_run"], run=run, step=step, item=item, limit=limit)
+    return [Try(**row) for row in rows]
+
+
+async def data_with(database: Database, run: UUID, text: str, limit: int, *, of_items: bool = True) -> list[Any]:
+    """Inputs and results that have this text in their JSON; not `of_items`, only results of steps that have one job."""
+    rows = await database.fetch(
+        _SQL["data_with_text" if of_items else "results_with_text"], run=run, text=text, limit=limit
+    )
+    return [_loaded(row["said"]) for row in rows]
 
 
 async def last_errors(database: Database, run: UUID) -> dict[tuple[str, str], Any]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from getpass import getuser
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -22,6 +23,36 @@ from retoma.store.database import Database
 _QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
+class ScratchDatabase(Database):
+    """Keeps the connections of its loop for the next that asks: most of what a short test costs are plans made anew."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._loop = asyncio.get_running_loop()
+        self._kept: list[asyncpg.Connection] = []
+
+    async def connect(self) -> asyncpg.Connection:
+        while self._kept and self._is_at_home():
+            connection = self._kept.pop()
+            if not connection.is_closed():
+                return connection
+        return await super().connect()
+
+    async def part_with(self, connection: asyncpg.Connection) -> None:
+        if self._is_at_home():
+            self._kept.append(connection)
+        else:
+            await super().part_with(connection)
+
+    async def close(self) -> None:
+        for connection in self._kept:
+            await super().part_with(connection)
+        await super().close()
+
+    def _is_at_home(self) -> bool:
+        return asyncio.get_running_loop() is self._loop
+
+
 @asynccontextmanager
 async def fresh_database() -> AsyncIterator[Database]:
     """A database of its own with Retoma's schema, dropped afterwards.
@@ -33,7 +64,7 @@ async def fresh_database() -> AsyncIterator[Database]:
         await _execute(url, f'create database "{name}"')
         try:
             settings = Settings(database_url=urlunsplit(urlsplit(url)._replace(path=f"/{name}")))
-            async with await Database.open(settings) as database:
+            async with await ScratchDatabase.open(settings) as database:
                 await database.upgrade()
                 yield database
         finally:

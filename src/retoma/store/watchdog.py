@@ -56,6 +56,11 @@ async def last_item(database: Database, run: UUID) -> asyncpg.Record | None:
     return await database.fetchrow(_SQL["last_item"], run=run)
 
 
+async def resumes(database: Database, run: UUID) -> int:
+    row = await database.fetch_one(_SQL["resumes_of"], run=run)
+    return int(row["resumes"])
+
+
 async def put_off(database: Database, run: UUID, pause: timedelta) -> None:
     await database.fetch(_SQL["put_off"], run=run, pause=pause)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retoma.app import App
 from retoma.define.graph import Graph
@@ -12,6 +12,9 @@ from retoma.engine import versions
 from retoma.logs import get_logger
 from retoma.store.database import Database
 from retoma.worker.plan import Plan
+
+if TYPE_CHECKING:
+    from retoma.files import Files
 
 log = get_logger("retoma.worker")
 
@@ -35,6 +38,10 @@ class Catalog:
     @property
     def resources(self) -> Mapping[str, Any]:
         return self._app.resources
+
+    @property
+    def files(self) -> Files | None:
+        return self._app.files
 
     async def open(self, database: Database) -> None:
         """Store today's versions, and learn all others."""

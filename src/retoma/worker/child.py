@@ -32,6 +32,7 @@ from retoma.worker.plan import Plan
 
 Message = dict[str, Any]
 LENGTH = struct.Struct("!I")
+UP = b"+"  # what a child says once, when it can be asked
 _PR_SET_PDEATHSIG = 1
 
 
@@ -42,6 +43,8 @@ def main() -> None:
         return  # the worker is gone already
     sys.path[:] = hello["path"]
     _limit_memory(hello["memory"])
+    answers.write(UP)
+    answers.flush()
     plans = _Plans()
     process = os.getpid()
     while request := _read(requests):

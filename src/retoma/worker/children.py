@@ -20,19 +20,25 @@ from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.worker.attempt import Crashed, crashed
-from retoma.worker.child import LENGTH, claim_to_json, context_to_json, framed
+from retoma.worker.child import LENGTH, UP, claim_to_json, context_to_json, framed
 from retoma.worker.plan import Plan
 
 LARGEST_ANSWER = 64 << 20  # bytes; a result is far smaller
 JOBS_PER_CHILD = 500
+STARTING_AT_ONCE = max(2, os.cpu_count() or 1)
 HARMLESS = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
 
 
 class Children:
-    """Children by the memory that they may use. As many live as attempts run at once."""
+    """Children by the memory that they may use. At most as many live as attempts run at once.
+
+    A start takes long, and quick attempts need few children: few start at a time, and who waits for its turn takes one
+    that has become idle meanwhile.
+    """
 
     def __init__(self) -> None:
         self._idle: dict[int, list[_Child]] = {}
+        self._starting = asyncio.Semaphore(STARTING_AT_ONCE)
 
     async def attempt(self, plan: Plan, claim: Claim, context: Context | None) -> Result | SetBack:
         """Run one attempt in a child. If this is cancelled, the child is killed at once."""
@@ -66,12 +72,18 @@ class Children:
             raise await child.obituary(step) from None
 
     async def _child(self, isolation: Isolation) -> _Child:
+        if (idle := self._idle_one(isolation)) is not None:
+            return idle
+        async with self._starting:
+            return self._idle_one(isolation) or await _Child.start(isolation.memory)
+
+    def _idle_one(self, isolation: Isolation) -> _Child | None:
         idle = self._idle.setdefault(isolation.memory, [])
         while idle:
             child = idle.pop()
             if child.is_alive:
                 return child
-        return await _Child.start(isolation.memory)
+        return None
 
     def _put_back(self, isolation: Isolation, child: _Child) -> None:
         if child.jobs < JOBS_PER_CHILD:
@@ -104,7 +116,18 @@ class _Child:
         )
         child = cls(process)
         child._send({"path": sys.path, "memory": memory})
+        try:
+            await child._until_up()
+        except BaseException:
+            await child.kill()
+            raise
         return child
+
+    async def _until_up(self) -> None:
+        """Returns also if it died: whoever asks it something learns how."""
+        assert self._process.stdout is not None
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._process.stdout.readexactly(len(UP))
 
     @property
     def is_alive(self) -> bool:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from math import inf
+from uuid import UUID
 
 from retoma.define.context import Context
+from retoma.define.file import File, files_in
 from retoma.engine.exchange import Answer, Claim, Result, SetBack
 from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import ATTEMPT
-from retoma.worker.attempt import attempt, crashed, timed_out
+from retoma.store import runs
+from retoma.store.database import Database
+from retoma.worker.attempt import attempt, crashed, failed, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
 from retoma.worker.desk import Desks
@@ -20,6 +26,7 @@ from retoma.worker.threads import Threads
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 UNAVAILABLE_DELAY = timedelta(seconds=1)
+INPUTS_KEPT = 8
 
 
 class Runner:
@@ -29,6 +36,7 @@ class Runner:
         self._threads = threads
         self._children = children
         self._desks = desks
+        self._inputs = Inputs(desks.database)
 
     async def run(self, claim: Claim) -> Result | SetBack:
         """One attempt. A step that is not defined here goes back, for a worker that defines it."""
@@ -37,9 +45,13 @@ class Runner:
             return _undefined(claim)
         ATTEMPT.set(claim)  # for the task of this attempt, which ends with it
         try:
+            if plan.takes_input and claim.run_input is None:
+                claim.run_input = await self._inputs.of(claim.run)
             context = await self._context(claim, plan) if plan.takes_context else None
         except DatabaseUnavailable:
             return SetBack(claim, "back", delay=UNAVAILABLE_DELAY)
+        except FileNotFoundError as error:
+            return failed(claim, "FILE_MISSING", f"a file that this job needs is gone: {error}")
         if plan.step.policy.isolation is not None:
             return await self._children.attempt(plan, claim, context)
         return await attempt(plan, claim, context, self._threads)
@@ -54,8 +66,14 @@ class Runner:
             revision=claim.revision,
             attempt=claim.attempt,
             maybe_done=claim.fence > 1,
+            paths=await self._paths(claim),
             desk=self._desks.desk(claim, plan),
         )
+
+    async def _paths(self, claim: Claim) -> dict[str, str]:
+        """Where the files are that its item and the results that it reads name."""
+        files = self._catalog.files
+        return {} if files is None else {file.file: str(await files.path(file)) for file in _files_of(claim)}
 
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""
@@ -98,3 +116,25 @@ class Runner:
 
 def _undefined(claim: Claim) -> SetBack:
     return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
+
+
+def _files_of(claim: Claim) -> Iterator[File]:
+    for text in (claim.item_value, *claim.results):
+        if text and '"file"' in text:
+            yield from files_in(json.loads(text))
+
+
+class Inputs:
+    """The inputs of runs that are too large to travel with every claim; the last few are kept."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._kept: OrderedDict[UUID, str] = OrderedDict()
+
+    async def of(self, run: UUID) -> str:
+        if run not in self._kept:
+            self._kept[run] = await runs.input_of(self._database, run)
+        self._kept.move_to_end(run)
+        if len(self._kept) > INPUTS_KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[run]

@@ -44,6 +44,7 @@ class Workload:
         self._watch: asyncio.TimerHandle | None = None
         self._looked_at = time.monotonic()
         self._closing = False
+        self._dropped = False
 
     @property
     def room(self) -> int:
@@ -83,8 +84,11 @@ class Workload:
         return claim.handle in self._held
 
     def take(self, claims: Sequence[Claim]) -> None:
-        """Begin these jobs, now or when others have ended. Once closed, they go back as they came."""
-        for claim in claims:
+        """Begin these jobs, now or when others have ended. Once closed, they go back as they came.
+
+        After a drop nobody knows whether they had begun, so that none goes back as if it had not.
+        """
+        for claim in () if self._dropped else claims:
             self._held[claim.handle] = claim
             if claim.deaths:
                 self._suspects.add(claim.handle)
@@ -124,7 +128,7 @@ class Workload:
 
     def drop(self) -> None:
         """Forget everything: it is no longer ours."""
-        self._closing = True
+        self._closing = self._dropped = True
         self._held.clear()
         self._ahead.clear()
         self.interrupt()

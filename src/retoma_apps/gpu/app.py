@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from retoma import App, Settings
+from retoma.files import FileSettings
 from retoma_apps.gpu.callback import callback
 from retoma_apps.gpu.downloads import downloads
 from retoma_apps.gpu.measures import measures
 from retoma_apps.gpu.pipelines import addaudio, caption, img2vid
 from retoma_apps.gpu.routes import router
 from retoma_apps.gpu.settings import GpuSettings, Rules
-from retoma_apps.providers.gpu import FileSettings, GpuHost, LocalHost, RunPodHost, RunPodSettings
+from retoma_apps.providers.gpu import GpuHost, LocalHost, RunPodHost, RunPodSettings
 
 
 def make_app(rules: Rules, host: GpuHost, files: FileSettings) -> App:

@@ -9,14 +9,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from retoma.files import Files, FileSettings, files_of
 from retoma.server import Problem, documented, public
-from retoma_apps.providers.gpu import Files, FileSettings, files_of
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     206: {"description": "The part that `Range` asks for."},
     416: {"description": "There is nothing of the file in that range."},
     **documented(404),
 }
+OUTPUTS = "gpu/"  # what else is kept in the same place is not for everyone
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -26,6 +27,8 @@ def downloads(settings: FileSettings) -> APIRouter:
 
     @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_ANSWERS)
     async def fetch(key: str, request: Request) -> Response:
+        if not key.startswith(OUTPUTS):
+            raise _missing()
         if not kept:
             kept.append(files_of(settings))
         return await _sent(kept[0], key, request.headers.get("range"))
@@ -42,7 +45,7 @@ async def _sent(files: Files, key: str, asked: str | None) -> Response:
         )
     opened = await files.open(key, part)
     if opened is None:
-        raise Problem(404, "NOT_FOUND", "there is no such file", error="File not found")
+        raise _missing()
     headers = {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, max-age=3600",
@@ -53,6 +56,10 @@ async def _sent(files: Files, key: str, asked: str | None) -> Response:
     if part is not None:
         headers["Content-Range"] = f"bytes {part[0]}-{part[1] - 1}/{size}"
     return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, opened.media_type)
+
+
+def _missing() -> Problem:
+    return Problem(404, "NOT_FOUND", "there is no such file", error="File not found")
 
 
 def _part(asked: str | None, size: int) -> tuple[int, int] | None:

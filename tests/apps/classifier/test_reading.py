@@ -58,6 +58,12 @@ def test_a_pdf_that_needs_a_password_says_so() -> None:
     assert code_of(documents.pdf([["segredo"]], password="1234")) == "FILE_ENCRYPTED"
 
 
+@pytest.mark.parametrize("name", documents.corrupt_pdfs())
+def test_a_corrupt_pdf_is_not_taken_for_a_locked_one_that_was_read_before(name: str) -> None:
+    code_of(documents.pdf([["segredo"]], password="1234"))
+    assert code_of(documents.corrupt_pdfs()[name]) == "FILE_DAMAGED"
+
+
 def test_a_pdf_that_is_locked_without_a_password_is_read() -> None:
     assert read(documents.pdf([["aberto"]], password="")).text == "aberto"
 

@@ -17,13 +17,14 @@ import httpx2
 from pydantic import SecretStr
 
 from retoma import Settings
+from retoma.files import FileSettings
 from retoma.records import Scope
 from retoma.store.database import Database
 from retoma.testing import Hands
 from retoma_apps.gpu.app import make_app
 from retoma_apps.gpu.settings import GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
-from retoma_apps.providers.gpu import FileSettings, GpuHost, RunPodHost, RunPodSettings
+from retoma_apps.providers.gpu import GpuHost, RunPodHost, RunPodSettings
 from retoma_apps.providers.gpu.standin import Job, StandIn
 from tests.receiver import Receiver
 from tests.server.api import Api, an_api

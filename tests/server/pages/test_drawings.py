@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from retoma.records import StepProgress
+from retoma import App, Pipeline, Retry
+from retoma.records import StepProgress, Try
 from retoma.server.pages import graph, waterfall
 from retoma.server.pages.formats import Formats
 from retoma.states import JobState
 from tests.server.api import film
+from tests.server.pages.visitor import Opened
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -68,3 +70,54 @@ def test_numbers_and_times_are_those_of_the_language() -> None:
     assert english.duration(timedelta(hours=26, minutes=5)) == "1 d 2 h"
     assert english.duration(3600) == "1 h"
     assert portuguese.ago(at(0), at(5)) == "há 5 min"
+
+
+def a_try(began: float, ended: float, again: float | None = None) -> Try:
+    return Try("one", "", at(began), at(ended), None if again is None else at(again))
+
+
+def spans(fall: waterfall.Waterfall, lane: int = 0) -> list[tuple[str, float]]:
+    return [(bar.kind, bar.lasted / timedelta(minutes=1)) for bar in fall.lanes[lane].bars]
+
+
+def test_attempts_of_a_job_are_apart_with_the_wait_between_them() -> None:
+    steps = [a_step("one", 0, 7, 9)]
+    fall = waterfall.drawn(steps, {}, [], at(0), at(9), [a_try(1, 3, 5)])
+    assert spans(fall) == [("queue", 1), ("bad", 2), ("again", 2), ("queue", 2), ("run", 2)]
+    assert fall.totals["again"] == timedelta(minutes=2)
+    assert fall.totals["run"] == timedelta(minutes=4)
+
+
+def test_the_last_attempt_that_failed_is_not_drawn_twice() -> None:
+    steps = [a_step("one", 0, 4, 6)]
+    fall = waterfall.drawn(steps, {}, [], at(0), at(6), [a_try(1, 3, 4), a_try(4, 6)])
+    assert spans(fall) == [("queue", 1), ("bad", 2), ("again", 1), ("bad", 2)]
+
+
+def test_a_job_that_waits_for_its_next_attempt_is_drawn_so_until_now() -> None:
+    steps = [StepProgress("one", False, "default", {JobState.READY: 1}, at(1), None, at(0))]
+    fall = waterfall.drawn(steps, {}, [], at(0), at(4), [a_try(1, 3, 8)])
+    assert spans(fall) == [("queue", 1), ("bad", 2), ("again", 1)]
+
+
+async def test_attempts_are_on_the_page_with_a_lane_for_the_item_that_is_looked_at(open_pages: Opened) -> None:
+    shaky = Pipeline("shaky", retry=Retry(1, delays=[60]))
+
+    @shaky.step
+    def names() -> list[str]:
+        return ["a"]
+
+    @shaky.each(names)
+    def never(name: str) -> str:
+        raise ValueError("no")
+
+    async with open_pages(application=App("test", pipelines=[shaky])) as visitor:
+        run = await visitor.client.start("shaky")
+        await visitor.api.sandbox.work()
+        (tried, last) = await visitor.client.tries(run.id, "never", "a")
+        assert tried.began_at <= tried.ended_at < (tried.again_at or tried.ended_at) <= last.began_at
+        assert last.again_at is None
+        page = (await visitor.get(f"/runs/{run.id}?step=never&item=a")).text
+        assert page.count('class="w bad"') == 3
+        assert page.count('class="a"') == 1
+        assert 'class="row sub"' in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from datetime import timedelta
 
 import pytest
@@ -101,12 +102,38 @@ async def test_a_pools_capacity_is_set_from_the_page(open_pages: Opened) -> None
             assert answer.status_code == status
 
 
-async def test_a_session_calls_the_api_only_with_its_token(open_pages: Opened) -> None:
+async def test_a_session_changes_things_through_the_api_only_with_its_token(open_pages: Opened) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await ready(visitor)
-        token = await visitor.token()
-        named = {HEADER: token}
+        (run, token) = (await visitor.client.start("film", {})).id, await visitor.token()
+        cancel = f"/api/v1/runs/{run}/cancel"
+        assert (await visitor.post(cancel, {})).status_code == 401
+        for headers in ({HEADER: "0" * 64}, {HEADER: token, "Sec-Fetch-Site": "cross-site"}):
+            assert (await visitor.post(cancel, {}, **headers)).status_code == 403
+        assert (await visitor.client.show(run)).state is RunState.RUNNING
+        assert (await visitor.post(cancel, {}, **{HEADER: token})).status_code == 200
+
+
+async def test_a_session_looks_through_the_api_without_its_token(open_pages: Opened) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await ready(visitor)
+        for headers in (OURS, {"Sec-Fetch-Site": "none"}, {"Origin": "http://api.example"}, {}):
+            assert (await visitor.get("/api/v1/runs", **headers)).status_code == 200
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+        ):
+            assert (await visitor.get("/api/v1/runs", **headers)).status_code == 403
+        visitor.cookies.clear()
         assert (await visitor.get("/api/v1/runs", **OURS)).status_code == 401
+
+
+async def test_a_token_that_is_shown_is_checked_also_for_a_look(open_pages: Opened) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await ready(visitor)
+        named = {HEADER: await visitor.token()}
         assert (await visitor.get("/api/v1/runs", **named, **OURS)).status_code == 200
         assert (await visitor.get("/api/v1/runs", **{HEADER: "0" * 64}, **OURS)).status_code == 403
         assert (await visitor.get("/api/v1/runs", **named, Sec_Fetch_Site="cross-site")).status_code == 403
@@ -141,3 +168,57 @@ async def test_only_what_failed_is_made_again(open_pages: Opened) -> None:
         assert answer.headers["location"] == f"/runs/{run.id}?said=rerun"
         assert (await visitor.client.show(run.id)).revision == 2
         assert (await visitor.get(answer.headers["location"])).status_code == 200
+
+
+async def ended(visitor: Visitor) -> str:
+    """The address of a run that is over, of whose items one failed."""
+    run = await visitor.client.start("film", {"topic": "bad", "scenes": 2})
+    await visitor.api.sandbox.work()
+    return f"/runs/{run.id}"
+
+
+async def test_a_result_is_edited_in_its_job_and_what_depends_on_it_is_made_again(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await ended(visitor)
+        page = await visitor.get(f"{run}?step=image&item=bad+0")
+        answer = await visitor.post(f"{run}/edit?step=image&item=bad+0", {"csrf": token_of(page), "value": '"A LAMP"'})
+        assert answer.headers["location"] == f"{run}?step=image&item=bad+0&said=edited"
+        await visitor.api.sandbox.work()
+        (found,) = await visitor.client.runs()
+        assert (await visitor.client.results(found.id))["image"] == {"bad 0": "A LAMP"}
+        assert "administrator" in seen(await visitor.get(run))
+
+
+@pytest.mark.parametrize("given", ["", "{<b>", "NaN", "[" * 100_000, '{"a": 1,}', "\x00"])
+async def test_what_is_no_json_comes_back_in_its_form(open_pages: Opened, given: str) -> None:
+    async with open_pages() as visitor:
+        run = await ended(visitor)
+        token = token_of(await visitor.get(f"{run}?step=lines"))
+        answer = await visitor.post(f"{run}/edit?step=lines", {"csrf": token, "value": given}, Accept_Language="pt")
+        assert (answer.status_code, "Nada foi alterado." in answer.text) == (422, True)
+        assert f">{given[:50]}" in html.unescape(answer.text)
+        assert f'action="{run}/edit?step=lines"' in answer.text
+        assert 'href="/runs/' in answer.text
+        assert "/edit?lang" not in answer.text
+        (found,) = await visitor.client.runs()
+        assert found.revision == 1
+
+
+async def test_an_item_is_left_out_from_its_page(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await ended(visitor)
+        page = await visitor.get(f"{run}?step=image&item=bad+1")
+        answer = await visitor.post(f"{run}/skip?step=image&item=bad+1", {"csrf": token_of(page)})
+        shown = await visitor.get(answer.headers["location"])
+        assert "The item is left out." in seen(shown)
+        assert "Leave this item out" not in seen(shown)
+
+
+async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {})
+        page = await visitor.get(f"/runs/{run.id}?step=lines")
+        assert "Edit the result" not in page.text
+        for act in ("edit", "skip"):
+            answer = await visitor.post(f"/runs/{run.id}/{act}?step=lines", {"csrf": token_of(page), "value": "1"})
+            assert (answer.status_code, "It is already otherwise" in answer.text) == (409, True)

@@ -43,3 +43,20 @@ async def test_its_pages_need_the_login_too(open_pages: Opened, tmp_path: Path) 
         assert (await visitor.get("/shelf")).status_code == 303
         await visitor.log_in()
         assert (await visitor.get("/shelf")).status_code == 200
+
+
+async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages: Opened, tmp_path: Path) -> None:
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "shelf.js").write_text("export const shelf = 1;")
+    (folder / "secret.toml").write_text("key = 1")
+    application = App("films", pipelines=[film], static=folder)
+    async with open_pages(application=application, development=False, admin_password_hash=HASH) as visitor:
+        found = await visitor.get("/static/app/shelf.js")
+        assert found.text == "export const shelf = 1;"
+        assert found.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert "default-src 'none'" in found.headers["content-security-policy"]
+        same = await visitor.get("/static/app/shelf.js", If_None_Match=found.headers["etag"])
+        assert same.status_code == 304
+        for name in ("secret.toml", "retoma.css", "..%2Fsecret.toml", "nothing.js"):
+            assert (await visitor.get(f"/static/app/{name}")).status_code == 404, name

@@ -14,12 +14,14 @@ import pytest
 
 from retoma import App, Pipeline, Retry
 from retoma.engine.watchdog import NO_PROGRESS, NOTHING_RUNS
+from retoma.files import FileSettings, files_of
 from retoma.records import WaitReason
 from retoma.server.pages import drawing, words
 from retoma.server.pages.pages import PAGES
 from retoma.server.pages.visit import POLICY
 from retoma.states import DeliveryState, JobState, RunState
-from tests.server.pages.visitor import HASH, PASSWORD, Opened, Visitor, a_dead_delivery, seen
+from retoma.store.database import Database
+from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, Visitor, a_dead_delivery, seen
 
 HERE = files("retoma.server.pages")
 HOSTILE = (
@@ -70,6 +72,16 @@ async def test_every_page_speaks_the_visitors_language(open_pages: Opened, langu
             assert said in answer.text
             assert answer.headers["content-security-policy"] == POLICY
             assert not re.search(r"\sstyle=|<script(?! type=\"module\" src=\"/static/)", answer.text)
+
+
+async def test_pages_listen_for_every_kind_of_event(database: Database) -> None:
+    async with database.connection() as connection:
+        rule = await connection.fetchval(
+            "select pg_get_constraintdef(oid) from pg_constraint where conname = 'kind_is_known'"
+        )
+    script = (files("retoma.server") / "static" / "live.js").read_text()
+    (named,) = re.findall(r"KINDS = \[(.*?)\]", script)
+    assert set(re.findall(r'"(\w+)"', named)) == set(re.findall(r"'(\w+)'", rule))
 
 
 async def test_the_language_and_the_theme_that_were_chosen_stay(open_pages: Opened) -> None:
@@ -153,16 +165,21 @@ async def test_a_run_shows_its_errors_with_their_stack(open_pages: Opened) -> No
         assert "0 of 2" in page
 
 
+def panel(answer: httpx2.Response) -> str:
+    """What is told of the step that was chosen."""
+    return answer.text.partition('id="step"')[2]
+
+
 async def test_items_of_a_step_are_paged_and_filtered(open_pages: Opened) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {"scenes": 60})
         await visitor.api.sandbox.work()
-        first = await visitor.get(f"/runs/{run.id}?step=image")
-        assert first.text.count("item=tea") == 50
-        more = re.search(r'href="([^"]*from=[^"]*)"', first.text)
+        first = panel(await visitor.get(f"/runs/{run.id}?step=image"))
+        assert first.count("item=tea") == 50
+        more = re.search(r'href="([^"]*from=[^"]*)"', first)
         assert more
-        assert (await visitor.get(more[1].replace("&amp;", "&"))).text.count("item=tea") == 10
-        assert (await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).text.count("item=tea") == 0
+        assert panel(await visitor.get(more[1].replace("&amp;", "&"))).count("item=tea") == 10
+        assert panel(await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).count("item=tea") == 0
 
 
 async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: Opened) -> None:
@@ -189,10 +206,10 @@ async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: O
         key = await visitor.api.make_key("admin")
         for headers in ({}, {"X-API-Key": key}, {"Authorization": f"Bearer {key}"}, {"Cookie": "retoma=guessed"}):
             answer = await visitor.api.get(path, key=None, headers=headers)
-            is_open = path in ("/login", "/static/retoma.css")
+            is_open = path == "/login" or path.startswith("/static/")
             assert (answer.status_code == 303) is not is_open, headers
             acted = await visitor.api.post(path, key=None, headers=headers)
-            assert acted.status_code == (405 if page.path == "/static/{name}" else 403 if is_open else 303)
+            assert acted.status_code == (405 if path.startswith("/static/") else 403 if is_open else 303)
     assert PASSWORD not in answer.text
 
 
@@ -233,3 +250,47 @@ def test_every_state_has_a_look_and_a_word() -> None:
     for state in (*RunState, *JobState, *DeliveryState):
         assert drawing.looks(state).icon
         assert f"state {state}" in words._WORDS
+
+
+async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"scenes": 60})
+        await visitor.api.sandbox.work()
+        first = await visitor.get(f"/runs/{run.id}")
+        assert first.text.count("item=tea") == 25
+        more = re.search(r'href="([^"]*item_from=[^"]*)#items"', first.text)
+        assert more
+        second = await visitor.get(more[1].replace("&amp;", "&"))
+        assert (second.text.count("item=tea"), "item=tea+25" in second.text) == (25, True)
+        assert (await visitor.get(f"/runs/{run.id}?search=TEA 5")).text.count("item=tea") == 11
+        assert "No item matches" in (await visitor.get(f"/runs/{run.id}?item_state=failed")).text
+
+
+async def test_files_that_a_run_names_are_listed_with_their_links(open_pages: Opened, tmp_path: Path) -> None:
+    kept = Pipeline("kept")
+    files = files_of(FileSettings(home=tmp_path, files_url=None))
+    saved = await files.save(b"x" * 12_345, name=EVERYTHING[:100])
+
+    @kept.step
+    def paper() -> dict[str, object]:
+        return {"in": [saved.model_dump(), {"file": "no digest"}]}
+
+    async with open_pages(application=App("test", pipelines=[kept], files=files)) as visitor:
+        run = await visitor.client.start("kept")
+        await visitor.api.sandbox.work()
+        answer = await visitor.get(f"/runs/{run.id}?step=paper")
+        assert answer.text.count(f'href="/api/v1/runs/{run.id}/files/{saved.file}" download') == 2
+        assert "12.3 kB" in answer.text
+        assert "<script>alert" not in answer.text
+        assert (await visitor.get(f"/api/v1/runs/{run.id}/files/{saved.file}")).content == b"x" * 12_345
+
+
+async def test_a_large_input_is_cut_and_its_whole_is_one_link_away(open_pages: Opened) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        run = await visitor.client.start("film", {"topic": "tea" * 10_000})
+        await visitor.log_in()
+        page = await visitor.get(f"/runs/{run.id}")
+        assert len(page.text) < 60_000
+        assert f'href="/api/v1/runs/{run.id}"' in page.text
+        whole = await visitor.get(f"/api/v1/runs/{run.id}", **OURS)
+        assert whole.json()["input"]["topic"] == "tea" * 10_000

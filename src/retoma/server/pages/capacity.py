@@ -10,7 +10,7 @@ from retoma.server.pages.visit import Visit
 
 
 async def pools(visit: Visit) -> Response:
-    return visit.show("pools.html", pools=await visit.client.pools(), queues=await visit.client.queues())
+    return visit.show("pools.html", pools=await visit.client.pools(), queues=(await visit.client.standing()).queues)
 
 
 async def set_pool(visit: Visit) -> Response:

@@ -10,6 +10,7 @@ from retoma.server.pages.words import word
 
 LONGEST_SHOWN = 200_000
 NOTHING = "\N{EN DASH}"
+_SIZES = ("B", "kB", "MB", "GB", "TB")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -25,6 +26,13 @@ class Formats:
         """US dollars, with all that is not nothing."""
         shown = f"{micros / 1_000_000:,.2f}" if micros % 10_000 == 0 else f"{micros / 1_000_000:,.4f}"
         return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
+
+    def size(self, count: int) -> str:
+        """Bytes in the largest unit of a thousand that fits."""
+        shown, unit = float(count), 0
+        while shown >= 1000 and unit < len(_SIZES) - 1:
+            shown, unit = shown / 1000, unit + 1
+        return f"{self.number(round(shown, 1))} {_SIZES[unit]}"
 
     def duration(self, given: timedelta | float | None) -> str:
         """In its two largest units; less than ten seconds with a tenth."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
-from retoma.records import Figures, Run, Stuck
+from retoma.records import Run, Standing, Stuck
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.states import RunState
@@ -42,7 +42,7 @@ class Task:
 
 async def show(visit: Visit) -> Response:
     client = visit.client
-    now, figures = await client.now(), await client.figures()
+    now, figures = await client.now(), await client.standing()
     failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED)
     stuck = await client.stuck(limit=MOST_SHOWN)
     return visit.show(
@@ -59,12 +59,11 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _figures(visit: Visit, figures: Figures, failed: list[Run]) -> list[Figure]:
+def _figures(visit: Visit, figures: Standing, failed: list[Run]) -> list[Figure]:
     jobs = {state: sum(queue.jobs.get(state, 0) for queue in figures.queues) for state in ("ready", "running")}
     oldest = max((queue.oldest_for for queue in figures.queues if queue.oldest_for), default=None)
     number, t = visit.formats.number, visit.say
     many = f"{MOST_FAILED}+" if len(failed) == MOST_FAILED else number(len(failed))
-    open_runs = sum(figures.open_runs.values())
     return [
         Figure(
             t("queued"),
@@ -82,12 +81,12 @@ def _figures(visit: Visit, figures: Figures, failed: list[Run]) -> list[Figure]:
             t("of workers", count=number(figures.workers)),
             "/workers",
         ),
-        Figure(t("open runs"), "runs", "wait", number(open_runs), t("not over"), "/runs"),
+        Figure(t("open runs"), "runs", "wait", number(figures.open_runs), t("not over"), "/runs"),
         Figure(
             t("stuck runs"),
             "stuck",
             "stuck",
-            number(_open(figures, RunState.STUCK)),
+            number(figures.stuck),
             t("need a push"),
             "/stuck",
         ),
@@ -101,10 +100,6 @@ def _figures(visit: Visit, figures: Figures, failed: list[Run]) -> list[Figure]:
             "/deliveries?state=dead",
         ),
     ]
-
-
-def _open(figures: Figures, state: RunState) -> int:
-    return sum(count for (_, each), count in figures.open_runs.items() if each is state)
 
 
 def _stuck(visit: Visit, stuck: list[Stuck], now: datetime) -> list[Task]:
@@ -137,7 +132,7 @@ def _failed(visit: Visit, failed: list[Run], now: datetime) -> list[Task]:
     ]
 
 
-def _unserved(visit: Visit, figures: Figures) -> list[Task]:
+def _unserved(visit: Visit, figures: Standing) -> list[Task]:
     """Queues with work and nobody to do it."""
     left = [queue for queue in figures.queues if queue.jobs.get("ready") and not queue.workers]
     return [
@@ -154,7 +149,7 @@ def _unserved(visit: Visit, figures: Figures) -> list[Task]:
     ]
 
 
-def _dead(visit: Visit, figures: Figures) -> list[Task]:
+def _dead(visit: Visit, figures: Standing) -> list[Task]:
     dead = figures.deliveries.dead
     if not dead:
         return []

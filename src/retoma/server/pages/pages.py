@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.errors import RetomaError
 from retoma.server.edge import problem_for
-from retoma.server.pages import capacity, deliveries, kit, login, overview, run, runs, static
+from retoma.server.pages import capacity, changes, deliveries, kit, login, overview, run, runs, static
 from retoma.server.pages.page import Page
 from retoma.server.pages.site import Site
 from retoma.server.pages.visit import HEADERS, Visit
@@ -24,6 +24,7 @@ PAGES = (
     *overview.PAGES,
     *runs.PAGES,
     *run.PAGES,
+    *changes.PAGES,
     *capacity.PAGES,
     *deliveries.PAGES,
     *login.PAGES,

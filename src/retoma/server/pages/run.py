@@ -3,48 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
 
+from retoma.define.file import files_in
 from retoma.errors import NotFound
 from retoma.records import Job, Run, StepProgress, Stuck, Wait
-from retoma.server.pages import graph, waterfall
+from retoma.server.pages import graph, items, waterfall
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.pages.words import KNOWN
 from retoma.states import JobState, RunState
 
-JOBS, EVENTS, ERRORS, TRIES, CHARGES = 50, 50, 20, 30, 50
+CHANGED = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
+JOBS, EVENTS, ERRORS, TRIES, CHARGES, FILES = 50, 50, 20, 30, 50, 50
 
 
-async def show(visit: Visit) -> Response:
+@dataclass(frozen=True)
+class Draft:
+    """What a person wrote in place of a result and could not be taken, and why."""
+
+    text: str
+    wrong: str
+
+
+async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> Response:
     client = visit.client
     run = await client.show(visit.id("run"))
+    visit.path = f"/runs/{run.id}"
     shape = await client.graph(run)
     progress = {step.step: step for step in await client.progress(run.id)}
     steps = [progress[step.name] for step in shape.steps if not step.hidden and step.name in progress]
     now = await client.now()
     errors = await client.errors(run.id)
+    last = await client.last_event(run.id)
+    chosen = await _selected(visit, run, steps)
     return visit.show(
         "run.html",
+        status,
         run=run,
+        draft=draft,
         now=now,
+        last_event=last,
         steps=steps,
+        progress=progress,
         overall=graph.overall,
         done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
         graph=graph.drawn(shape, progress),
-        fall=waterfall.drawn(steps, graph.needs(shape), await client.outside(run.id), run.run_at, run.ended_at or now),
+        fall=await _fall(visit, run, steps, graph.needs(shape), chosen["job"], run.ended_at or now),
         waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
         estimate=None if run.is_over else await client.estimate(run.id),
         stuck=_explained(visit, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
         may_resume=run.state in (RunState.STUCK, RunState.FAILED),
+        may_change=run.state in CHANGED,
         may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
         charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
         errors=list(errors.items())[:ERRORS],
         more_errors=max(0, len(errors) - ERRORS),
+        found_files=await client.files(run, limit=FILES),
+        kept=client.app is not None and client.app.files is not None,
+        job_files=[] if chosen["job"] is None else list(files_in(chosen["job"].output))[:FILES],
+        **await items.shown(visit, run, shape),
         **await _events(visit, run),
-        **await _selected(visit, run, steps),
+        **chosen,
     )
 
 
@@ -75,6 +99,20 @@ async def _events(visit: Visit, run: Run) -> dict[str, Any]:
     after = visit.asked.get("after", "")
     found = await visit.client.events(run.id, after=_number(after, 0), limit=EVENTS + 1)
     return {"events": found[:EVENTS], "later": found[EVENTS - 1].id if len(found) > EVENTS else None}
+
+
+async def _fall(
+    visit: Visit,
+    run: Run,
+    steps: list[StepProgress],
+    needs: Mapping[str, list[str]],
+    job: Job | None,
+    ends: datetime,
+) -> waterfall.Waterfall:
+    client = visit.client
+    item = job if job is not None and job.item else None
+    tries = await client.tries(run.id, item.step, item.item) if item else await client.tries(run.id)
+    return waterfall.drawn(steps, needs, await client.outside(run.id), run.run_at, ends, tries, item)
 
 
 async def _selected(visit: Visit, run: Run, steps: list[StepProgress]) -> dict[str, Any]:

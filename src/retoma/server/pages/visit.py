@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from retoma.client import Client
 from retoma.errors import NotFound
 from retoma.server.door import ADMINISTRATOR
+from retoma.server.edge import too_large
 from retoma.server.pages.formats import Formats
 from retoma.server.pages.words import KNOWN, LANGUAGES, NAVIGATION, said, word
 from retoma.server.sessions import csrf
@@ -34,7 +35,7 @@ HEADERS = {
 }
 THEMES = ("auto", "light", "dark")
 SECONDS_REMEMBERED = 365 * 86_400
-LARGEST_FORM = 64 * 1024
+LARGEST_FORM = 2 * 1024 * 1024
 
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
@@ -49,6 +50,7 @@ class Visit:
         self.token = token
         self.fields: dict[str, str] = {}
         self.by = ADMINISTRATOR
+        self.path = request.url.path  # of the page that is shown, which a form that bounces is not
 
     @property
     def client(self) -> Client:
@@ -91,7 +93,9 @@ class Visit:
         """Take in the form, after making sure that a page of ours sent it."""
         self.site.sessions.check_origin(self.request)
         body = await self.request.body()
-        given = body.decode(errors="replace") if len(body) <= LARGEST_FORM else ""
+        if len(body) > LARGEST_FORM:
+            raise too_large(LARGEST_FORM)
+        given = body.decode(errors="replace")
         self.fields = dict(parse_qsl(given, keep_blank_values=True)) if self._is_form else {}
 
     def check_form(self) -> None:
@@ -105,18 +109,17 @@ class Visit:
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page from a template. What the values hold is text, whatever it looks like."""
         made = self.site.templates.get_template(template)
-        html = made.render(
-            values, visit=self, t=self.say, f=self.formats, here=self.request.url.path, nav=self._nav(), known=KNOWN
-        )
+        html = made.render(values, visit=self, t=self.say, f=self.formats, here=self.path, nav=self._nav(), known=KNOWN)
         answer = HTMLResponse(html, status, HEADERS)
         for name, chosen, kept in (("lang", self.language, "retoma-language"), ("theme", self.theme, "retoma-theme")):
             if name in self.request.query_params:
                 answer.set_cookie(kept, chosen, max_age=SECONDS_REMEMBERED, httponly=True, samesite="lax")
         return answer
 
-    def go(self, path: str, notice: str | None = None) -> Response:
+    def go(self, path: str, notice: str | None = None, **asked: str) -> Response:
         """After an act: to a page of ours, which says how it went. `notice` is a word of ours, never text."""
-        return RedirectResponse(path if notice is None else f"{path}?{urlencode({'said': notice})}", 303, HEADERS)
+        query = urlencode({name: value for name, value in (asked | {"said": notice}).items() if value})
+        return RedirectResponse(f"{path}?{query}" if query else path, 303, HEADERS)
 
     @property
     def csrf(self) -> str:
@@ -131,13 +134,14 @@ class Visit:
         """The address of this page with other values after `?`; None takes one away."""
         kept = {name: value for name, value in self.asked.items() if name not in ("said", "lang", "theme")}
         merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
-        return f"{self.request.url.path}?{urlencode(merged)}" if merged else self.request.url.path
+        return f"{self.path}?{urlencode(merged)}" if merged else self.path
 
     def _nav(self) -> list[tuple[str, str, str]]:
         """Address, icon and name of each place."""
         ours = [(path, icon, self.say(name)) for path, icon, name in NAVIGATION]
         number = LANGUAGES.index(self.language)
-        return ours + [(page.path, "doc", page.nav[number]) for page in self.site.own_pages if page.nav]
+        own = [(page.path, "doc", page.nav[number]) for page in self.site.own_pages if page.nav]
+        return [*ours[:1], *own, *ours[1:]]
 
 
 def _preferred(header: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from retoma.records import Outside, StepProgress
+from retoma.records import Job, Outside, StepProgress, Try
 from retoma.states import JOB_ENDS
 
 IDLE = timedelta(minutes=10)
@@ -24,9 +24,14 @@ class Span:
     last: datetime
 
 
+Part = tuple[str, Span]
+IDLE_KINDS = ("queue", "again")
+TOTALS = {"queue": ("queue",), "run": ("run", "bad"), "again": ("again",), "outside": ("outside",)}
+
+
 @dataclass(frozen=True)
 class Bar:
-    """Percent of the axis. `kind` is queue, run or outside."""
+    """Percent of the axis. `kind` is queue, run, bad (an attempt that failed), again (a wait for the next), outside."""
 
     kind: str
     x: float
@@ -36,7 +41,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
+    """Of a step, or of one `item` of it."""
+
     step: str
+    item: str | None
     bars: list[Bar]
     lasted: timedelta | None
 
@@ -68,19 +76,36 @@ def drawn(
     outside: Sequence[Outside],
     begins: datetime,
     ends: datetime,
+    tries: Sequence[Try] = (),
+    job: Job | None = None,
 ) -> Waterfall:
-    """`ends` is the run's end, or now. A step is in the queue from when its needs are over."""
+    """`ends` is the run's end, or now. A step is in the queue from when its needs are over.
+
+    `tries` are shown one by one, of steps that have one job; `job` is of an item that gets a lane of its own.
+    """
     over = {step.step: _over(step) for step in steps}
     parts = {
-        step.step: _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, ends) for step in steps
+        step.step: _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, tries, ends)
+        for step in steps
     }
-    axis = Axis(begins, ends, [span for spans in parts.values() for kind, span in spans if kind != "queue"])
+    axis = Axis(begins, ends, [span for spans in parts.values() for kind, span in spans if kind not in IDLE_KINDS])
     lanes = [_lane(step, parts[step.step], axis) for step in steps]
     totals = {
-        kind: sum((bar.lasted for lane in lanes for bar in lane.bars if bar.kind == kind), timedelta())
-        for kind in ("queue", "run", "outside")
+        kind: sum((bar.lasted for lane in lanes for bar in lane.bars if bar.kind in kinds), timedelta())
+        for kind, kinds in TOTALS.items()
     }
-    return Waterfall(lanes, axis.bands, axis.ticks, totals)
+    return Waterfall(_with_item(lanes, job, tries, axis, ends), axis.bands, axis.ticks, totals)
+
+
+def _with_item(lanes: list[Lane], job: Job | None, tries: Sequence[Try], axis: Axis, ends: datetime) -> list[Lane]:
+    """The lane of one item stands below that of its step."""
+    if job is None:
+        return lanes
+    worked = _worked([each for each in tries if (each.step, each.item) == (job.step, job.item)], job, ends)
+    bars = [_bar(kind, span, axis) for kind, span in worked]
+    lasted = job.ended_at - job.started_at if job.ended_at and job.started_at else None
+    place = next((number for number, lane in enumerate(lanes) if lane.step == job.step), len(lanes)) + 1
+    return [*lanes[:place], Lane(job.step, job.item, bars, lasted), *lanes[place:]]
 
 
 class Axis:
@@ -126,23 +151,42 @@ def _over(step: StepProgress) -> datetime | None:
 
 
 def _parts(
-    step: StepProgress, needs: Sequence[datetime | None], outside: Iterable[Outside], ends: datetime
-) -> list[tuple[str, Span]]:
-    if step.created_at is None or (step.started_at is None and None in needs):
+    step: StepProgress,
+    needs: Sequence[datetime | None],
+    outside: Iterable[Outside],
+    tries: Sequence[Try],
+    ends: datetime,
+) -> list[Part]:
+    created = step.created_at
+    if created is None or (step.started_at is None and None in needs):
         return []
-    last = _over(step) or ends
-    began = step.started_at or last
-    ready = max([step.created_at, *(need for need in needs if need)])
-    waited = [("queue", Span(ready, began))]
-    worked = [("run", Span(began, last))] if step.started_at else []
+    own = [each for each in tries if each.step == step.step and not each.item and each.began_at >= created]
+    worked = _worked(own, step, ends)
+    began = worked[0][1].first if worked else _over(step) or ends
+    waited = [("queue", Span(max([created, *(need for need in needs if need)]), began))]
     away = [("outside", Span(one.parked_at, one.ended_at or ends)) for one in outside if one.step == step.step]
     return [(kind, span) for kind, span in (*waited, *worked, *away) if span.last >= span.first]
 
 
-def _lane(step: StepProgress, parts: list[tuple[str, Span]], axis: Axis) -> Lane:
+def _worked(tries: Sequence[Try], last: StepProgress | Job, ends: datetime) -> list[Part]:
+    """Attempts in their order, and between them the wait for the next, first because it was put off."""
+    over = _over(last) if isinstance(last, StepProgress) else last.ended_at
+    is_told = any(each.began_at == last.started_at for each in tries)
+    current = [] if last.started_at is None or is_told else [("run", Span(last.started_at, over or ends))]
+    begins = [*(each.began_at for each in tries[1:]), current[0][1].first if current else over or ends]
+    parts: list[Part] = []
+    for each, following in zip(tries, begins, strict=False):
+        again = min(each.again_at or each.ended_at, following)
+        parts.append(("bad", Span(each.began_at, each.ended_at)))
+        parts += [("again", Span(each.ended_at, again))] if again > each.ended_at else []
+        parts += [("queue", Span(again, following))] if following > again else []
+    return parts + current
+
+
+def _lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
     bars = [_bar(kind, span, axis) for kind, span in parts]
-    run = next((span for kind, span in parts if kind == "run"), None)
-    return Lane(step.step, bars, None if run is None else run.last - run.first)
+    runs = [span for kind, span in parts if kind in ("run", "bad")]
+    return Lane(step.step, None, bars, runs[-1].last - runs[0].first if runs else None)
 
 
 def _bar(kind: str, span: Span, axis: Axis) -> Bar:

@@ -13,19 +13,34 @@ from starlette.types import Receive, Scope, Send
 from retoma.errors import Gone
 from retoma.records import Run
 from retoma.server.callers import Caller, caller
+from retoma.server.problems import documented
 from retoma.server.routes.runs import own
 from retoma.server.shapes import LARGEST_NUMBER
 from retoma.server.streams import FURTHEST_BACK, Stream, Streams, frame
 
-router = APIRouter(tags=["live"], include_in_schema=False)
+router = APIRouter(tags=["live"])
 Reader = Annotated[Caller, caller("runs:read")]
 Number = Annotated[int | None, Query(ge=0, le=LARGEST_NUMBER, description="As Last-Event-ID, which comes first.")]
 LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=LARGEST_NUMBER)]
 Follow = Annotated[bool, Query(description="False: tell what there is, and end.")]
 FIRST = b"retry: 2000\n\n"
+_EXAMPLE = 'id: 4812\nevent: ping\ndata: {"through":4812}\n\n'
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events. Each has its number as `id` and its kind as `event`; one named `ping` "
+        "comes every 15 seconds.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    }
+}
+_OVER: dict[int | str, dict[str, Any]] = {204: {"description": "The run is over, and all of it was told."}}
 
 
-@router.get("/runs/{run:uuid}/live", summary="What happens in a run, from its beginning or after an event")
+@router.get(
+    "/runs/{run:uuid}/live",
+    summary="What happens in a run, from its beginning or after an event",
+    response_class=Response,
+    responses=_STREAM | _OVER | documented(404),
+)
 async def of_run(
     request: Request,
     run: UUID,
@@ -42,7 +57,12 @@ async def of_run(
     return _Told(streams, by, heard, follow=follow, run=found)
 
 
-@router.get("/live", summary="What happens in all runs, from now on or after an event")
+@router.get(
+    "/live",
+    summary="What happens in all runs, from now on or after an event",
+    response_class=Response,
+    responses=_STREAM | documented(410),
+)
 async def of_all(
     request: Request, by: Reader, last: LastEventId = None, after: Number = None, follow: Follow = True
 ) -> Response:

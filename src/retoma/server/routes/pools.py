@@ -30,9 +30,9 @@ async def show(pool: PoolName, by: Reader) -> PoolShape:
     raise NotFound(f"there is no pool {pool!r}")
 
 
-@router.put("/{pool}", summary="Change a pool's capacity", responses=documented(404))
+@router.put("/{pool}", summary="Change a pool's capacity or rate, or end its pause", responses=documented(404))
 async def change(pool: PoolName, given: PoolGiven, by: Writer) -> PoolShape:
-    return _shape(await by.client.set_pool(pool, capacity=given.capacity))
+    return _shape(await by.client.set_pool(pool, **given.model_dump()))
 
 
 def _shape(pool: PoolRecord) -> PoolShape:

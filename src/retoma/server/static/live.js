@@ -1,9 +1,56 @@
-// Keeps what is marked `data-live` up to date by asking for this same page again. What a person is using stays as it is.
+// Keeps what is marked `data-live` up to date: asks for this same page again when the server tells that something
+// happened, and now and then in any case. What a person is using stays as it is.
 
-const EVERY = 3000;
+const KINDS = ["start", "result", "failure", "retry", "act", "stuck", "resume", "end"];
+const SHORTEST = 1000;
+const NET = 20000;
+const QUIET = 60000;
 const dot = document.querySelector("[data-live-dot]");
 const word = dot?.firstElementChild?.textContent;
-let since = new Date();
+
+let source = null;
+let address = dot?.dataset.stream ?? "";
+let heard = Date.now();
+let shown = new Date();
+let isFresh = true;
+let waiting = null;
+let turning = false;
+
+function listen() {
+  if (source || !address || document.hidden) return;
+  heard = Date.now();
+  source = new EventSource(address);
+  // What happened between the making of this page and the first event is not told.
+  source.addEventListener("open", soon);
+  source.addEventListener("ping", hear);
+  for (const kind of KINDS) source.addEventListener(kind, () => { hear(); soon(); });
+}
+
+function stop() {
+  source?.close();
+  source = null;
+}
+
+function hear() {
+  heard = Date.now();
+  tell();
+}
+
+function soon() {
+  waiting ??= setTimeout(turn, SHORTEST);
+}
+
+async function turn() {
+  clearTimeout(waiting);
+  waiting = null;
+  if (document.hidden) return;
+  if (turning) return soon();
+  turning = true;
+  isFresh = await refresh().then(() => true, () => false);
+  turning = false;
+  if (isFresh) shown = new Date();
+  tell();
+}
 
 async function refresh() {
   const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
@@ -13,6 +60,15 @@ async function refresh() {
     const next = fresh.getElementById(part.id);
     if (next && !isInUse(part) && next.innerHTML !== plain(part)) replace(part, next);
   }
+  follow(fresh.querySelector("[data-live-dot]")?.dataset.stream ?? "");
+}
+
+// A run that is over has no stream any more, and one that goes on again has one.
+function follow(next) {
+  address = next;
+  if (!address) stop();
+  else if (source?.readyState === EventSource.CLOSED) stop();
+  listen();
 }
 
 function isInUse(part) {
@@ -41,15 +97,36 @@ function replace(part, next) {
   part.replaceChildren(...[...next.childNodes].map((each) => document.importNode(each, true)));
 }
 
-function tell(isFresh) {
-  if (isFresh) since = new Date();
-  dot.classList.toggle("off", !isFresh);
-  dot.firstElementChild.textContent = isFresh ? word : `${dot.dataset.old} ${since.toLocaleTimeString(document.documentElement.lang)}`;
+function tell() {
+  const isQuiet = address !== "" && Date.now() - heard > QUIET;
+  const clock = (at) => new Date(at).toLocaleTimeString(document.documentElement.lang);
+  const said = !isFresh ? `${dot.dataset.old} ${clock(shown)}` : isQuiet ? `${dot.dataset.quiet} ${clock(heard)}` : word;
+  dot.classList.toggle("off", !isFresh || isQuiet);
+  if (dot.firstElementChild.textContent !== said) dot.firstElementChild.textContent = said;
+  dot.title = said;
 }
 
-async function turn() {
-  if (!document.hidden) await refresh().then(() => tell(true), () => tell(false));
-  setTimeout(turn, EVERY);
+function look() {
+  if (document.hidden) return;
+  turn();
+  if (source && Date.now() - heard > QUIET) {
+    const since = heard;
+    stop();
+    listen();
+    heard = since;
+  }
 }
 
-if (dot && document.querySelector("[data-live]")) setTimeout(turn, EVERY);
+function change() {
+  if (document.hidden) return stop();
+  heard = Date.now();
+  turn();
+  listen();
+}
+
+if (dot && document.querySelector("[data-live]")) {
+  listen();
+  setInterval(look, NET);
+  document.addEventListener("visibilitychange", change);
+  window.addEventListener("pagehide", stop);
+}

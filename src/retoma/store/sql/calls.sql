@@ -17,7 +17,8 @@ select *
 -- name: start_runs
 -- Start many runs; one row each, in their order.
 select started, created, same_input
-  from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :hook, :resumes, :deadline, :tell);
+  from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :hook, :resumes, :retries, :deadline,
+                         :tell);
 
 -- name: cancel_run
 -- Cancel a run; gives its state afterwards.

@@ -1,6 +1,12 @@
 -- name: now
 select retoma.now() as at;
 
+-- name: is_settable
+-- Whether the clock has been replaced: to replace it again would make every connection plan anew.
+select prosrc like '%retoma.clock%' as yes
+  from pg_proc
+ where oid = 'retoma.now'::regproc;
+
 -- name: add_clock
 -- For tests: a clock that is a row.
 create table if not exists retoma.clock as select clock_timestamp() as at;

@@ -25,6 +25,11 @@ select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
  group by 1, 2
  order by 1, 2;
 
+-- name: count_open_runs
+-- How many runs are not over, and how many of them are stuck.
+select (select count(*) from retoma.runs where ended_at is null) as open,
+       (select count(*) from retoma.stuck s join retoma.runs r on r.id = s.run where r.state = 'stuck') as stuck;
+
 -- name: runs_not_begun
 -- Runs whose time has come and in which no work has begun, among the oldest that are open.
 select v.pipeline, count(*) as runs

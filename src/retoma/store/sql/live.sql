@@ -21,6 +21,11 @@ select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.ite
  order by e.id
  limit :limit;
 
+-- name: states_of_runs
+select id, state::text as state
+  from retoma.runs
+ where id = any (:runs::uuid[]);
+
 -- name: last_of_run
 -- The number of a run's newest event.
 select max(id) as id

@@ -6,6 +6,11 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
   join retoma.versions v on v.id = r.version
  where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
 
+-- name: input_of
+select input::text as input
+  from retoma.runs
+ where id = :run;
+
 -- name: list_runs
 -- Newest first, after the one that ended the page before.
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
@@ -16,6 +21,22 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
  where (:tenant::int is null or r.tenant = :tenant)
    and (:pipeline::text is null or v.pipeline = :pipeline)
    and (:states::text[] is null or r.state::text = any (:states))
+   and (:before::uuid is null or r.id < :before)
+   and (:first::uuid is null or r.id >= :first)
+ order by r.id desc
+ limit :limit;
+
+-- name: list_runs_gone_wrong
+-- The same of runs that are over and have not completed, which have an index of their own.
+select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
+       r.input::text as input, r.created_at, r.run_at, r.ended_at
+  from retoma.runs r
+  join retoma.tenants t on t.id = r.tenant
+  join retoma.versions v on v.id = r.version
+ where r.ended_at is not null and r.state <> 'completed'
+   and (:tenant::int is null or r.tenant = :tenant)
+   and (:pipeline::text is null or v.pipeline = :pipeline)
+   and r.state::text = any (:states)
    and (:before::uuid is null or r.id < :before)
    and (:first::uuid is null or r.id >= :first)
  order by r.id desc
@@ -49,7 +70,10 @@ select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce
   join retoma.steps s on s.version = r.version
   left join (
     select step, state::text as state, count(*) as jobs, min(created_at) as created_at, min(started_at) as started_at, max(ended_at) as ended_at
-      from (select distinct on (j.step, j.item) j.* from retoma.jobs j where j.run = :run order by j.step, j.item, j.revision desc) j
+      from (select distinct on (j.step, j.item) j.step, j.state, j.created_at, j.started_at, j.ended_at
+              from retoma.jobs j
+             where j.run = :run
+             order by j.step, j.item, j.revision desc) j
      group by 1, 2) c on c.step = s.step
  where r.id = :run;
 
@@ -98,6 +122,32 @@ select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.da
   from retoma.events e
  where e.run = :run and e.step = :step and coalesce(e.item, '') = :item
  order by e.id desc
+ limit :limit;
+
+-- name: data_with_text
+-- What the data of a run says where it has this text: its input, and its jobs' values and results.
+select r.input::text as said from retoma.runs r where r.id = :run and position(:text in r.input::text) > 0
+union all
+select j.input::text from retoma.jobs j where j.run = :run and position(:text in j.input::text) > 0
+union all
+select j.output::text from retoma.jobs j where j.run = :run and position(:text in j.output::text) > 0
+limit :limit;
+
+-- name: results_with_text
+-- The same of the results of steps that have one job.
+select j.output::text as said
+  from retoma.jobs j
+ where j.run = :run and j.item = '' and position(:text in j.output::text) > 0
+ order by j.revision desc, j.ended_at desc
+ limit :limit;
+
+-- name: tries_of_run
+-- Tries that gave no result, in their order: of the steps that have one job, and of one item.
+select e.step, e.item, e.began_at, e.at as ended_at, e.again_at
+  from retoma.events e
+ where e.run = :run and e.kind in ('failure', 'retry') and e.began_at is not null
+   and (e.item = '' or e.step = :step and e.item = :item)
+ order by e.id
  limit :limit;
 
 -- name: runs_between

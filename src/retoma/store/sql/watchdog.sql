@@ -14,6 +14,13 @@ select step, item
  order by id desc
  limit 1;
 
+-- name: resumes_of
+-- How often a run went on by itself since it last progressed.
+select count(*)::int as resumes
+  from retoma.events e
+ where e.run = :run and e.kind = 'resume'
+   and e.id > coalesce((select p.id from retoma.events p where p.run = :run and p.kind = 'result' order by p.id desc limit 1), 0);
+
 -- name: put_off
 update retoma.runs r
    set watch_at = retoma.watched_until(r, retoma.now() + :pause::interval)

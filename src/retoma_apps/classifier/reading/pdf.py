@@ -56,9 +56,22 @@ def _opened(data: bytes) -> Iterator[Any]:
         finally:
             document.close()
     except pypdfium2.PdfiumError as error:
-        if getattr(error, "err_code", None) in _LOCKED:
+        if _is_locked(data):
             raise Unreadable("the PDF is locked with a password: send it without one", "FILE_ENCRYPTED") from error
         raise _damaged() from error
+
+
+def _is_locked(data: bytes) -> bool:
+    """Asks PDFium anew, after another failure: it tells that of the file before if it has none to tell of this one."""
+    import pypdfium2
+
+    code = None
+    for asked in (b"", data):
+        try:
+            pypdfium2.PdfDocument(asked).close()
+        except pypdfium2.PdfiumError as error:
+            code = getattr(error, "err_code", None)
+    return code in _LOCKED
 
 
 def _count(document: Any, limits: Limits) -> int:

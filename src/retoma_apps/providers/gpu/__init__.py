@@ -1,10 +1,9 @@
 """GPU hosts: RunPod, its stand-in, and ffmpeg on this machine; one port for all."""
 
 from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
-from retoma_apps.providers.gpu.files import Files, FileSettings, Opened, filename, files_of
 from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable, Operation, OutcomeUnknown
 from retoma_apps.providers.gpu.local import LocalHost
-from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid, Picture
+from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid, Picture, filename
 from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
 
@@ -13,14 +12,11 @@ __all__ = [
     "OPERATIONS",
     "AddAudio",
     "Caption",
-    "FileSettings",
-    "Files",
     "GpuHost",
     "HostUnavailable",
     "Image",
     "Img2Vid",
     "LocalHost",
-    "Opened",
     "Operation",
     "OutcomeUnknown",
     "Picture",
@@ -30,6 +26,5 @@ __all__ = [
     "Style",
     "Zoom",
     "filename",
-    "files_of",
     "parse_srt",
 ]

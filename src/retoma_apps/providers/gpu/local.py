@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from retoma import Report, Settings
-from retoma_apps.providers.gpu.files import FileSettings
+from retoma.files import FileSettings
 from retoma_apps.providers.gpu.host import Operation
 from retoma_apps.providers.gpu.orders import order as checked
 from retoma_apps.providers.gpu.renders import Renders

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from retoma import GiveUp
+from retoma.files import PREFIX
 from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
-from retoma_apps.providers.gpu.files import PREFIX
 from retoma_apps.providers.gpu.host import Operation
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
 
 Url = Annotated[str, Field(pattern=r"^https?://", max_length=2048)]
 Prefix = Annotated[str, Field(pattern=PREFIX.pattern, max_length=200)]
 LONGEST_SUBTITLES = 2_000_000
+
+
+def filename(label: str) -> str:
+    """`video_1.mp4` for the label `1`. One that would be unsafe in a path becomes a digest of itself."""
+    is_safe = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label) is not None
+    safe = label if is_safe else sha256(label.encode(errors="surrogatepass")).hexdigest()[:32]
+    return f"video_{safe}.mp4"
 
 
 class Order(BaseModel):

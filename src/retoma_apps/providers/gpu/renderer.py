@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from retoma import GiveUp
+from retoma.files import FileSettings, files_of
 from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
-from retoma_apps.providers.gpu.files import FileSettings, files_of
 from retoma_apps.providers.gpu.orders import order
 from retoma_apps.providers.gpu.renders import write_status
 from retoma_apps.providers.gpu.work import Work, WorkFailed

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, assert_never
 
+from retoma.files import Files
 from retoma.outgoing import NoAnswer, Outgoing, UnsafeUrl
 from retoma_apps.providers.gpu import ffmpeg
 from retoma_apps.providers.gpu.captions import ALWAYS, FONT, Segment, ass_script, parse_srt
 from retoma_apps.providers.gpu.ffmpeg import FfmpegFailed
-from retoma_apps.providers.gpu.files import Files, filename
-from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, AddAudio, Caption, Image, Img2Vid, Picture
+from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, AddAudio, Caption, Image, Img2Vid, Picture, filename
 from retoma_apps.providers.gpu.zooms import Zoom, zoom_filter
 
 LARGEST_IMAGE = 50 * 1024**2

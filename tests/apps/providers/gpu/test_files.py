@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retoma_apps.providers.gpu import Files, FileSettings, files_of
+from retoma.files import Files, FileSettings, files_of
 from tests.apps.providers.gpu.conftest import Switch
 
 KEY = "gpu/job/1/video_1.mp4"

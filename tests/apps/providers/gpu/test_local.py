@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp, Report, Settings
+from retoma.files import FileSettings
 from retoma.outgoing import LOOPBACK
-from retoma_apps.providers.gpu import FileSettings, LocalHost, RunPodHost
+from retoma_apps.providers.gpu import LocalHost, RunPodHost
 from retoma_apps.providers.gpu.renders import Renders
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import Switch, settings_for

@@ -5,24 +5,29 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
   with found as (
-    select queue, 'ready' as state
+    select queue, 'ready' as state, count(*) as jobs
       from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0 and pool is null
+     group by queue
     union all
-    select queue, 'ready'
+    select queue, 'ready', count(*)
       from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0 and pool is null
+     group by queue
     union all
-    select queue, 'ready'
+    select queue, 'ready', count(*)
       from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+     group by queue
     union all
-    select queue, 'delayed'
+    select queue, 'delayed', count(*)
       from retoma.jobs where ready_at is not null
+     group by queue
     union all
-    select j.queue, j.state::text
+    select j.queue, j.state::text, count(*)
       from (select id from retoma.runs where ended_at is null order by id limit p_most_runs) r,
            lateral (select queue, state from retoma.jobs j
                      where j.run = r.id and j.state in ('waiting', 'running', 'parked') offset 0) j
+     group by 1, 2
   )
-  select queue, state, count(*) from found group by 1, 2;
+  select queue, state, sum(jobs)::bigint from found group by 1, 2;
 $$;
 
 create or replace function retoma.jobs_by_pool() returns table (pool text, waiting bigint)

@@ -24,7 +24,8 @@ $$;
 create or replace function retoma.parameters_of(p_run uuid, p_step text, p_item text, p_version int, p_input json)
 returns table (run_input json, item_value json, results json[]) stable language sql as $$
   select
-    (select r.input from retoma.runs r where r.id = p_run),
+    -- A large input is fetched by the workers whose steps take it, once, and does not travel with every job.
+    (select case when pg_column_size(r.input) <= 8000 then r.input end from retoma.runs r where r.id = p_run),
     coalesce(p_input, (select i.input
                          from retoma.jobs i
                         where i.run = p_run and i.step = s.item_from and i.item = p_item

@@ -35,6 +35,18 @@ returns table (step text, item text) stable language sql as $$
   select r.step, r.item from reached r;
 $$;
 
+-- Whether a person has given what was to be made of this failed job's result for its item.
+create or replace function retoma.is_made_good(p_job retoma.jobs) returns boolean stable language sql as $$
+  with recursive chain (step) as (
+    select p_job.step
+    union
+    select g.to_step from chain c join retoma.edges g on g.version = p_job.version and g.from_step = c.step and g.same_item
+  )
+  select exists (select from chain c
+                   join retoma.jobs t on t.run = p_job.run and t.step = c.step and t.item = p_job.item
+                  where t.step <> p_job.step and t.author is not null and t.state = 'succeeded' and t.revision >= p_job.revision);
+$$;
+
 -- Make these jobs anew at the run's next revision, and all that depends on them and on those that a person has `p_given` a
 -- row of that revision; the run goes on. A job whose needs stay as they are is made at once, the rest as its needs end, by
 -- the same means as the first time. Gives how many were made at once.
@@ -104,7 +116,7 @@ begin
          ended_at = case when v_sinks = 0 then r.ended_at end
     -- A failure that is not made good by this.
     from (select exists (select from retoma.standing(p_run.id) s
-                          where s.state in ('failed', 'quarantined') and s.revision < v_revision
+                          where s.state in ('failed', 'quarantined') and s.revision < v_revision and not retoma.is_made_good(s)
                             and not exists (select from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
                                              where a.step = s.step and (a.item = s.item or a.item is null))) as lacks) f
    where r.id = p_run.id;
@@ -125,7 +137,7 @@ create or replace function retoma.lacking(p_run retoma.runs) returns setof retom
     select * from retoma.standing(p_run.id)
   )
   select s.run, s.step, s.item, s.revision from standing s
-   where s.state in ('failed', 'quarantined') or s.state = 'cancelled' and p_run.state = 'failed'
+   where s.state in ('failed', 'quarantined') and not retoma.is_made_good(s) or s.state = 'cancelled' and p_run.state = 'failed'
   union
   select s.run, case g.act when 'make' then g.to_step else s.step end, s.item, s.revision
     from standing s

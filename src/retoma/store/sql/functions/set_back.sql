@@ -9,6 +9,20 @@ immutable language sql as $$
          end::retoma.job_state;
 $$;
 
+-- The outcomes, where no other try is made of what was retried as often as its run allows.
+create or replace function retoma.within_retries(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
+returns text[] stable language sql as $$
+  select case when not exists (select from retoma.runs r where r.id = any (p_run) and r.retries is not null) then p_outcome else
+    array(select case when o.outcome in ('retry', 'crashed') and j.failures >= r.retries
+                      then case o.outcome when 'retry' then 'failed' else 'crashed_for_good' end
+                      else o.outcome end
+            from unnest(p_run, p_step, p_item, p_revision, p_outcome)
+                 with ordinality as o (run, step, item, revision, outcome, place)
+            left join retoma.runs r on r.id = o.run
+            left join retoma.jobs j on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
+           order by o.place) end;
+$$;
+
 -- Record every outcome that is not a result, if these leases still own the jobs. The outcomes:
 --   failed, skipped    final
 --   retry              to be tried again after a delay
@@ -32,6 +46,7 @@ declare
   v_handovers json[];
   v_again retoma.handle[];
 begin
+  p_outcome := retoma.within_retries(p_run, p_step, p_item, p_revision, p_outcome);
   perform retoma.lock_runs('stop', array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
     where o.outcome in ('failed', 'crashed', 'crashed_for_good', 'died');
@@ -67,12 +82,13 @@ begin
        and j.worker = p_worker and j.fence = o.fence and j.state = 'running'
     returning j as job, o.outcome, o.error
   ), told as (
-    insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data)
+    insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data, began_at, again_at)
     select (c.job).run, p_now, (c.job).revision, (c.job).attempt + (c.outcome = 'wait')::int, p_worker,
            case when (c.job).state in ('failed', 'quarantined') then 'failure'
                 when (c.job).state = 'skipped' then 'result'
                 else 'retry' end,
-           (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code))
+           (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code)),
+           (c.job).started_at, (c.job).ready_at
       from changed c
      where c.outcome not in ('back', 'parked') and (c.job).state <> 'cancelled'
   ), final as (

@@ -116,7 +116,17 @@ create or replace function retoma.end_runs(p_now timestamptz, p_motions retoma.m
     returning r.id, r.revision, r.state, r.ended_at
   ), told as (
     insert into retoma.events (run, at, revision, kind, data)
-    select id, p_now, revision, 'end', json_build_object('state', state) from counted where ended_at is not null
+    select e.id, p_now, e.revision, e.kind, e.data
+      from (
+        -- It had gone on before the watchdog looked again.
+        select c.id, c.revision, 1 as place, 'resume' as kind, json_build_object('by', 'itself') as data
+          from counted c
+          join retoma.stuck s on s.run = c.id
+          join retoma.runs before on before.id = c.id and before.state = 'stuck'
+         where c.ended_at is not null
+        union all
+        select id, revision, 2, 'end', json_build_object('state', state) from counted where ended_at is not null) e
+     order by e.place
   )
   select retoma.owe(p_now, array_agg(c.id), 'run.' || c.state)
     from counted c

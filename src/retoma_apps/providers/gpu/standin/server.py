@@ -23,8 +23,8 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
-from retoma_apps.providers.gpu.files import filename
 from retoma_apps.providers.gpu.host import GpuHost
+from retoma_apps.providers.gpu.orders import filename
 from retoma_apps.providers.gpu.standin.fleet import Fleet, Job, Status
 
 LARGEST_BODY = 10 * 1024**2

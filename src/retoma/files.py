@@ -1,13 +1,16 @@
-"""Where outputs are kept: a local folder, which the server shows under /files/, or a bucket of S3.
+"""Where files are kept: a folder of this machine, or a bucket of S3.
 
-A key is made by us (`gpu/<job>/<revision>/video_1.mp4`); what a caller names is a label and never part of a path.
+A key is made by us, from the content's digest or as `gpu/<job>/<revision>/video_1.mp4`; what a caller names is a label
+and never part of a path.
 """
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import re
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -20,9 +23,12 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from retoma.define.file import File
+
 PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 LINKS_LAST = timedelta(days=7)  # the longest that S3 signs for
+IN_MEMORY = 1 << 20  # bytes of a file that is being saved; what is larger goes through a temporary file
 
 
 class FileSettings(BaseSettings):
@@ -49,11 +55,56 @@ class Opened:
     chunks: AsyncIterator[bytes]
 
 
+class TooLarge(ValueError):
+    """There is more of it than was allowed."""
+
+
 class Files:
-    def __init__(self, store: ObjectStore, public_url: str | None) -> None:
-        """With no `public_url` links are signed, which only S3 can do."""
+    def __init__(self, store: ObjectStore, public_url: str | None, folder: Path) -> None:
+        """With no `public_url` links are signed, which only S3 can do. `folder` has the files, or copies of them."""
         self._store = store
         self._public_url = public_url
+        self._folder = folder
+
+    async def save(self, content: bytes | AsyncIterable[bytes], *, name: str = "", most: int | None = None) -> File:
+        """Keep this content; the same content is kept once. Raises TooLarge if it has more than `most` bytes."""
+        digest, size = sha256(), 0
+        with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
+            async for chunk in _parts(content):
+                size += len(chunk)
+                if most is not None and size > most:
+                    raise TooLarge(f"it has more than {most:,} bytes")
+                digest.update(chunk)
+                spool.write(chunk)
+            saved = File(file=digest.hexdigest(), name=name[:500], size=size, media_type=_media_type(name))
+            if await self.size(_content_key(saved.file)) != size:
+                spool.seek(0)
+                await obstore.put_async(self._store, _content_key(saved.file), spool)
+        return saved
+
+    async def has(self, file: File) -> bool:
+        """Whether the content is here, and as long as the file says."""
+        return await self.size(_content_key(file.file)) == file.size
+
+    async def load(self, file: File) -> bytes:
+        """The whole content. Raises FileNotFoundError."""
+        return bytes(await (await obstore.get_async(self._store, _content_key(file.file))).bytes_async())
+
+    async def opened(self, file: File) -> Opened | None:
+        return await self.open(_content_key(file.file))
+
+    async def path(self, file: File) -> Path:
+        """Where the content is on this machine, fetched if need be. It may only be read. Raises FileNotFoundError."""
+        path = self._folder / _content_key(file.file)
+        if not path.exists():
+            await asyncio.to_thread(_put_aside, path, await self._fetched(file))
+        return path
+
+    async def _fetched(self, file: File) -> bytes:
+        try:
+            return await self.load(file)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"the store of files has none with the digest {file.file}") from None
 
     async def put(self, path: Path, key: str) -> str:
         """Keep a file under this key, whole or not at all, and give its URL. The same key is written over."""
@@ -94,19 +145,13 @@ def files_of(settings: FileSettings) -> Files:
     parts = urlsplit(settings.files_url)
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
-    return Files(_bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query)), settings.files_public_url)
-
-
-def filename(label: str) -> str:
-    """`video_1.mp4` for the label `1`. One that would be unsafe in a path becomes a digest of itself."""
-    is_safe = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label) is not None
-    safe = label if is_safe else sha256(label.encode(errors="surrogatepass")).hexdigest()[:32]
-    return f"video_{safe}.mp4"
+    store = _bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
+    return Files(store, settings.files_public_url, settings.home.absolute() / "fetched")
 
 
 def _local(settings: FileSettings) -> Files:
     folder = settings.home.absolute() / "files"
-    return Files(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files")
+    return Files(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files", folder)
 
 
 def _bucket(name: str, prefix: str, options: dict[str, list[str]]) -> S3Store:
@@ -125,6 +170,25 @@ def _checked(key: str) -> str:
 async def _chunks(found: obstore.GetResult) -> AsyncIterator[bytes]:
     async for chunk in found.stream(min_chunk_size=256 * 1024):
         yield bytes(chunk)
+
+
+async def _parts(content: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    async for chunk in content:
+        yield chunk
+
+
+def _content_key(digest: str) -> str:
+    return f"content/{digest[:2]}/{digest}"
+
+
+def _put_aside(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as new:
+        new.write(content)
+    Path(new.name).replace(path)
 
 
 def _media_type(key: str) -> str:

@@ -1,0 +1,174 @@
+"""`python -m bench.classifier`: what the classifier itself costs, with real PDFs and a model that answers at once.
+
+Each document is kept as a file, read in a child process and labelled, on a database that syncs every commit. Time runs
+from the call that starts the batch until a client has seen its end, with workers that have done one document before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import uvloop
+
+from bench.machine import described, load
+from bench.server import ROOT, serving
+from bench.stage import Rig
+from retoma import App, Client, Settings, connect
+from retoma.files import Files, FileSettings, files_of
+from retoma_apps.classifier.labelling import Labeller
+from retoma_apps.classifier.models import Batch, Category, Criteria, Document
+from retoma_apps.classifier.pipeline import classification
+from retoma_apps.providers.llm import Message, Reply, Usage
+from tests.apps.classifier.papers import KINDS, papers
+
+DOCUMENTS = 2_000
+CONCURRENCY = 20  # as `retoma worker` has it
+TARGET, AIM = 60, 20  # seconds for all of them
+PATIENCE = timedelta(minutes=10)
+
+
+class AtOnce:
+    """A model that takes no time and costs nothing, so that only our own cost shows."""
+
+    async def ask(self, messages: Sequence[Message], *, model: str, **_: Any) -> Reply:
+        answer = {"rotulo": KINDS[0], "confianca": 1.0, "justificativa": ""}
+        return Reply(json.dumps(answer), answer, Usage(), model, "at-once", "stop")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Seconds of one batch, and those of processor time that its workers and their children used."""
+
+    documents: int
+    saving: float
+    working: float
+    processor: float
+
+    @property
+    def per_second(self) -> float:
+        return self.documents / self.working
+
+
+def app_of(files: Files) -> App:
+    return App("bench", pipelines=[classification], resources={"labeller": Labeller(files, AtOnce())}, files=files)
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, for workers: its files are in the folder that RETOMA_HOME names."""
+    if name != "app":
+        raise AttributeError(name)
+    return app_of(files_of(FileSettings()))
+
+
+async def measured(rig: Rig, *, processes: int = 1, concurrency: int = CONCURRENCY) -> Figures:
+    with TemporaryDirectory(prefix="retoma-bench-") as folder:
+        async with rig.server.fresh() as url, asyncio.timeout(rig.patience):
+            return await _measured(url, Path(folder), rig.count(DOCUMENTS, least=2), processes, concurrency)
+
+
+async def _measured(url: str, home: Path, count: int, processes: int, concurrency: int) -> Figures:
+    files = files_of(FileSettings(home=home))
+    began = time.perf_counter()
+    documents = await _kept(files, count)
+    saving, used = time.perf_counter() - began, _processor()
+    async with connect(app_of(files), Settings(database_url=url)) as client:
+        async with _workers(url, home, processes, concurrency):
+            await _labelled(client, documents[:1])
+            working = await _labelled(client, documents)
+        return Figures(count, saving, working, _processor() - used)
+
+
+async def _kept(files: Files, count: int) -> list[Document]:
+    return [
+        Document(codigo=paper.name, arquivo=await files.save(paper.data, name=paper.name)) for paper in papers(count)
+    ]
+
+
+async def _labelled(client: Client, documents: list[Document]) -> float:
+    """Seconds until all had a label. If one has none, that is an error, not a figure."""
+    criteria = Criteria(taxonomia=[Category(rotulo=label) for label in KINDS])
+    began = time.perf_counter()
+    started = await client.start(classification, Batch(criterios=criteria, documentos=documents))
+    run = await client.wait(started.id, PATIENCE)
+    taken = time.perf_counter() - began
+    found = (await client.results(started.id)).get("summary")
+    if run.state != "completed" or found is None or found["rotulos"] != {KINDS[0]: len(documents)}:
+        raise RuntimeError(f"{len(documents)} documents should have a label; the run is {run.state}, with {found}")
+    return taken
+
+
+@asynccontextmanager
+async def _workers(url: str, home: Path, processes: int, concurrency: int) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for _ in range(processes):
+            await stack.enter_async_context(_worker(url, home, concurrency))
+        yield
+
+
+@asynccontextmanager
+async def _worker(url: str, home: Path, concurrency: int) -> AsyncIterator[None]:
+    command = ("-m", "retoma", "worker", "bench.classifier:app", "-c", str(concurrency), "--until-stdin-closes")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *command),
+        cwd=ROOT,
+        env=os.environ | {"RETOMA_DATABASE_URL": url, "RETOMA_HOME": str(home), "RETOMA_LOG_LEVEL": "warning"},
+        stdin=PIPE,
+    )
+    assert process.stdin is not None
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+def _processor() -> float:
+    """Seconds that processes have used which we started and which have ended, with their own."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+async def _main(asked: argparse.Namespace) -> None:
+    async with serving() as server:
+        for name, value in (await described(server)).items():
+            print(f"{name}: {value}")
+        rig = Rig(server, asked.scale, patience=PATIENCE.total_seconds())
+        rounds = []
+        for _ in range(asked.repeats):
+            rounds.append(await measured(rig, processes=asked.processes, concurrency=asked.concurrency))
+            print(_told(rounds[-1]), flush=True)
+        await server.close()
+    print(f"load when it ended: {load()}")
+    seconds = median(figures.working for figures in rounds)
+    print(f"median: {seconds:.1f} s for {rounds[0].documents:,} documents; target {TARGET} s, aim {AIM} s for 2,000")
+
+
+def _told(figures: Figures) -> str:
+    return (
+        f"{figures.documents:,} documents in {figures.working:.1f} s, {figures.per_second:,.0f}/s; workers and their "
+        f"children used {figures.processor:.1f} s of processor; keeping the files took {figures.saving:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.classifier", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1, help="workers (1)")
+    parser.add_argument("--concurrency", type=int, default=CONCURRENCY, help=f"of each worker ({CONCURRENCY})")
+    parser.add_argument("--scale", type=float, default=1.0, help="a part of all documents, for a quick look")
+    uvloop.run(_main(parser.parse_args()))

@@ -1,0 +1,60 @@
+"""Items of fan-outs: how each stands, over all the steps that go over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from retoma.records import Item, ItemTotals
+from retoma.states import JobState
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("items")
+_JSON = ("value", "error", "output")
+
+
+async def listed(
+    database: Database,
+    run: UUID,
+    source: str,
+    *,
+    states: Sequence[JobState] | None = None,
+    search: str | None = None,
+    only: Sequence[str] | None = None,
+    after: int = -1,
+    limit: int = 100,
+) -> list[Item]:
+    if not states and not search and only is None:
+        # So that how a page of items stands is found without looking at all the others.
+        keys = await database.fetch(_SQL["item_keys"], run=run, source=source, after=after, limit=limit)
+        only = [row["item"] for row in keys]
+    rows = await database.fetch(
+        _SQL["list_items"],
+        run=run,
+        source=source,
+        states=list(states) if states else None,
+        search=search,
+        only=None if only is None else list(only),
+        after=after,
+        limit=limit,
+    )
+    return [
+        Item(**{**row, "state": JobState(row["state"]), **{name: _loaded(row[name]) for name in _JSON}}) for row in rows
+    ]
+
+
+async def totals(database: Database, run: UUID, source: str) -> ItemTotals:
+    rows = await database.fetch(_SQL["item_totals"], run=run, source=source)
+    last = max((row for row in rows if row["last_at"]), key=lambda row: row["last_at"], default=None)
+    return ItemTotals(
+        {JobState(row["state"]): row["items"] for row in rows},
+        last["last_item"] if last else None,
+        last["last_at"] if last else None,
+    )
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

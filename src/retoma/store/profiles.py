@@ -1,0 +1,29 @@
+"""What applications know of tenants."""
+
+from __future__ import annotations
+
+import json
+
+from retoma.records import Profile
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("profiles")
+
+
+async def listed(database: Database, app: str, tenant: str | None = None) -> list[Profile]:
+    rows = await database.fetch(_SQL["list_profiles"], app=app, tenant=tenant)
+    return [Profile(**{**row, "value": json.loads(row["value"])}) for row in rows]
+
+
+async def put(database: Database, app: str, tenant: int, value: str, revision: int | None) -> bool:
+    """False if it is not of that revision; 0 is that of one that is not there."""
+    if not revision and await database.fetch(_SQL["add_profile"], app=app, tenant=tenant, value=value):
+        return True
+    if revision == 0:
+        return False
+    return bool(await database.fetch(_SQL["change_profile"], app=app, tenant=tenant, value=value, revision=revision))
+
+
+async def drop(database: Database, app: str, tenant: str) -> bool:
+    return bool(await database.fetch(_SQL["drop_profile"], app=app, tenant=tenant))

@@ -1,0 +1,32 @@
+"""The application, assembled: OpenRouter if its key is set, otherwise a model of this machine."""
+
+from __future__ import annotations
+
+from retoma import App, Settings
+from retoma.files import Files, FileSettings, files_of
+from retoma_apps.classifier.labelling import Labeller
+from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, pages_for
+from retoma_apps.classifier.pipeline import classification
+from retoma_apps.classifier.routes import router_for
+from retoma_apps.classifier.uploads import LARGEST_UPLOAD
+from retoma_apps.providers.llm import Llm, OpenRouter, OpenRouterSettings
+
+
+def make_app(files: Files, llm: Llm | None) -> App:
+    return App(
+        "classificador",
+        pipelines=[classification],
+        resources={"labeller": Labeller(files, llm)},
+        routes=[router_for(files, is_offline=llm is None)],
+        pages=pages_for(is_offline=llm is None),
+        templates=TEMPLATES,
+        static=STATIC,
+        files=files,
+        large_bodies={"/arquivos": LARGEST_UPLOAD},
+    )
+
+
+def from_environment() -> App:
+    settings, openrouter = Settings(), OpenRouterSettings()
+    files = files_of(FileSettings(home=settings.home, public_url=settings.public_url))
+    return make_app(files, OpenRouter(openrouter) if openrouter.api_key.get_secret_value() else None)

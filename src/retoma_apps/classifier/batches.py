@@ -1,0 +1,237 @@
+"""Executions: how one begins, and how it and its documents are shown, by the names that their users know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from retoma import Client
+from retoma.errors import InvalidInput
+from retoma.files import Files
+from retoma.records import Item, ItemTotals, Run, Stuck
+from retoma.states import JobState
+from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE, Batch, Classification, Criteria, Document
+from retoma_apps.classifier.pipeline import classification, is_unsure
+from retoma_apps.classifier.projects import Kept
+from retoma_apps.classifier.states import (
+    BY_JOB_STATE,
+    DOCUMENT_STATUSES,
+    DocumentStatus,
+    Status,
+    job_states_of,
+    status_of,
+)
+from retoma_apps.classifier.uploads import Upload, documents
+
+SOURCE = "documents"
+LABEL = "label"
+SHOWN_ERRORS = 20
+
+
+async def started(
+    client: Client, files: Files, kept: Kept, uploads: Sequence[Upload], *, name: str = "", key: str | None = None
+) -> Run:
+    """Begin to classify these. The execution keeps the project as it is now."""
+    if not 1 <= len(uploads) <= MOST_DOCUMENTS:
+        raise InvalidInput(f"an execution takes 1 to {MOST_DOCUMENTS:,} documents; given: {len(uploads):,}")
+    await _check_files(files, uploads)
+    project = kept.project
+    examples = json.dumps([each.model_dump() for each in project.exemplos], ensure_ascii=False)
+    criteria = Criteria(
+        taxonomia=project.taxonomia,
+        prompt=project.prompt,
+        modelo=project.modelo,
+        confianca_minima=project.confianca_minima,
+        exemplos=await files.save(examples.encode(), name="exemplos.json") if project.exemplos else None,
+    )
+    begun = await client.start(
+        classification,
+        Batch(
+            criterios=criteria,
+            documentos=documents(uploads),
+            nome=name,
+            max_retries=project.max_retries_execucao,
+            max_retries_documento=project.max_retries_documento,
+        ),
+        tenant=kept.id,
+        key=key,
+        resumes=project.max_retries_execucao,
+        retries=project.max_retries_documento,
+    )
+    return await client.show(begun.id)
+
+
+async def _check_files(files: Files, uploads: Sequence[Upload]) -> None:
+    for upload in uploads:
+        if upload.arquivo is not None and not await files.has(upload.arquivo):
+            raise InvalidInput(f"the file of {upload.nome!r:.120} is not here: send it first, to /arquivos")
+        if (upload.arquivo is None) == (upload.recusa is None):
+            raise InvalidInput(f"{upload.nome!r:.120} needs what /arquivos answered for it, as it was")
+
+
+async def listed(
+    client: Client,
+    *,
+    project: str | None,
+    states: Sequence[Any] | None = None,
+    before: UUID | None = None,
+    limit: int = 50,
+) -> list[Run]:
+    return await client.runs(tenant=project, pipeline=classification.name, states=states, before=before, limit=limit)
+
+
+class Execution:
+    """One execution with what there is to say about it now."""
+
+    def __init__(self, run: Run, totals: ItemTotals, stuck: Stuck | None) -> None:
+        self.run = run
+        self.totals = totals
+        self.stuck = stuck
+        self.batch = run.input if isinstance(run.input, dict) else {}
+
+    @property
+    def status(self) -> Status:
+        begun = any(count for state, count in self.totals.states.items() if BY_JOB_STATE[state] != "PENDENTE")
+        return status_of(self.run.state, begun=begun)
+
+    @property
+    def name(self) -> str:
+        return str(self.batch.get("nome") or "")
+
+    @property
+    def total(self) -> int:
+        """As the execution was given them, also before they are laid out."""
+        return len(self.batch.get("documentos", ()))
+
+    @property
+    def counts(self) -> dict[DocumentStatus, int]:
+        found: dict[DocumentStatus, int] = dict.fromkeys(DOCUMENT_STATUSES, 0)
+        for state, count in self.totals.states.items():
+            found[BY_JOB_STATE[state]] += count
+        found["PENDENTE"] += self.total - sum(found.values())
+        return found
+
+    @property
+    def ended(self) -> int:
+        counts = self.counts
+        return counts["CONCLUIDO"] + counts["ERRO"] + counts["PULADO"]
+
+    @property
+    def heartbeat(self) -> datetime | None:
+        """When a document was last done with."""
+        return self.totals.last_at
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": str(self.run.id),
+            "projeto": self.run.tenant,
+            "nome": self.name,
+            "status": self.status,
+            "rodada": self.run.revision,
+            "total": self.total,
+            "processados": self.ended,
+            "contagem": self.counts,
+            "criado_em": moment(self.run.created_at),
+            "terminado_em": moment(self.run.ended_at),
+            "rota": self.batch.get("rota", ROUTE),
+        }
+
+
+async def execution(client: Client, run: Run) -> Execution:
+    stuck = await client.stuck(run=run.id) if run.state == "stuck" else []
+    return Execution(run, await client.item_totals(run.id, SOURCE), stuck[0] if stuck else None)
+
+
+async def detailed(client: Client, run: Run) -> dict[str, Any]:
+    """`GET /execucoes/{id}/status-detalhado`."""
+    seen = await execution(client, run)
+    failed = await client.items(run.id, SOURCE, states=[JobState.FAILED], limit=SHOWN_ERRORS)
+    return seen.to_json() | {
+        "ultimo_heartbeat": moment(seen.heartbeat),
+        "ultimo_codigo_processado": seen.totals.last_item,
+        "tentativas_retry": await client.resumes(run.id),
+        "max_retries": seen.batch.get("max_retries", 0),
+        "max_retries_documento": seen.batch.get("max_retries_documento", 0),
+        "erros": [document(each) for each in failed],
+        "travamento": _stuck(seen.stuck) if seen.stuck else None,
+        "esperando": [] if run.is_over else [wait.why for wait in await client.waits(run.id)],
+    }
+
+
+def _stuck(stuck: Stuck) -> dict[str, Any]:
+    why = stuck.data.get("why") or _held(stuck)
+    return {"desde": moment(stuck.since), "causa": stuck.cause, "motivo": why, "detalhes": stuck.data}
+
+
+def _held(stuck: Stuck) -> str:
+    step, item = stuck.data.get("step"), stuck.data.get("item")
+    where = f": {step} of {item} goes on beyond its time" if item else ""
+    return f"no document was done with for longer than it may take{where}"
+
+
+def document(item: Item, least: float = 0.0) -> dict[str, Any]:
+    """A document, by the names that the seed of this application gives them."""
+    value = Document.model_validate(item.value)
+    found = None if item.output is None else Classification.model_validate(item.output)
+    error = item.error or {}
+    status = BY_JOB_STATE[item.state]
+    return {
+        "codigo": item.item,
+        "status": status,
+        "tentativas": 0 if value.duplicado_de else item.attempt,
+        "erro_codigo": item.code if status == "ERRO" else error.get("code"),
+        "erro_mensagem": error.get("message"),
+        "erro_stack": error.get("stack"),
+        "ultimo_erro_em": moment(item.error_at),
+        "rotulo": found.rotulo if found else None,
+        "confianca": found.confianca if found else None,
+        "justificativa": found.justificativa if found else None,
+        "modelo": found.modelo if found else None,
+        "corrigido": bool(found and found.corrigido),
+        "rotulo_modelo": found.rotulo_modelo if found else None,
+        "rever": bool(found and is_unsure(found, least)),
+        "duplicado_de": value.duplicado_de,
+        "tamanho": value.arquivo.size if value.arquivo else None,
+    }
+
+
+async def shown_documents(
+    client: Client,
+    run: Run,
+    *,
+    status: DocumentStatus | None = None,
+    search: str | None = None,
+    only: Sequence[str] | None = None,
+    after: int = -1,
+    limit: int = 100,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """A page of documents, and after which position the next one begins."""
+    states = None if status is None else [JobState(state) for state in job_states_of(status)]
+    items = await client.items(run.id, SOURCE, states=states, search=search, only=only, after=after, limit=limit + 1)
+    least = float((run.input or {}).get("criterios", {}).get("confianca_minima", 0))
+    return [document(item, least) for item in items[:limit]], items[limit - 1].position if len(items) > limit else None
+
+
+async def labels(client: Client, run: Run) -> dict[str, Any] | None:
+    """The summary of an execution that is over; None before."""
+    jobs = await client.step_jobs(run.id, "summary", limit=1)
+    return jobs[0].output if jobs else None
+
+
+async def corrected(client: Client, run: Run, code: str, label: str, *, tenant: str | None, by: str) -> None:
+    """Put a person's label in place of the model's, which stays known."""
+    known = [each["rotulo"] for each in run.input["criterios"]["taxonomia"]]
+    if label not in known:
+        raise InvalidInput(f"{label!r:.120} is not in the taxonomy of this execution")
+    items = await client.items(run.id, SOURCE, only=[code], limit=1)
+    former = Classification.model_validate(items[0].output) if items and items[0].output else None
+    said = former and (former.rotulo_modelo if former.corrigido else former.rotulo)
+    given = Classification(rotulo=label, corrigido=True, rotulo_modelo=said, modelo=former.modelo if former else "")
+    await client.edit(run.id, LABEL, given, item=code, tenant=tenant, by=by)
+
+
+def moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

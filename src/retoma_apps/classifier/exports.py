@@ -1,0 +1,71 @@
+"""Results as a file: CSV that spreadsheets open without running anything in it, and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from retoma import Client
+from retoma.records import Run
+from retoma_apps.classifier.batches import shown_documents
+
+Format = Literal["csv", "json"]
+MEDIA_TYPES: dict[Format, str] = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+COLUMNS = (
+    "codigo",
+    "status",
+    "rotulo",
+    "confianca",
+    "rever",
+    "corrigido",
+    "rotulo_modelo",
+    "justificativa",
+    "duplicado_de",
+    "tentativas",
+    "erro_codigo",
+    "erro_mensagem",
+    "ultimo_erro_em",
+)
+_PAGE = 500
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+async def exported(client: Client, run: Run, how: Format) -> AsyncIterator[bytes]:
+    """All documents of an execution, part by part."""
+    written = _csv if how == "csv" else _json
+    async for part in written(_pages(client, run)):
+        yield part.encode()
+
+
+async def _pages(client: Client, run: Run) -> AsyncIterator[list[dict[str, Any]]]:
+    after: int | None = -1
+    while after is not None:
+        page, after = await shown_documents(client, run, after=after, limit=_PAGE)
+        yield page
+
+
+async def _csv(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
+    yield "\ufeff" + ",".join(COLUMNS) + "\r\n"  # spreadsheets take it for UTF-8 by its mark
+    async for page in pages:
+        lines = io.StringIO()
+        csv.writer(lines).writerows([[_cell(row[name]) for name in COLUMNS] for row in page])
+        yield lines.getvalue()
+
+
+async def _json(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
+    before = "["
+    async for page in pages:
+        for row in page:
+            yield before + json.dumps({name: row[name] for name in COLUMNS}, ensure_ascii=False)
+            before = ",\n"
+    yield "]" if before != "[" else "[]"
+
+
+def _cell(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets a mark that keeps it text."""
+    if isinstance(value, bool):
+        return "sim" if value else "não"
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

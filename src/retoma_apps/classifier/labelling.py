@@ -1,0 +1,113 @@
+"""A text gets its label: from a language model, or offline from a model that is trained by the project's examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, create_model
+
+from retoma import Context, File
+from retoma_apps.classifier.models import Classification, Criteria, Example, Text
+from retoma_apps.providers.llm import Example as Known
+from retoma_apps.providers.llm import Guess, Llm, Message, OfflineLlm, Usage, quoted, rule, structured
+
+if TYPE_CHECKING:
+    from retoma.files import Files
+
+LONGEST_TEXT = 24_000  # characters of a document that the model is shown
+SHOWN_EXAMPLES = 12
+LONGEST_EXAMPLE = 600
+MOST_TOKENS = 400
+OFFLINE = "offline/tf-idf"
+
+
+class Labeller:
+    """Without `llm` it works offline."""
+
+    def __init__(self, files: Files, llm: Llm | None = None) -> None:
+        self._files = files
+        self._llm = llm
+        self._examples: dict[str, list[Example]] = {}
+
+    @property
+    def is_offline(self) -> bool:
+        return self._llm is None
+
+    async def label(self, text: Text, criteria: Criteria, ctx: Context) -> Classification:
+        examples = await self._examples_of(criteria.exemplos)
+        model = OFFLINE if self._llm is None else criteria.modelo
+        answer = await structured(
+            self._llm or _offline(examples),
+            messages(text.texto, criteria, examples),
+            answer_model(tuple(category.rotulo for category in criteria.taxonomia)),
+            model=model,
+            max_tokens=MOST_TOKENS,
+            paid=lambda usage: _charge(ctx, model, usage),
+        )
+        return Classification(**answer.value.model_dump(), modelo=answer.reply.model or model)
+
+    async def _examples_of(self, file: File | None) -> list[Example]:
+        """Of the last project: an execution asks for the same ones thousands of times."""
+        if file is None:
+            return []
+        if file.file not in self._examples:
+            given = json.loads(await self._files.load(file))
+            self._examples = {file.file: [Example.model_validate(each) for each in given]}
+        return self._examples[file.file]
+
+
+def messages(text: str, criteria: Criteria, examples: Sequence[Example]) -> list[Message]:
+    labels = "\n".join(f"- {category.rotulo}: {category.descricao}".rstrip(": ") for category in criteria.taxonomia)
+    shown = "\n\n".join(
+        f"{quoted(example.texto[:LONGEST_EXAMPLE], 'example')}\nRótulo: {example.rotulo}" for example in few(examples)
+    )
+    system = [
+        "Você classifica documentos. Responda com exatamente um dos rótulos, a confiança de 0 a 1 e uma frase que a "
+        "justifique.",
+        criteria.prompt,
+        f"Rótulos:\n{labels}",
+        rule(),
+        *([rule("example")] if examples else []),
+    ]
+    return [
+        Message("system", "\n\n".join(part for part in system if part)),
+        *([Message("user", f"Exemplos:\n\n{shown}")] if shown else []),
+        Message("user", quoted(text[:LONGEST_TEXT])),
+    ]
+
+
+def few(examples: Sequence[Example]) -> list[Example]:
+    """Some of each label in turn, so that none is left out for another's many."""
+    by_label: dict[str, list[Example]] = {}
+    for example in examples:
+        by_label.setdefault(example.rotulo, []).append(example)
+    turns = max((len(each) for each in by_label.values()), default=0)
+    return [each[turn] for turn in range(turns) for each in by_label.values() if turn < len(each)][:SHOWN_EXAMPLES]
+
+
+@lru_cache(maxsize=32)
+def answer_model(labels: tuple[str, ...]) -> type[BaseModel]:
+    """What the model must answer: a label of the taxonomy and nothing else."""
+    fields: dict[str, Any] = {
+        "rotulo": (Literal[labels], ...),
+        "confianca": (Annotated[float, Field(ge=0, le=1)], ...),
+        "justificativa": (Annotated[str, Field(max_length=1_000)], ...),
+    }
+    return create_model("Classificacao", **fields)
+
+
+def _offline(examples: Sequence[Example]) -> OfflineLlm:
+    return OfflineLlm([Known(example.texto, example.rotulo) for example in examples], _as_answer)
+
+
+def _as_answer(guess: Guess) -> dict[str, Any]:
+    return {"rotulo": guess.label, "confianca": guess.confidence, "justificativa": ""}
+
+
+def _charge(ctx: Context, model: str, usage: Usage) -> None:
+    ctx.charge(
+        "openrouter", model, tokens_in=usage.prompt_tokens, tokens_out=usage.completion_tokens, micros=usage.cost
+    )

@@ -1,0 +1,190 @@
+"""Projects, and what an execution is given: the project's criteria as they were at its start, and its documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
+
+from retoma import File
+from retoma_apps.classifier.reading.errors import Code as Why
+
+ROUTE = "/classificador/"
+MOST_DOCUMENTS = 2_000
+MOST_RETRIES = 10
+LONGEST_CODE = 180  # bytes in JSON, so that the largest batch with the longest codes is a step's result
+_LINE = r"^[^\x00-\x1f\x7f]*$"
+DEFAULT_MODEL = "openai/gpt-5-mini"
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
+Label = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
+Code = Annotated[str, Field(min_length=1, max_length=LONGEST_CODE, pattern=_LINE)]
+
+
+class Category(BaseModel):
+    """A label of the taxonomy, and what it means, for the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rotulo: Label
+    descricao: Annotated[str, Field(max_length=2_000)] = ""
+
+
+class Example(BaseModel):
+    """A text whose label is known. The offline model learns from these; a language model is shown a few."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    texto: Annotated[str, Field(min_length=1, max_length=20_000)]
+    rotulo: Label
+
+
+class Project(BaseModel):
+    """What a person sets up once, and every execution of the project begins from."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "nome": "Peças processuais",
+                    "taxonomia": [
+                        {"rotulo": "petição inicial", "descricao": "Abre o processo."},
+                        {"rotulo": "sentença", "descricao": "Decide o pedido."},
+                    ],
+                    "prompt": "Classifique a peça pelo seu tipo.",
+                    "exemplos": [{"texto": "Julgo procedente o pedido.", "rotulo": "sentença"}],
+                }
+            ]
+        },
+    )
+
+    nome: Name
+    taxonomia: Annotated[list[Category], Field(min_length=1, max_length=200)]
+    prompt: Annotated[str, Field(max_length=8_000)] = Field("", description="What the model is asked, in your words.")
+    exemplos: Annotated[list[Example], Field(max_length=1_000)] = []
+    modelo: Annotated[str, Field(min_length=1, max_length=200, pattern=_LINE)] = Field(
+        DEFAULT_MODEL, description="As OpenRouter names it."
+    )
+    max_retries_execucao: Annotated[int, Field(ge=0, le=MOST_RETRIES)] = Field(
+        3, description="How often a stuck execution resumes by itself without progress."
+    )
+    max_retries_documento: Annotated[int, Field(ge=0, le=MOST_RETRIES)] = Field(
+        2, description="How often a document that fails is tried again."
+    )
+    confianca_minima: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.6, description="Labels that the model is less sure of are marked for a person to look at."
+    )
+
+    @field_validator("taxonomia")
+    @classmethod
+    def _labels_are_distinct(cls, given: list[Category]) -> list[Category]:
+        seen: set[str] = set()
+        for category in given:
+            if category.rotulo.casefold() in seen:
+                raise ValueError(f"the label {category.rotulo!r} is there twice")
+            seen.add(category.rotulo.casefold())
+        return given
+
+    @field_validator("exemplos")
+    @classmethod
+    def _examples_have_labels_of_the_taxonomy(cls, given: list[Example], info: object) -> list[Example]:
+        known = {category.rotulo for category in getattr(info, "data", {}).get("taxonomia", ())}
+        for example in given:
+            if known and example.rotulo not in known:
+                raise ValueError(f"an example has the label {example.rotulo!r}, which is not in the taxonomy")
+        return given
+
+    @property
+    def labels(self) -> list[str]:
+        return [category.rotulo for category in self.taxonomia]
+
+
+class Criteria(BaseModel):
+    """By what an execution labels. `exemplos` are in a file, so that they do not travel with every document."""
+
+    model_config = ConfigDict(frozen=True)
+
+    taxonomia: list[Category]
+    prompt: str = ""
+    modelo: str = DEFAULT_MODEL
+    confianca_minima: float = 0.6
+    exemplos: File | None = None
+
+
+class Refusal(BaseModel):
+    """Why a document cannot be read, known before anybody tries."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    codigo: Why
+    mensagem: Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]*$")]
+
+
+def _bare(file: File | None) -> dict[str, Any] | None:
+    return None if file is None else {"file": file.file, "size": file.size}
+
+
+class Document(BaseModel):
+    """`codigo` names it within its batch. One whose content came before in the batch says where.
+
+    In JSON it is as short as can be: thousands are the result of one step.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    codigo: Code
+    arquivo: Annotated[File | None, PlainSerializer(_bare)] = None
+    recusa: Refusal | None = None
+    duplicado_de: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if value is not None}
+
+
+class Batch(BaseModel):
+    """The limits are those of the project when the execution began."""
+
+    criterios: Criteria
+    documentos: Annotated[list[Document], Field(min_length=1, max_length=MOST_DOCUMENTS)]
+    nome: str = ""
+    rota: str = ROUTE
+    max_retries: int = 3
+    max_retries_documento: int = 2
+
+
+class Text(BaseModel):
+    """What was read of a document."""
+
+    texto: str
+    paginas: int = 1
+    paginas_ocr: int = 0
+    cortado: bool = False
+
+
+class Classification(BaseModel):
+    """A document's label. If a person has corrected it, `rotulo_modelo` is what the model had said."""
+
+    rotulo: str
+    confianca: float = 1.0
+    justificativa: str = ""
+    modelo: str = ""
+    corrigido: bool = False
+    rotulo_modelo: str | None = None
+
+
+class Summary(BaseModel):
+    """How many documents have which label."""
+
+    rotulos: dict[str, int]
+    pouca_confianca: int
+    corrigidos: int

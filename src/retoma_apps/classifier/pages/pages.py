@@ -1,0 +1,16 @@
+"""All pages of the classifier, and where their templates, scripts and styles are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from retoma.server import Page
+from retoma_apps.classifier.pages import execution
+from retoma_apps.classifier.pages.projects import ProjectPages
+
+TEMPLATES = Path(__file__).parent / "templates"
+STATIC = Path(__file__).parent / "static"
+
+
+def pages_for(*, is_offline: bool) -> list[Page]:
+    return [*execution.PAGES, *ProjectPages(is_offline=is_offline).pages]

@@ -1,0 +1,164 @@
+"""How an execution stands for those who look at it: whether they may wait, or it needs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from retoma import Client
+from retoma.records import Run, Stuck, Wait
+from retoma.server import Visit
+from retoma_apps.classifier.batches import Execution, execution, labels
+from retoma_apps.classifier.pages.remembered import Remembered
+from retoma_apps.classifier.pages.words import KNOWN, Words
+from retoma_apps.classifier.pipeline import classification
+from retoma_apps.classifier.states import Status
+
+# What may keep an execution from going on for good, and what of it only a person can mend.
+HOLDING = ("no_worker", "undefined_step", "not_taken", "provider_down", "provider_refuses")
+FOR_PEOPLE = ("no_worker", "undefined_step", "provider_refuses")
+PASSING = ("pool_paused", "delayed", "pool_rate", "provider_down")
+MARGIN = timedelta(seconds=30)  # for the watchdog to look
+FEWEST_TO_ESTIMATE = 10  # documents
+_ENDED = Remembered[tuple[Execution, dict[str, Any] | None]]()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`turn` is whose turn it is. A halted execution goes on only when somebody acts, or its cause passes."""
+
+    seen: Execution
+    status: Status
+    turn: Literal["wait", "act", "none"]
+    advice: str
+    cause: str | None
+    since: datetime | None
+    stuck: Stuck | None
+    summary: dict[str, Any] | None
+
+    @property
+    def unsure(self) -> int:
+        """How many labels a person should look at, once that is known."""
+        return int((self.summary or {}).get("pouca_confianca", 0))
+
+    @property
+    def is_halted(self) -> bool:
+        return self.status in ("TRAVADO", "ERRO")
+
+
+async def standing(visit: Visit, say: Words, run: Run, now: datetime) -> Standing:
+    client = visit.client
+    (seen, summary), waits = await asyncio.gather(
+        _ENDED.of(run, lambda: _seen(client, run)), _none() if run.is_over else client.waits(run.id)
+    )
+    still = None if run.is_over or run.state == "stuck" else await _still_since(client, seen, waits, now)
+    unsure = int((summary or {}).get("pouca_confianca", 0))
+    status: Status = "TRAVADO" if still else seen.status
+    turn, advice = _advice(visit, say, seen, waits, still, unsure, _estimate(seen, now), now)
+    cause = _cause(say, seen.stuck.cause) if seen.stuck else _cause(say, waits[0].reason if waits else "nothing_runs")
+    since = seen.stuck.since if seen.stuck else still
+    return Standing(seen, status, turn, advice, cause if since else None, since, seen.stuck, summary)
+
+
+async def _none() -> list[Wait]:
+    return []
+
+
+async def _seen(client: Client, run: Run) -> tuple[Execution, dict[str, Any] | None]:
+    return await execution(client, run), await labels(client, run) if run.is_over else None
+
+
+async def _still_since(client: Client, seen: Execution, waits: Sequence[Wait], now: datetime) -> datetime | None:
+    """Since when nothing has happened for longer than the limit, though nobody has found it stuck.
+
+    Only workers look for that: where none lives, nobody does, and the page must not say that all is well.
+    """
+    if any(wait.reason not in HOLDING for wait in waits):
+        return None
+    last = await _last_sign(client, seen)
+    return last if now - last > classification.stuck_after + MARGIN else None
+
+
+async def _last_sign(client: Client, seen: Execution) -> datetime:
+    number = await client.last_event(seen.run.id)
+    events = await client.events(seen.run.id, after=number - 1, limit=1) if number else []
+    known = [seen.run.run_at, seen.heartbeat, *(event.at for event in events)]
+    return max(at for at in known if at is not None)
+
+
+def _estimate(seen: Execution, now: datetime) -> datetime | None:
+    """When it ends at its pace so far. None while that says little: at its beginning, and in later rounds."""
+    left = seen.total - seen.ended
+    if seen.run.revision > 1 or seen.ended < FEWEST_TO_ESTIMATE or not left:
+        return None
+    return now + (now - seen.run.run_at) * (left / seen.ended)
+
+
+def _advice(
+    visit: Visit,
+    say: Words,
+    seen: Execution,
+    waits: Sequence[Wait],
+    still: datetime | None,
+    unsure: int,
+    estimate: datetime | None,
+    now: datetime,
+) -> tuple[Literal["wait", "act", "none"], str]:
+    """Whose turn it is, and a sentence that says so."""
+    match seen.status:
+        case "TRAVADO":
+            return _stuck_advice(say, seen.stuck)
+        case "ERRO":
+            return "act", say("next you")
+        case "CANCELADO":
+            return "none", say("was cancelled" if seen.run.is_over else "being cancelled")
+        case "CONCLUIDO" | "CONCLUIDO_COM_ERROS":
+            return _ended_advice(visit, say, seen, unsure)
+        case "PENDENTE" | "EM_ANDAMENTO":
+            return _going_advice(visit, say, seen, waits, still, estimate, now)
+
+
+def _stuck_advice(say: Words, stuck: Stuck | None) -> tuple[Literal["wait", "act"], str]:
+    if stuck is None:
+        return "act", say("next you")
+    if stuck.cause in HOLDING:
+        return "act", say("next mend")
+    if stuck.resumes < stuck.may_resume:
+        return "wait", say("next resume", times=stuck.resumes, most=stuck.may_resume)
+    return "act", say("next you")
+
+
+def _ended_advice(visit: Visit, say: Words, seen: Execution, unsure: int) -> tuple[Literal["act", "none"], str]:
+    failed = seen.counts["ERRO"]
+    if failed:
+        return "act", say("act one error") if failed == 1 else say("act errors", count=visit.formats.number(failed))
+    if unsure:
+        return "act", say("act check", count=visit.formats.number(unsure))
+    return "none", say("all done")
+
+
+def _going_advice(
+    visit: Visit,
+    say: Words,
+    seen: Execution,
+    waits: Sequence[Wait],
+    still: datetime | None,
+    estimate: datetime | None,
+    now: datetime,
+) -> tuple[Literal["wait", "act"], str]:
+    held = [wait for wait in waits if wait.reason in (HOLDING if still else FOR_PEOPLE)]
+    if still or (waits and len(held) == len(waits)):
+        return "act", say("act because", why=_cause(say, held[0].reason if held else "nothing_runs"))
+    if estimate is not None and estimate > now:
+        return "wait", say("wait estimate", time=visit.formats.ago(estimate, now))
+    paused = [wait for wait in waits if wait.reason in PASSING]
+    if paused and len(paused) == len(waits):
+        return "wait", say("wait until", why=_cause(say, paused[0].reason))
+    return "wait", say("wait to begin" if seen.status == "PENDENTE" else "wait for it")
+
+
+def _cause(say: Words, cause: str) -> str:
+    return say(f"cause {cause}") if f"cause {cause}" in KNOWN else say("cause unknown")

@@ -1,0 +1,228 @@
+// Keeps an execution up to date: asks for the rows that events name, and for all that stands around the table. A row or
+// a part that somebody is using stays as it is until they have left it.
+
+const KINDS = ["start", "result", "failure", "retry", "act", "stuck", "resume", "end"];
+const SHORTEST = 500;
+const NET = 15000;
+const QUIET = 60000;
+const MOST = 200;
+const table = document.getElementById("documents");
+const silent = document.getElementById("silent");
+const dot = document.querySelector("[data-live-dot]");
+const word = dot?.firstElementChild?.textContent;
+const query = new URLSearchParams(location.search);
+const rows = new Map([...table.querySelectorAll("tr[data-c]")].map((row) => [row.dataset.c, row.id]));
+
+let source = null;
+let address = document.getElementById("c-head").dataset.stream;
+let last = null;
+let heard = Date.now();
+let alarm = null;
+let waiting = null;
+let turning = false;
+const changed = new Set();
+
+function listen() {
+  if (source || !address || document.hidden) return;
+  const [path, asked] = address.split("?");
+  last ??= new URLSearchParams(asked).get("after");
+  source = new EventSource(`${path}?after=${last}`);
+  source.addEventListener("open", hear);
+  source.addEventListener("ping", (event) => { last = event.lastEventId || last; hear(); });
+  for (const kind of KINDS) source.addEventListener(kind, take);
+}
+
+function stop() {
+  source?.close();
+  source = null;
+}
+
+function take(event) {
+  last = event.lastEventId || last;
+  hear();
+  const id = rows.get(JSON.parse(event.data).item ?? "");
+  if (id) changed.add(id);
+  soon();
+}
+
+function hear() {
+  heard = Date.now();
+  clearTimeout(alarm);
+  alarm = setTimeout(tell, QUIET + 1);
+  tell();
+}
+
+function soon() {
+  waiting ??= setTimeout(turn, SHORTEST);
+}
+
+async function turn() {
+  clearTimeout(waiting);
+  waiting = null;
+  if (document.hidden) return;
+  if (turning) return soon();
+  turning = true;
+  const used = inUse();
+  const asked = [...changed].filter((id) => !isInUse(document.getElementById(id), used)).slice(0, MOST);
+  for (const id of asked) changed.delete(id);
+  try {
+    await refresh(asked);
+  } catch {
+    for (const id of asked) changed.add(id);
+  }
+  turning = false;
+  if (asked.length === MOST) soon();
+}
+
+async function refresh(ids) {
+  const fresh = await fetched(ids);
+  const seen = looked();
+  const used = inUse();
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const next = fresh.getElementById(part.id);
+    if (next && !isInUse(part, used) && next.innerHTML !== part.innerHTML) part.replaceChildren(...next.childNodes);
+  }
+  place(fresh, used);
+  const head = fresh.getElementById("c-head");
+  table.dataset.over = head.dataset.over;
+  document.title = document.title.replace(/^[^·]*/, `${head.dataset.status} `);
+  draw();
+  keep(seen);
+  if (address && !head.dataset.stream) sweep();
+  address = head.dataset.stream;
+  if (!address || source?.readyState === EventSource.CLOSED) stop();
+  listen();
+  tell();
+}
+
+async function fetched(ids, edit) {
+  const asked = new URLSearchParams(query);
+  asked.delete("corrigir");
+  if (ids.length) asked.set("n", ids.map((id) => id.slice(1)).join(","));
+  if (edit) asked.set("corrigir", edit);
+  const answer = await fetch(`${table.dataset.parts}?${asked}`, { headers: { accept: "text/html" }, redirect: "error" });
+  if (!answer.ok) throw new Error(String(answer.status));
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+// The stream ends with the execution; what it had not told by then is asked for.
+function sweep() {
+  for (const row of table.querySelectorAll("tr[data-s=PENDENTE], tr[data-s=PROCESSANDO]")) changed.add(row.id);
+  if (changed.size) soon();
+}
+
+// What somebody looks at, so that it is where it was after all above it has changed.
+function looked() {
+  if (scrollY === 0) return null;
+  const under = document.elementFromPoint(innerWidth / 2, innerHeight / 2);
+  const found = under?.closest("tr[id], [data-part][id], #documents");
+  return found ? { id: found.id, top: found.getBoundingClientRect().top } : null;
+}
+
+function keep(seen) {
+  const now = seen && document.getElementById(seen.id);
+  if (now) scrollBy({ top: now.getBoundingClientRect().top - seen.top, behavior: "instant" });
+}
+
+function place(fresh, used) {
+  for (const next of [...fresh.querySelectorAll("tr[data-c]")]) {
+    const row = document.getElementById(next.id);
+    if (isInUse(row, used)) changed.add(next.id);
+    else if (row && row.outerHTML !== next.outerHTML) row.replaceWith(document.importNode(next, true));
+  }
+}
+
+// What a person has marked, focused or opened. Asked for once before changes: each time it makes the browser lay out
+// the whole page.
+function inUse() {
+  const chosen = getSelection();
+  const open = [...document.querySelectorAll("#main details[open], form.relabel")];
+  return [document.activeElement, ...(chosen && !chosen.isCollapsed ? [chosen.anchorNode] : []), ...open];
+}
+
+function isInUse(part, used) {
+  return used.some((each) => each !== document.body && part?.contains(each));
+}
+
+function tell() {
+  const isQuiet = address !== "" && Date.now() - heard >= QUIET;
+  silent.hidden = !isQuiet;
+  dot?.classList.toggle("off", isQuiet);
+  if (!isQuiet) {
+    if (dot) dot.firstElementChild.textContent = word;
+    return;
+  }
+  const clock = new Date(heard).toLocaleTimeString(document.documentElement.lang);
+  const said = silent.dataset.said.replace("{time}", clock);
+  if (silent.querySelector("b").textContent !== said) silent.querySelector("b").textContent = said;
+  if (dot) dot.firstElementChild.textContent = said;
+}
+
+function look() {
+  tell();
+  if (document.hidden) return;
+  if (source && Date.now() - heard > QUIET) {
+    stop();
+    listen();
+  }
+  turn();
+}
+
+function change() {
+  if (document.hidden) return stop();
+  hear();
+  turn();
+  listen();
+}
+
+// The form for a label comes into its row, without leaving the page.
+async function edit(event) {
+  const link = event.target.closest("[data-edit], [data-leave]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  const number = link.dataset.edit ?? link.dataset.leave;
+  const fresh = await fetched([`d${number}`], link.dataset.edit).catch(() => null);
+  const next = fresh?.getElementById(`d${number}`);
+  const row = document.getElementById(`d${number}`);
+  if (!next || !row) return location.assign(link.href);
+  row.replaceWith(document.importNode(next, true));
+  const place = document.getElementById(`d${number}`);
+  (place.querySelector("select") ?? place.querySelector("[data-edit]"))?.focus({ preventScroll: true });
+}
+
+// The batch as a map, in the order in which it was sent: errors that came together are seen together.
+const FILLS = { CONCLUIDO: "lo", REVER: "f-human", ERRO: "f-fail", PULADO: "f-skip", PROCESSANDO: "f-run", PENDENTE: "f-wait" };
+const FEWEST = 40;
+const ACROSS = 100;
+
+function draw() {
+  const place = document.querySelector("#c-progress .pad");
+  const all = table.querySelectorAll("tr[data-s]");
+  if (!place || query.get("status") || query.get("q") || all.length < FEWEST) return;
+  const across = Math.min(ACROSS, Math.ceil(Math.sqrt(all.length * 8)));
+  const paths = {};
+  all.forEach((row, number) => {
+    const x = (number % across) * 10, y = Math.floor(number / across) * 8;
+    paths[row.dataset.s] = `${paths[row.dataset.s] ?? ""}M${x} ${y}h9v7h-9z`;
+  });
+  const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  made.setAttribute("class", "map");
+  made.setAttribute("viewBox", `0 0 ${across * 10 - 1} ${Math.ceil(all.length / across) * 8 - 1}`);
+  made.setAttribute("aria-hidden", "true");
+  for (const [status, path] of Object.entries(paths)) {
+    const part = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    part.setAttribute("class", FILLS[status] ?? "f-wait");
+    part.setAttribute("d", path);
+    made.append(part);
+  }
+  place.querySelector("svg.map")?.remove();
+  place.append(made);
+}
+
+draw();
+hear();
+listen();
+setInterval(look, NET);
+document.addEventListener("visibilitychange", change);
+window.addEventListener("pagehide", stop);
+table.addEventListener("click", edit);

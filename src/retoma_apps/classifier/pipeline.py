@@ -1,0 +1,68 @@
+"""One execution: every document is read in a child process and then labelled; what fails, fails alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from retoma import Context, Isolation, Items, Pipeline, Pool, Retry, exponential, finished, minutes
+from retoma_apps.classifier.labelling import Labeller
+from retoma_apps.classifier.models import MOST_RETRIES, Batch, Classification, Criteria, Document, Summary, Text
+from retoma_apps.classifier.reading import Unreadable, read_path
+
+LLM = Pool("llm", capacity=8)
+AGAIN = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, and never more
+DOCUMENT_LIMIT = minutes(2)
+MEMORY = 2 << 30  # OCR needs it
+
+classification = Pipeline("classificacao", inputs=Batch, stuck_after=minutes(5), resumes=3)
+
+
+@classification.step
+def documents(documentos: list[Document]) -> list[Document]:
+    return documentos
+
+
+@classification.step
+def criteria(criterios: Criteria) -> Criteria:
+    return criterios
+
+
+@classification.each(
+    documents,
+    key="codigo",
+    when=lambda document: document.duplicado_de is None,
+    isolation=Isolation(MEMORY),
+    timeout=DOCUMENT_LIMIT,
+    retry=AGAIN,
+)
+def text(document: Document, *, ctx: Context) -> Text:
+    if document.recusa is not None or document.arquivo is None:
+        raise _refused(document)
+    found = read_path(str(ctx.path(document.arquivo)))
+    return Text(texto=found.text, paginas=found.pages, paginas_ocr=found.ocr_pages, cortado=found.is_cut)
+
+
+@classification.each(documents, pool=LLM, timeout=DOCUMENT_LIMIT, retry=AGAIN)
+async def label(text: Text, criteria: Criteria, *, labeller: Labeller, ctx: Context) -> Classification:
+    return await labeller.label(text, criteria, ctx)
+
+
+@classification.step(proceed_when=finished(allow_failed=1.0))
+def summary(label: Items[Classification], criteria: Criteria) -> Summary:
+    found = list(label)
+    return Summary(
+        rotulos=dict(Counter(each.rotulo for each in found).most_common()),
+        pouca_confianca=sum(is_unsure(each, criteria.confianca_minima) for each in found),
+        corrigidos=sum(each.corrigido for each in found),
+    )
+
+
+def is_unsure(found: Classification, least: float) -> bool:
+    """Whether a person should look at this label."""
+    return found.confianca < least and not found.corrigido
+
+
+def _refused(document: Document) -> Unreadable:
+    if document.recusa is None:
+        return Unreadable("the document came without a file", "FILE_EMPTY")
+    return Unreadable(document.recusa.mensagem, document.recusa.codigo)

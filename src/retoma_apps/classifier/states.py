@@ -1,0 +1,50 @@
+"""The words that users of the classifier know the states of executions and documents by."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Status = Literal["PENDENTE", "EM_ANDAMENTO", "TRAVADO", "CONCLUIDO", "CONCLUIDO_COM_ERROS", "ERRO", "CANCELADO"]
+DocumentStatus = Literal["PENDENTE", "PROCESSANDO", "CONCLUIDO", "ERRO", "PULADO"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+DOCUMENT_STATUSES: tuple[DocumentStatus, ...] = get_args(DocumentStatus)
+BY_STATE: dict[str, Status] = {
+    "pending": "PENDENTE",
+    "running": "EM_ANDAMENTO",
+    "paused": "EM_ANDAMENTO",
+    "needs_review": "EM_ANDAMENTO",
+    "stuck": "TRAVADO",
+    "cancelling": "CANCELADO",
+    "completed": "CONCLUIDO",
+    "completed_with_errors": "CONCLUIDO_COM_ERROS",
+    "failed": "ERRO",
+    "rejected": "ERRO",
+    "cancelled": "CANCELADO",
+}
+BY_JOB_STATE: dict[str, DocumentStatus] = {
+    "waiting": "PENDENTE",
+    "ready": "PENDENTE",
+    "running": "PROCESSANDO",
+    "parked": "PROCESSANDO",
+    "succeeded": "CONCLUIDO",
+    "failed": "ERRO",
+    "quarantined": "ERRO",
+    "skipped": "PULADO",
+    "cancelled": "PULADO",
+}
+
+
+def status_of(state: str, *, begun: bool) -> Status:
+    """An execution is under way from when its first document is; before that it is pending."""
+    status = BY_STATE[state]
+    return "PENDENTE" if status == "EM_ANDAMENTO" and not begun else status
+
+
+def states_of(status: Status) -> list[str]:
+    """The run states in which an execution may have this status."""
+    meant = {"EM_ANDAMENTO", "PENDENTE"} if status == "PENDENTE" else {status}
+    return [state for state, named in BY_STATE.items() if named in meant]
+
+
+def job_states_of(status: DocumentStatus) -> list[str]:
+    return [state for state, named in BY_JOB_STATE.items() if named == status]

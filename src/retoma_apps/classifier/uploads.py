@@ -1,0 +1,131 @@
+"""Files of people: kept one by one, and a zip as the files in it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import unicodedata
+from collections import Counter
+from collections.abc import AsyncIterable, Iterable, Iterator
+from typing import IO
+
+from pydantic import BaseModel, ConfigDict
+
+from retoma import File
+from retoma.files import Files
+from retoma_apps.classifier.models import LONGEST_CODE, MOST_DOCUMENTS, Document, Refusal
+from retoma_apps.classifier.reading import Limits, Member, Unreadable, members
+from retoma_apps.classifier.reading.limits import MEGABYTE
+
+LARGEST_UPLOAD = 2_000 * MEGABYTE
+LIMITS = Limits()
+ZIP_LIMITS = Limits(unpacked=LARGEST_UPLOAD, members=MOST_DOCUMENTS)
+_ZIP = b"PK\x03\x04"
+_DOCX = b"[Content_Types].xml"
+_HEAD = 4_096
+_IN_MEMORY = 1 << 20
+NAMELESS = "documento"
+
+
+class Upload(BaseModel):
+    """One document of a batch to be: its name, and its file or why it has none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nome: str
+    arquivo: File | None = None
+    recusa: Refusal | None = None
+
+
+async def taken(files: Files, name: str, chunks: AsyncIterable[bytes]) -> list[Upload]:
+    """Keep what comes: one document, or those in a zip. A document that is too large is refused, and only it.
+
+    Raises Unreadable if a zip is damaged or too large as a whole.
+    """
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
+        async for chunk in chunks:
+            spool.write(chunk)
+        spool.seek(0)
+        head = spool.read(_HEAD)
+        size = spool.seek(0, 2)
+        spool.seek(0)
+        if head.startswith(_ZIP) and _DOCX not in head and not name.lower().endswith(".docx"):
+            return await _unpacked(files, spool)
+        if size > LIMITS.bytes:
+            return [Upload(nome=shown_name(name), recusa=_too_large(size))]
+        return [Upload(nome=shown_name(name), arquivo=await files.save(spool.read(), name=shown_name(name)))]
+
+
+async def _unpacked(files: Files, zipped: IO[bytes]) -> list[Upload]:
+    found = members(zipped, ZIP_LIMITS)  # type: ignore[arg-type]  # a spooled file is a binary file in all but name
+    uploads: list[Upload] = []
+    while (member := await asyncio.to_thread(_next, found)) is not None:
+        name = shown_name(member.name)
+        if member.error is not None:
+            uploads.append(Upload(nome=name, recusa=_refusal(member.error)))
+        else:
+            uploads.append(Upload(nome=name, arquivo=await files.save(member.data, name=name)))
+    if not uploads:
+        raise Unreadable("there is no file in the zip", "FILE_EMPTY")
+    return uploads
+
+
+def _next(found: Iterator[Member]) -> Member | None:
+    return next(found, None)
+
+
+def documents(uploads: Iterable[Upload]) -> list[Document]:
+    """With codes that name each one within its batch, and the first of those with the same content marked in others."""
+    names = Counter[str]()
+    first: dict[str, str] = {}
+    found: list[Document] = []
+    for upload in uploads:
+        code = _own_code(shown_name(upload.nome), names)
+        digest = upload.arquivo.file if upload.arquivo else ""
+        same = first.get(digest) if digest else None
+        found.append(Document(codigo=code, arquivo=upload.arquivo, recusa=upload.recusa, duplicado_de=same))
+        first.setdefault(digest, code)
+    return found
+
+
+def _own_code(name: str, names: Counter[str]) -> str:
+    names[name] += 1
+    number, code = names[name], name
+    while number > 1 and names[code := _numbered(name, number)]:
+        number += 1
+    if code != name:
+        names[code] += 1
+    return code
+
+
+def _numbered(name: str, number: int) -> str:
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem} ({number}).{ending}" if dot and stem else f"{name} ({number})"
+
+
+def shown_name(name: str) -> str:
+    """What somebody calls a file, as a label: without what cannot be seen, and short enough. Never a path of ours."""
+    composed = unicodedata.normalize("NFC", name.replace("\\", "/"))
+    seen = "".join(each for each in composed if unicodedata.category(each)[0] != "C").strip(" /")
+    parts = [part for part in seen.split("/") if part not in ("", ".", "..")]
+    return _tail("/".join(parts), LONGEST_CODE - 10) or NAMELESS
+
+
+def _tail(name: str, most: int) -> str:
+    """The last part of a name, of so many bytes in JSON at most; the ending says the most."""
+    left = most
+    for at in range(len(name) - 1, -1, -1):
+        left -= len(name[at].encode()) + (name[at] == '"')
+        if left < 0:
+            return name[at + 1 :]
+    return name
+
+
+def _refusal(error: Unreadable) -> Refusal:
+    return Refusal(codigo=error.code, mensagem=str(error))
+
+
+def _too_large(size: int) -> Refusal:
+    return Refusal(
+        codigo="FILE_TOO_LARGE", mensagem=f"the file has {size:,} bytes; {LIMITS.bytes:,} are the most that are read"
+    )

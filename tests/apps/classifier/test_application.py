@@ -1,0 +1,35 @@
+"""The application as `retoma serve retoma_apps.classifier` takes it from its environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from retoma_apps.classifier.application import from_environment
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    monkeypatch.setenv("RETOMA_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_without_a_key_it_works_offline_and_with_one_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert from_environment().resources["labeller"].is_offline
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-key")
+    assert not from_environment().resources["labeller"].is_offline
+
+
+def test_eight_documents_are_labelled_at_once() -> None:
+    (pipeline,) = from_environment().pipelines.values()
+    assert [(pool.name, pool.capacity) for pool in pipeline.pools] == [("llm", 8)]
+
+
+def test_the_children_that_read_documents_import_no_server() -> None:
+    code = "import sys, retoma_apps.classifier.pipeline; print({'fastapi', 'sklearn'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import csv
+import io
+
+from tests.apps.classifier.office import TEXTS, Office, refused
+from tests.apps.classifier.test_executions import BAD
+
+HOSTILE = {"=cmd|' /C calc'!A0.txt": "OFÍCIO 1", "+1.txt": "OFÍCIO 2", "@SUM(A1).txt": "OFÍCIO 3", "-2.txt": "OFÍCIO 4"}
+
+
+async def test_all_results_are_exported_as_csv_that_runs_nothing(office: Office) -> None:
+    execution = await office.done(BAD | HOSTILE)
+    answer = await office.api.get(f"/execucoes/{execution}/exportar")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.headers["Content-Disposition"].startswith("attachment; filename*=UTF-8''classificacao-")
+    assert answer.content.startswith("\ufeff".encode())
+    rows = {row["codigo"]: row for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))}
+    assert list(rows) == [*BAD, *(f"'{name}" for name in HOSTILE)]
+    assert (rows["a.txt"]["rotulo"], rows["a.txt"]["rever"], rows["a.txt"]["tentativas"]) == ("sentença", "não", "1")
+    assert (rows["b.txt"]["status"], rows["b.txt"]["erro_codigo"]) == ("ERRO", "LLM_INVALID_JSON")
+
+
+async def test_all_results_are_exported_as_json(office: Office) -> None:
+    execution = await office.done(BAD)
+    answer = await office.api.get(f"/execucoes/{execution}/exportar", params={"formato": "json"})
+    rows = answer.json()
+    assert [row["codigo"] for row in rows] == list(BAD)
+    assert (rows[0]["rotulo"], rows[0]["corrigido"], rows[1]["erro_codigo"]) == ("sentença", False, "LLM_INVALID_JSON")
+    refused(await office.api.get(f"/execucoes/{execution}/exportar?formato=xls"), 422, "INVALID_REQUEST")
+
+
+async def test_an_execution_that_has_just_begun_is_exported_as_nothing(office: Office) -> None:
+    execution = await office.begin(await office.project())
+    assert (await office.api.get(f"/execucoes/{execution}/exportar?formato=json")).json() == []
+    assert (await office.api.get(f"/execucoes/{execution}/exportar")).text.count("\r\n") == 1
+
+
+async def test_a_document_is_given_back_as_it_was_sent_and_never_as_a_page(office: Office) -> None:
+    page = "<script>alert(1)</script> OFÍCIO"
+    execution = await office.begin(await office.project(), {"pasta/página.html": page} | TEXTS)
+    answer = await office.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "pasta/página.html"})
+    assert answer.text == page
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''p%C3%A1gina.html"
+    assert answer.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
+    missing = await office.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "../a.txt"})
+    assert "no such document" in refused(missing, 404, "NOT_FOUND")

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from retoma import File
+from retoma_apps.classifier.models import Document, Refusal
+from retoma_apps.classifier.uploads import Upload, documents
+from tests.apps.classifier.office import TEXTS, Office
+
+LARGEST_RESULT = 1_000_000
+
+
+@pytest.mark.parametrize("letter", ["a", "ç", "文", "💩", '"', "\\"])
+def test_the_longest_names_leave_room_for_two_thousand_documents(letter: str) -> None:
+    file = File(file="0" * 64, size=50_000_000, name="x" * 500, media_type="y" * 100)
+    made = documents([Upload(nome=f"{letter * 500}.txt", arquivo=file) for _ in range(12)])
+    assert len({each.codigo for each in made}) == 12
+    widest = max(len(each.model_dump_json().encode()) for each in made) + len("00")  # 12 of 2,000
+    assert (widest + len(",")) * 2_000 < LARGEST_RESULT
+
+
+def test_the_longest_refusal_leaves_room_for_two_thousand_documents() -> None:
+    refusal = Refusal(codigo="FILE_UNSUPPORTED", mensagem="x" * 200)
+    (made,) = documents([Upload(nome="ç" * 500, recusa=refusal)])
+    assert (len(made.model_dump_json().encode()) + 10) * 2_000 < LARGEST_RESULT
+
+
+async def test_a_batch_of_two_thousand_comes_to_its_end(office: Office) -> None:
+    (sent,) = await office.send("a.txt", TEXTS["a.txt"])
+    answer = await office.start(await office.project(), [sent | {"nome": f"{'ç' * 500}.txt"} for _ in range(2_000)])
+    await office.work()
+    shown = await office.status(answer.json()["id"])
+    assert (shown["status"], shown["total"], shown["processados"]) == ("CONCLUIDO", 2_000, 2_000)
+    assert shown["contagem"] == {"PENDENTE": 0, "PROCESSANDO": 0, "CONCLUIDO": 1, "ERRO": 0, "PULADO": 1_999}
+
+
+def test_a_document_is_read_again_from_the_short_json_that_it_is() -> None:
+    (made,) = documents([Upload(nome="a.txt", recusa=Refusal(codigo="FILE_EMPTY", mensagem="it is empty"))])
+    short = json.loads(made.model_dump_json())
+    assert short == {"codigo": "a.txt", "recusa": {"codigo": "FILE_EMPTY", "mensagem": "it is empty"}}
+    assert Document.model_validate(short) == made

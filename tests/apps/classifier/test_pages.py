@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from string import Formatter
+from typing import get_args
+from uuid import UUID
+
+import pytest
+
+from retoma.records import WaitReason
+from retoma.states import RunState
+from retoma_apps.classifier import projects
+from retoma_apps.classifier.models import Category, Example, Project
+from retoma_apps.classifier.pages import forms, words
+from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.reading.errors import Code
+from retoma_apps.classifier.states import DOCUMENT_STATUSES, STATUSES
+from tests.apps.classifier.conftest import OpenOffice
+from tests.apps.classifier.office import EXAMPLES, TEXTS, Office, a_project
+from tests.patience import PATIENCE
+from tests.server.pages.test_pages import EVERYTHING, Elements
+from tests.server.pages.visitor import HASH, Visitor, seen, token_of
+
+BAD = b"\x7fELF is a program"
+FORM = {
+    "nome": "Peças",
+    "taxonomia": "sentença: decide\nofício",
+    "prompt": "Veja o fim da peça.",
+    "exemplos": "sentença: Julgo procedente.\nofício: Solicito providências.",
+    "modelo": "openai/gpt-5-mini",
+    "confianca_minima": "62,5",
+    "max_retries_execucao": "4",
+    "max_retries_documento": "1",
+}
+
+
+class Desk:
+    """The classifier, and somebody who has logged in to its page."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self.visitor = Visitor(office.api)
+
+    async def read(self, path: str = "", language: str = "pt") -> str:
+        answer = await self.visitor.get(f"/classificador/{path}", Accept_Language=language)
+        assert answer.status_code == 200, answer.text
+        return " ".join(seen(answer).split())
+
+    async def token(self) -> str:
+        return token_of(await self.visitor.get("/classificador/?novo=1"))
+
+    async def act(self, path: str, **fields: str) -> str:
+        """How it went, as the page says then."""
+        answer = await self.visitor.post(f"/classificador/{path}", {"csrf": await self.token(), **fields})
+        assert answer.status_code == 303, answer.text
+        there = answer.headers["location"].partition("#")[0]
+        shown = await self.visitor.get(there, Accept_Language="pt")
+        found = re.search(r'role="status">.*?<p>(.*?)</p>', shown.text)
+        return found[1] if found else ""
+
+
+@pytest.fixture
+async def desk(open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
+    async with open_office(offline=True, scopes=None) as office:
+        made = Desk(office)
+        office.api.key = (await office.client.make_key("test", ["admin"])).secret
+        await made.visitor.log_in()
+        yield made
+
+
+def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
+    project = Project(
+        nome="a",
+        taxonomia=[Category(rotulo="a: b", descricao="two\nlines: of text"), Category(rotulo="c")],
+        exemplos=[Example(texto="one\n\nthree: 3", rotulo="a: b"), Example(texto="x", rotulo="c")],
+        confianca_minima=0.625,
+    )
+    assert forms.read(forms.of_project(project).fields, Words("en")) == project
+
+
+@pytest.mark.parametrize(
+    ("field", "written", "sentence"),
+    [
+        ("nome", " ", "Dê um nome de 1 a 100 letras."),
+        ("taxonomia", "", "Dê de 1 a 200 rótulos"),
+        ("taxonomia", "Ofício\nofício", "O rótulo “ofício” está repetido."),
+        ("exemplos", "sentença", "A linha 1 não diz o rótulo"),
+        ("exemplos", "\nrecurso: Apela.", "A linha 2 tem o rótulo “recurso”"),
+        ("confianca_minima", "alta", "Um número de 0 a 100."),
+        ("max_retries_documento", "2,5", "Um número inteiro de 0 a 10."),
+        ("max_retries_execucao", "nan", "Um número inteiro de 0 a 10."),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_field(field: str, written: str, sentence: str) -> None:
+    with pytest.raises(forms.Wrong) as caught:
+        forms.read(FORM | {field: written}, Words("pt"))
+    assert sentence in caught.value.found[field]
+
+
+async def test_a_form_that_bounces_loses_nothing(desk: Desk) -> None:
+    given = FORM | {"nome": "", "exemplos": "sentença: Julgo.\nrecurso: Apela.", "csrf": await desk.token()}
+    answer = await desk.visitor.post("/classificador/", given, Accept_Language="pt")
+    assert answer.status_code == 422
+    assert "sentença: Julgo.\nrecurso: Apela." in answer.text
+    assert "não está entre os rótulos acima" in answer.text
+    assert await projects.listed(desk.office.client, None) == []
+
+
+async def test_a_project_is_made_changed_and_deleted_by_forms(desk: Desk) -> None:
+    assert await desk.act("", **FORM) == "Projeto criado. Agora envie documentos."
+    [kept] = await projects.listed(desk.office.client, None)
+    assert (kept.project.confianca_minima, kept.project.max_retries_execucao) == (0.625, 4)
+    assert "salvo" in await desk.act(kept.id, **FORM | {"nome": "Outras peças"}, revisao="1")
+    assert (await projects.found(desk.office.client, kept.id)).project.nome == "Outras peças"
+    assert "excluído" in await desk.act(kept.id, excluir="1")
+    assert await projects.listed(desk.office.client, None) == []
+
+
+async def test_a_colleagues_change_is_shown_and_not_saved_over(desk: Desk) -> None:
+    project = await desk.office.project()
+    theirs = Project(**a_project(prompt="Words of a colleague."))
+    await projects.changed(desk.office.client, project, theirs, 1)
+    given = FORM | {"prompt": "My words.", "revisao": "1", "csrf": await desk.token()}
+    answer = await desk.visitor.post(f"/classificador/{project}", given, Accept_Language="pt")
+    assert answer.status_code == 409
+    assert "Outra pessoa alterou este projeto" in answer.text
+    assert "My words." in answer.text
+    assert "Words of a colleague." in answer.text
+    assert (await projects.found(desk.office.client, project)).project == theirs
+    assert 'name="revisao" value="2"' in answer.text
+
+
+async def test_offline_is_told_before_anybody_uploads(desk: Desk) -> None:
+    mute = await desk.office.project(nome="Sem", exemplos=[])
+    few = await desk.office.project(nome="Poucos")
+    assert "Trabalhando offline" in await desk.read()
+    assert "não tem exemplos, e sem eles nada pode ser classificado" in await desk.read(mute)
+    assert "Poucos exemplos para medir." in await desk.read(few)
+
+
+async def test_the_measured_accuracy_is_shown(desk: Desk) -> None:
+    many = [
+        {"texto": f"{each['texto']} {number}", "rotulo": each["rotulo"]} for number in range(8) for each in EXAMPLES
+    ]
+    project = await desk.office.project(exemplos=many)
+    async with asyncio.timeout(PATIENCE):
+        while "está sendo medido" in (shown := await desk.read(project)):
+            continue
+    assert "Acertou 100 % de 24 exemplos que não tinha visto." in shown
+
+
+async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(desk: Desk) -> None:
+    execution = await desk.office.begin(await desk.office.project())
+    await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(2)))
+    await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(1)))
+    assert "Classificação em andamento" in await desk.read(f"execucoes/{execution}")
+    await desk.office.api.sandbox.clock.advance(timedelta(minutes=6))
+    shown = await desk.read(f"execucoes/{execution}")
+    assert "EM ANDAMENTO" not in shown.upper()
+    assert "Precisa de você: nenhum worker está ativo" in shown
+    assert "Continuar de onde parou" in shown
+
+
+async def test_the_page_says_whether_to_wait_or_to_act(desk: Desk) -> None:
+    execution = await desk.office.begin(await desk.office.project(), {**TEXTS, "bad": BAD})
+    assert "Começa sozinha: não precisa fazer nada." in await desk.read(f"execucoes/{execution}")
+    await desk.office.api.sandbox.clock.advance(timedelta(minutes=1))
+    assert "Precisa de você: nenhum worker está ativo" in await desk.read(f"execucoes/{execution}")
+    await desk.office.work()
+    shown = await desk.read(f"execucoes/{execution}")
+    assert "Um documento ficou sem rótulo" in shown
+    assert "O que falhou, e o que fazer 1 Este tipo de arquivo não é lido aqui. Envie PDF" in shown
+    assert "nothing needs you" in await desk.read(f"execucoes/{await desk.office.done()}", "en")
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [("retomar", "A execução continua."), ("reprocessar-erros", "Primeiro a execução continua.")],
+)
+async def test_a_stuck_execution_goes_on_by_either_button(desk: Desk, act: str, said: str) -> None:
+    execution = await desk.office.begin(await desk.office.project(), {**TEXTS, "bad": BAD})
+    await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(2)))
+    await desk.office.hands.claim(10)
+    await desk.office.watch(timedelta(minutes=6))
+    shown = await desk.read(f"execucoes/{execution}")
+    assert "TRAVADO" in shown
+    assert "A execução parou em 0 de 4 e nada se perdeu" in shown
+    assert "um documento passou do tempo sem dar sinal" in shown
+    assert "Rota /classificador/" in shown
+    assert said in await desk.act(f"execucoes/{execution}/{act}")
+    assert (await desk.office.client.show(UUID(execution))).state is RunState.RUNNING
+
+
+async def test_people_put_labels_right_when_the_execution_is_over(desk: Desk) -> None:
+    execution = await desk.office.begin(await desk.office.project(), {**TEXTS, "bad": BAD})
+    assert "quando a execução terminar" in await desk.read(f"execucoes/{execution}")
+    assert "Agora não" in await desk.act(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
+    await desk.office.work()
+    for act, fields, said in (
+        ("corrigir", {"n": "1", "rotulo": "parecer"}, "O rótulo foi corrigido."),
+        ("corrigir", {"n": "4", "rotulo": "ofício"}, "O rótulo foi corrigido."),
+        ("corrigir", {"n": "1", "rotulo": "recurso"}, "Escolha um rótulo desta execução."),
+        ("confirmar", {"n": "2"}, "O rótulo foi confirmado."),
+        ("pular", {"n": "3"}, "O documento foi pulado."),
+    ):
+        assert await desk.act(f"execucoes/{execution}/{act}", **fields) == said
+        await desk.office.work()
+    shown = await desk.office.documents(execution)
+    assert {code: (each["status"], each["rotulo"], each["rotulo_modelo"]) for code, each in shown.items()} == {
+        "a.txt": ("CONCLUIDO", "parecer", "sentença"),
+        "b.txt": ("CONCLUIDO", "ofício", "ofício"),
+        "c.txt": ("PULADO", None, None),
+        "bad": ("CONCLUIDO", "ofício", None),
+    }
+    assert "parecer o modelo disse sentença" in await desk.read(f"execucoes/{execution}")
+
+
+async def test_an_act_needs_the_token_of_its_session(desk: Desk) -> None:
+    execution = await desk.office.begin(await desk.office.project())
+    for act in ("retomar", "reprocessar-erros", "cancelar", "corrigir", "confirmar", "pular"):
+        assert (await desk.visitor.post(f"/classificador/execucoes/{execution}/{act}", {"n": "1"})).status_code == 403
+    assert (await desk.visitor.post("/classificador/", FORM)).status_code == 403
+    assert "cancelada" in await desk.act(f"execucoes/{execution}/cancelar")
+
+
+async def test_documents_are_found_by_status_by_name_and_by_doubt(desk: Desk) -> None:
+    given: dict[str, str | bytes] = {**TEXTS, "bad": BAD, "vago.txt": "Julgo parecer ofício."}
+    execution = await desk.office.done(given, confianca_minima=0.5)
+
+    async def codes(query: str) -> list[str]:
+        answer = await desk.visitor.get(f"/classificador/execucoes/{execution}{query}")
+        return re.findall(r'data-c="(.*?)"', answer.text)
+
+    assert await codes("") == list(given)
+    assert await codes("?status=ERRO") == ["bad"]
+    assert await codes("?status=REVER") == ["vago.txt"]
+    assert await codes("?q=A.TX") == ["a.txt"]
+    assert await codes("?status=nothing") == list(given)
+    assert await codes("/partes?n=2,4,77,x") == ["b.txt", "bad"]
+    assert "Nenhum documento corresponde." in await desk.read(f"execucoes/{execution}?q=nowhere")
+
+
+async def test_hostile_text_makes_no_element(desk: Desk) -> None:
+    label = EVERYTHING[:100]
+    project = await desk.office.project(
+        nome=label,
+        taxonomia=[{"rotulo": label, "descricao": EVERYTHING}, {"rotulo": "ofício"}],
+        exemplos=[{"texto": EVERYTHING, "rotulo": label}, EXAMPLES[1]],
+    )
+    execution = await desk.office.begin(project, {EVERYTHING[:150]: EVERYTHING, "bad": BAD})
+    await desk.office.work()
+    await makes_no_element(desk, "", project, f"{project}?editar=1", f"execucoes/{execution}?corrigir=1")
+    await makes_no_element(desk, f"execucoes/{execution}", f"execucoes/{execution}/partes?n=1,2")
+    assert await desk.act(f"execucoes/{execution}/corrigir", n="1", rotulo="ofício") == "O rótulo foi corrigido."
+    await makes_no_element(desk, f"execucoes/{execution}")
+
+
+async def makes_no_element(desk: Desk, *paths: str) -> None:
+    for path in paths:
+        answer = await desk.visitor.get(f"/classificador/{path}")
+        elements = Elements()
+        elements.feed(answer.text)
+        assert "alert(1)" in answer.text
+        assert elements.tags.isdisjoint({"img", "iframe", "object", "embed", "style", "base"}), path
+        assert not [name for name, _ in elements.attributes if name.startswith("on")], path
+        assert answer.text.count("<script") == answer.text.count('<script type="module" src="/static/'), path
+
+
+async def test_an_execution_of_nobody_is_not_found(desk: Desk) -> None:
+    for path in ("execucoes/nothing", f"execucoes/{UUID(int=1)}", "nowhere"):
+        assert (await desk.visitor.get(f"/classificador/{path}")).status_code == 404
+
+
+def test_every_word_is_said_in_both_languages_with_the_same_values() -> None:
+    for sentences in (*words._WORDS.values(), *words._CODES.values()):
+        assert all(sentences)
+        english, portuguese = ({name for _, name, _, _ in Formatter().parse(each) if name} for each in sentences)
+        assert english == portuguese, sentences
+
+
+def test_every_status_cause_and_code_has_words() -> None:
+    assert {f"status {each}" for each in STATUSES} <= words.KNOWN
+    assert {f"document {each}" for each in DOCUMENT_STATUSES} <= words.KNOWN
+    assert {f"cause {each}" for each in (*WaitReason, "no_progress", "nothing_runs")} <= words.KNOWN
+    assert set(get_args(Code)) <= words.CODES
+    assert {"TIMEOUT", "CRASHED", "OUT_OF_MEMORY", "QUARANTINED", "WORKER_DIED", "LLM_TIMEOUT"} <= words.CODES

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.apps.classifier.conftest import OpenOffice
+from tests.apps.classifier.documents import LABELS, text_of
+from tests.apps.classifier.office import EXAMPLES, Office, a_project, refused
+
+
+async def test_a_project_has_the_names_and_limits_of_the_seed(office: Office) -> None:
+    answer = await office.api.post("/projetos", json=a_project())
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert shown.pop("alterado_em").startswith("2030-01-01T12:00:00")
+    assert shown == {
+        "id": "pecas-processuais",
+        "nome": "Peças processuais",
+        "taxonomia": [{"rotulo": label, "descricao": ""} for label in ("sentença", "ofício", "parecer")],
+        "prompt": "",
+        "exemplos": EXAMPLES,
+        "modelo": "openai/gpt-5-mini",
+        "max_retries_execucao": 3,
+        "max_retries_documento": 2,
+        "confianca_minima": 0.6,
+        "revisao": 1,
+    }
+    assert (await office.api.get("/projetos/pecas-processuais")).headers["ETag"] == answer.headers["ETag"] == '"1"'
+
+
+async def test_two_projects_of_one_name_have_ids_of_their_own(office: Office) -> None:
+    made = await asyncio.gather(*(office.project() for _ in range(3)))
+    assert sorted(made) == ["pecas-processuais", "pecas-processuais-2", "pecas-processuais-3"]
+    listed = (await office.api.get("/projetos")).json()["projetos"]
+    assert [(each["id"], each["exemplos"]) for each in listed] == [(each, 3) for each in sorted(made)]
+
+
+async def test_who_has_seen_another_project_cannot_change_this_one(office: Office) -> None:
+    project = await office.project()
+    path, changed = f"/projetos/{project}", a_project(nome="Outras", max_retries_documento=5)
+    answer = await office.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
+    assert (answer.status_code, answer.headers["ETag"]) == (200, '"2"')
+    late = await office.api.call("PUT", path, json=a_project(), headers={"If-Match": '"1"'})
+    assert "look at it again" in refused(late, 412, "CHANGED")
+    assert (await office.api.get(path)).json()["nome"] == "Outras"
+    assert (await office.api.call("PUT", path, json=a_project())).json()["revisao"] == 3
+
+
+async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(office: Office) -> None:
+    project = await office.project()
+    answers = await asyncio.gather(
+        *(
+            office.api.call("PUT", f"/projetos/{project}", json=a_project(prompt=f"{n}"), headers={"If-Match": '"1"'})
+            for n in range(8)
+        )
+    )
+    assert min(answer.status_code for answer in answers) == 200
+    assert {answer.status_code for answer in answers if answer.status_code != 200} <= {409, 412}
+    assert (await office.api.get(f"/projetos/{project}")).json()["revisao"] == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"nome": ""}, "nome"),
+        ({"nome": "a\x00b"}, "nome"),
+        ({"nome": "n" * 101}, "nome"),
+        ({"taxonomia": []}, "taxonomia"),
+        ({"taxonomia": [{"rotulo": "Ofício"}, {"rotulo": "ofício"}], "exemplos": []}, "is there twice"),
+        ({"exemplos": [{"texto": "x", "rotulo": "bula"}]}, "which is not in the taxonomy"),
+        ({"max_retries_execucao": -1}, "max_retries_execucao"),
+        ({"max_retries_documento": 11}, "max_retries_documento"),
+        ({"confianca_minima": 1.5}, "confianca_minima"),
+        ({"backoff_inicial": 1}, "backoff_inicial"),
+        ({"backoff_multiplicador": 3}, "backoff_multiplicador"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "-".join(given),
+)
+async def test_a_project_that_cannot_be_is_refused_with_the_reason(
+    office: Office, wrong: dict[str, Any], said: str
+) -> None:
+    answer = await office.api.post("/projetos", json=a_project(**wrong))
+    refused(answer, 422, "INVALID_REQUEST")
+    assert said in answer.text
+    assert (await office.api.get("/projetos")).json() == {"projetos": []}
+
+
+async def test_the_executions_of_a_deleted_project_stay(office: Office) -> None:
+    execution = await office.done()
+    path = "/projetos/pecas-processuais"
+    assert (await office.api.call("DELETE", path)).status_code == 204
+    for method in ("GET", "DELETE"):
+        assert "there is no project" in refused(await office.api.call(method, path), 404, "NOT_FOUND")
+    assert (await office.status(execution))["status"] == "CONCLUIDO"
+    assert len((await office.api.get("/execucoes")).json()["execucoes"]) == 1
+
+
+async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_office: OpenOffice) -> None:
+    async with open_office(offline=True) as office:
+        taxonomy = [{"rotulo": label} for label in LABELS]
+        examples = [
+            {"texto": "\n".join(text_of(label, number)), "rotulo": label} for label in LABELS for number in range(5)
+        ]
+        project = await office.project(taxonomia=taxonomy, exemplos=examples)
+        told = (await office.api.get(f"/projetos/{project}/precisao")).json()
+        assert told.pop("acerto") > 0.8
+        assert told == {
+            "offline": True,
+            "exemplos": 30,
+            "medidos": 30,
+            "sem_medida": [],
+            "poucos_para_medir": False,
+        }
+        few = await office.project(nome="Poucos", exemplos=EXAMPLES[:1])
+        told = (await office.api.get(f"/projetos/{few}/precisao")).json()
+        assert (told["acerto"], told["medidos"], told["poucos_para_medir"]) == (None, 0, True)

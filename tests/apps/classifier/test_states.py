@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from retoma.states import JobState, RunState
+from retoma_apps.classifier.states import (
+    BY_JOB_STATE,
+    BY_STATE,
+    DOCUMENT_STATUSES,
+    STATUSES,
+    job_states_of,
+    states_of,
+    status_of,
+)
+
+
+def test_every_state_of_a_run_is_one_of_the_seven_of_an_execution() -> None:
+    assert set(BY_STATE) == set(RunState)
+    assert set(BY_STATE.values()) == set(STATUSES)
+    assert len(STATUSES) == 7
+
+
+def test_every_state_of_a_job_is_one_of_the_five_of_a_document() -> None:
+    assert set(BY_JOB_STATE) == set(JobState)
+    assert set(BY_JOB_STATE.values()) == set(DOCUMENT_STATUSES)
+    assert DOCUMENT_STATUSES == ("PENDENTE", "PROCESSANDO", "CONCLUIDO", "ERRO", "PULADO")
+
+
+@pytest.mark.parametrize("state", RunState)
+@pytest.mark.parametrize("begun", [False, True])
+def test_who_filters_by_a_status_finds_every_execution_that_has_it(state: RunState, begun: bool) -> None:
+    assert state in states_of(status_of(state, begun=begun))
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_who_filters_by_the_status_of_documents_finds_all_that_have_it(state: JobState) -> None:
+    assert state in job_states_of(BY_JOB_STATE[state])
+
+
+def test_only_the_watchdogs_state_is_stuck() -> None:
+    assert [state for state, status in BY_STATE.items() if status == "TRAVADO"] == ["stuck"]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from retoma_apps.classifier import uploads
+from retoma_apps.classifier.reading import Limits
+from retoma_apps.classifier.uploads import Upload, documents, shown_name
+from tests.apps.classifier.documents import docx, locked_zip, zipped
+from tests.apps.classifier.office import TEXTS, Office, refused
+
+
+async def test_a_document_is_kept_under_its_name(office: Office) -> None:
+    (sent,) = await office.send("pasta/ofício nº 1.txt", "abc")
+    assert sent == {
+        "nome": "pasta/ofício nº 1.txt",
+        "arquivo": {
+            "file": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            "name": "pasta/ofício nº 1.txt",
+            "size": 3,
+            "media_type": "text/plain",
+        },
+    }
+
+
+async def test_a_zip_gives_the_files_in_its_folders(office: Office) -> None:
+    zipped_files = zipped(
+        {"lote/": b"", "lote/a.txt": b"1", "lote/b/c.txt": b"2", "__MACOSX/a.txt": b"3", "lote/.DS_Store": b"4"}
+    )
+    assert [each["nome"] for each in await office.send("lote.zip", zipped_files)] == ["lote/a.txt", "lote/b/c.txt"]
+
+
+async def test_a_word_document_is_no_zip_of_documents(office: Office) -> None:
+    for name in ("ofício.docx", "sem ending"):
+        (sent,) = await office.send(name, docx(["Ofício"]))
+        assert sent["nome"] == name
+
+
+async def test_a_locked_member_is_refused_alone(office: Office) -> None:
+    locked, good = locked_zip({"a.txt": b"segredo"}), zipped({"b.txt": b"aberto"})
+    (sent,) = await office.send("locked.zip", locked)
+    assert sent["recusa"]["codigo"] == "FILE_ENCRYPTED"
+    assert "without one" in sent["recusa"]["mensagem"]
+    (sent,) = await office.send("good.zip", good)
+    execution = await office.begin(await office.project(), {"locked.zip": locked, "good.zip": good})
+    await office.work()
+    found = await office.documents(execution)
+    assert {code: each["status"] for code, each in found.items()} == {"a.txt": "ERRO", "b.txt": "CONCLUIDO"}
+    assert (found["a.txt"]["erro_codigo"], found["a.txt"]["tentativas"]) == ("FILE_ENCRYPTED", 1)
+
+
+async def test_a_bomb_in_a_zip_is_refused_alone(office: Office) -> None:
+    bomb, good = await office.send("a.zip", zipped({"bomb.txt": b"0" * 3_000_000, "b.txt": b"good"}))
+    assert (bomb["recusa"]["codigo"], "recusa" in good) == ("FILE_TOO_LARGE", False)
+
+
+async def test_a_zip_that_is_too_large_as_a_whole_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "ZIP_LIMITS", Limits(unpacked=1_000, members=3))
+    many = {f"{number}.txt": b"1" for number in range(4)}
+    assert "more than 3 files" in refused(await office.upload("a.zip", zipped(many)), 422, "FILE_TOO_LARGE")
+    large = zipped({"a.txt": b"0" * 900, "b.txt": b"1" * 900})
+    assert "1,000 bytes" in refused(await office.upload("a.zip", large), 422, "FILE_TOO_LARGE")
+
+
+async def test_a_zip_without_a_file_or_an_end_is_refused(office: Office) -> None:
+    assert "no file in the zip" in refused(await office.upload("a.zip", zipped({"folder/": b""})), 422, "FILE_EMPTY")
+    refused(await office.upload("a.zip", zipped(dict.fromkeys("abc", b"1"))[:60]), 422, "FILE_DAMAGED")
+
+
+async def test_two_files_of_one_name_in_a_zip_are_two_documents(office: Office) -> None:
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("a.txt", "SENTENÇA um")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a.txt", "SENTENÇA dois")
+    execution = await office.begin(await office.project(), {"lote.zip": made.getvalue()})
+    assert list(await office.documents(execution)) == []  # not laid out yet
+    await office.work()
+    assert list(await office.documents(execution)) == ["a.txt", "a (2).txt"]
+
+
+async def test_a_document_that_is_too_large_is_refused_alone(office: Office) -> None:
+    large = b"%PDF-" + b"0" * 60_000_000
+    execution = await office.done({"a.txt": TEXTS["a.txt"], "": large})
+    found = await office.documents(execution)
+    assert {code: each["status"] for code, each in found.items()} == {"a.txt": "CONCLUIDO", "documento": "ERRO"}
+    assert found["documento"]["erro_codigo"] == "FILE_TOO_LARGE"
+    assert "60,000,005 bytes; 50,000,000 are the most" in found["documento"]["erro_mensagem"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("../../etc/passwd", "etc/passwd"),
+        ("..\\..\\windows\\a.txt", "windows/a.txt"),
+        ("/abs/a.txt", "abs/a.txt"),
+        ("a\u202etxt.exe", "atxt.exe"),
+        ("a\x00\x1b[31m\n.txt", "a[31m.txt"),
+        ("\u200b", "documento"),
+        ("", "documento"),
+        ("..", "documento"),
+        ("x" * 500 + ".pdf", "x" * 166 + ".pdf"),
+        ("\ud800.txt", ".txt"),
+        ("ofi\u0301cio.txt", "ofício.txt"),
+        ("<script>.txt", "<script>.txt"),
+    ],
+)
+def test_a_name_is_a_label_without_what_cannot_be_seen(name: str, shown: str) -> None:
+    assert shown_name(name) == shown
+
+
+def test_codes_are_distinct_whatever_documents_are_called() -> None:
+    names = ["a.txt", "a.txt", "a (2).txt", "a (2).txt", "b", "b", "../b", "x" * 500, "x" * 400]
+    codes = [document.codigo for document in documents([Upload(nome=name) for name in names])]
+    assert codes[:7] == ["a.txt", "a (2).txt", "a (2) (2).txt", "a (2) (3).txt", "b", "b (2)", "b (3)"]
+    assert len(set(codes)) == len(codes)
+    assert max(map(len, codes)) <= 180

@@ -1,0 +1,211 @@
+"""The classifier's page in a real browser: from a project to labels that people have checked."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import FilePayload, Page, expect
+
+from retoma.server.streams import Streams
+from retoma.states import RunState
+from retoma.store.database import Database
+from tests.apps.classifier.office import EXAMPLES, TEXTS
+from tests.browser.bureau import UNREADABLE, Bureau, a_bureau
+from tests.browser.test_live import streams
+from tests.conftest import empty
+from tests.server.pages.test_pages import EVERYTHING
+from tests.server.pages.visitor import PASSWORD
+
+VAGUE = "Julgo parecer ofício."
+SLOW = 20_000  # milliseconds that a live change may take on a busy machine
+
+
+@pytest.fixture
+async def bureau(database: Database, tmp_path: Path) -> AsyncIterator[Bureau]:
+    await empty(database)
+    async with a_bureau(database, tmp_path) as made:
+        yield made
+        assert made.screen.complaints == []
+
+
+async def test_from_a_new_project_to_an_exported_file(database: Database, tmp_path: Path) -> None:
+    await empty(database)
+    async with a_bureau(database, tmp_path, development=False) as bureau:
+        page = await bureau.open(language="en")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.keyboard.press("Enter")
+        await go_all_the_way(bureau, page)
+        assert bureau.screen.complaints == []
+
+
+async def go_all_the_way(bureau: Bureau, page: Page) -> None:
+    await page.get_by_role("link", name="New project").click()
+    await page.get_by_label("Name").fill("Court papers")
+    await page.get_by_label("Labels").fill("sentença: decides\nofício\nparecer: an opinion")
+    await page.get_by_label("Examples").fill("\n".join(f"{each['rotulo']}: {each['texto']}" for each in EXAMPLES))
+    await page.get_by_role("button", name="Create the project").click()
+    await expect(page.get_by_role("status").first).to_have_text("The project is there. Now send documents.")
+    files = [a_file(name, text.encode()) for name, text in {**TEXTS, "again.txt": TEXTS["a.txt"]}.items()]
+    await page.locator("[data-files]").set_input_files(files)
+    await expect(page.locator("p[data-chosen]")).to_contain_text("Chosen: 4")
+    await page.get_by_label("Name of this batch").fill("March")
+    await page.get_by_role("button", name="Send and classify").click()
+    await expect(page.get_by_role("heading", name="March")).to_be_visible()
+    await expect(page.locator("#c-head .badge")).to_have_text("PENDING")
+    await expect(page.get_by_text("once the execution is over")).to_be_visible()
+    await bureau.work()
+    await expect(page.locator("#c-head .badge")).to_have_text("DONE", timeout=SLOW)
+    await expect(page).to_have_title(re.compile("^DONE · March"))
+    await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text("sentença")
+    await expect(page.locator('tr[data-c="again.txt"]')).to_contain_text("same as a.txt")
+    await page.get_by_text("Export").click()
+    async with page.expect_download() as caught:
+        await page.get_by_role("link", name="CSV").click()
+    assert "b.txt,CONCLUIDO,ofício" in await asyncio.to_thread(read, await (await caught.value).path())
+
+
+async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(bureau: Bureau, tmp_path: Path) -> None:
+    folder = tmp_path / "março"
+    (folder / "dentro").mkdir(parents=True)
+    (folder / "dentro" / "a.txt").write_text(TEXTS["a.txt"])
+    (folder / "b.txt").write_text(TEXTS["b.txt"])
+    damaged = a_file("ruim.zip", b"PK\x03\x04 damaged")
+    page = await bureau.open(await bureau.project())
+    await page.locator("[data-folder]").set_input_files(folder)
+    zipped = a_file("lote.zip", a_zip({"c.txt": TEXTS["c.txt"]}))
+    await page.locator("[data-files]").set_input_files([zipped, damaged])
+    await expect(page.locator("p[data-chosen]")).to_contain_text("Escolhidos: 4")
+    await page.route("**/arquivos?nome=lote.zip", lambda route: route.abort(), times=1)
+    await page.get_by_role("button", name="Enviar e classificar").click()
+    await expect(page.locator(".refused li")).to_contain_text("ruim.zip")
+    bureau.screen.complaints.clear()  # the browser tells of the answer 422 too, and of the one that it lost
+    await page.get_by_role("button", name="Classificar o que foi enviado (3)").click()
+    await expect(page.locator("tr[data-c]")).to_have_count(3)
+    assert await page.locator("tr[data-c]").evaluate_all("all => all.map(row => row.dataset.c).sort()") == [
+        "c.txt",
+        "março/b.txt",
+        "março/dentro/a.txt",
+    ]
+
+
+async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(bureau: Bureau) -> None:
+    page = await bureau.open(await bureau.project())
+    await page.locator("[data-files]").evaluate(
+        """input => { const given = new DataTransfer();
+        for (let each = 0; each < 2001; each += 1) given.items.add(new File(["x"], `${each}.txt`));
+        input.files = given.files; input.dispatchEvent(new Event("change")); }"""
+    )
+    await expect(page.locator("p[data-chosen]")).to_contain_text("2.001 arquivos passam dos 2.000")
+    await expect(page.get_by_role("button", name="Enviar e classificar")).to_be_disabled()
+
+
+async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(bureau: Bureau) -> None:
+    execution = await bureau.begin(await bureau.project(), {**TEXTS, "bad.bin": UNREADABLE})
+    page = await bureau.open(f"execucoes/{execution}")
+    await bureau.get_stuck()
+    await expect(page.locator("#c-head .badge")).to_have_text("TRAVADO", timeout=SLOW)
+    await expect(page.locator(".halt")).to_contain_text("um documento passou do tempo sem dar sinal")
+    await expect(page.locator(".halt .proof")).to_contain_text("/classificador/")
+    await page.get_by_role("button", name="Continuar de onde parou").click()
+    await expect(page.get_by_role("status")).to_have_text("A execução continua.")
+    await bureau.work()
+    await expect(page.locator("#c-head .badge")).to_have_text("CONCLUÍDO COM ERROS", timeout=SLOW)
+    await expect(page.locator("#c-errors")).to_contain_text("Este tipo de arquivo não é lido aqui")
+    await page.get_by_role("button", name="Reprocessar apenas erros").click()
+    await expect(page.get_by_role("status")).to_have_text("Só os documentos com erro estão sendo refeitos.")
+    assert (await bureau.client.show(execution)).revision == 2
+
+
+async def test_a_minute_without_events_is_told_until_a_ping_comes(bureau: Bureau) -> None:
+    execution = await bureau.begin(await bureau.project())
+    page = await bureau.screen.browser.new_page(locale="pt-BR")
+    await page.clock.install()
+    await page.goto(f"{bureau.screen.address}/classificador/execucoes/{execution}")
+    await streams(bureau.screen, 1)
+    await page.clock.fast_forward(59_000)
+    await expect(page.locator("#silent")).to_be_hidden()
+    await page.clock.fast_forward(1_500)
+    await expect(page.locator("#silent")).to_contain_text("Sem eventos desde")
+    await expect(page.get_by_role("link", name="Recarregar agora")).to_be_visible()
+    live: Streams = bureau.screen.server.state.live
+    await live.ping(live.all())
+    await expect(page.locator("#silent")).to_be_hidden()
+
+
+async def test_labels_are_corrected_and_confirmed_in_their_rows(bureau: Bureau) -> None:
+    execution = await bureau.done({**TEXTS, "vago.txt": VAGUE, "bad.bin": UNREADABLE})
+    page = await bureau.open(f"execucoes/{execution}")
+    await page.locator('tr[data-c="a.txt"]').get_by_role("link", name="Corrigir").click()
+    await page.get_by_label("Rótulo certo").select_option("parecer")
+    await page.get_by_role("button", name="Salvar").click()
+    await expect(page.get_by_role("status")).to_have_text("O rótulo foi corrigido.")
+    await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text("o modelo disse sentença")
+    await bureau.work()
+    await expect(page.locator("#documents")).to_have_attribute("data-over", "yes", timeout=SLOW)
+    await page.locator('tr[data-c="vago.txt"]').get_by_role("button", name="Confirmar").click()
+    await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text("confirmado por uma pessoa")
+    await bureau.work()
+    await expect(page.locator("#documents")).to_have_attribute("data-over", "yes", timeout=SLOW)
+    await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name="Pular").click()
+    await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text("Pulado")
+    await bureau.work()
+    assert (await bureau.client.show(execution)).state is RunState.COMPLETED
+
+
+async def test_rows_change_in_place_and_what_somebody_uses_stays(bureau: Bureau) -> None:
+    project = await bureau.project()
+    texts = {f"{number:02}.txt": f"{TEXTS['a.txt']} {number}" for number in range(60)}
+    execution = await bureau.begin(project, texts)
+    page = await bureau.open(f"execucoes/{execution}")
+    await page.locator("[data-key=cancel] summary").click()
+    await page.locator('tr[data-c="40.txt"]').scroll_into_view_if_needed()
+    top = "document.querySelector('tr[data-c=\"40.txt\"]').getBoundingClientRect().top"
+    before = await page.evaluate(top)
+    await page.locator('tr[data-c="00.txt"]').evaluate("row => row.dataset.seen = 'yes'")
+    await bureau.work()
+    await expect(page.locator('tr[data-s="CONCLUIDO"]')).to_have_count(60, timeout=SLOW)
+    await expect(page.locator('tr[data-seen="yes"]')).to_have_count(0)
+    await expect(page.get_by_role("button", name="Sim, cancelar")).to_be_visible()
+    assert abs(await page.evaluate(top) - before) < 40
+
+
+async def test_hostile_text_runs_nowhere_and_no_page_is_wider_than_the_screen(bureau: Bureau) -> None:
+    hostile = [{"rotulo": EVERYTHING[:100], "descricao": EVERYTHING}, {"rotulo": "ofício"}]
+    examples = [{"texto": EVERYTHING, "rotulo": EVERYTHING[:100]}, EXAMPLES[1]]
+    named = EVERYTHING.replace("\n", " ")
+    project = await bureau.project(nome=named[:100], prompt=EVERYTHING, taxonomia=hostile, exemplos=examples)
+    execution = await bureau.begin(project, {f"{named[:150]}.txt": EVERYTHING, "b.bin": UNREADABLE}, named[:200])
+    await bureau.work()
+    pages = ("", "?novo=1", project, f"{project}?editar=1", f"execucoes/{execution}?q=", f"execucoes/{execution}")
+    dialogs: list[str] = []
+    for language, width, scheme in (("en", 1440, "light"), ("pt-BR", 390, "dark")):
+        page = await bureau.open("", language=language, width=width, scheme=scheme)
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        for path in pages:
+            await page.goto(f"{bureau.screen.address}/classificador/{path}")
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        await page.locator("tr[data-c]").first.get_by_role("link").last.click()
+        await expect(page.locator("select[name=rotulo]")).to_be_visible()
+    assert dialogs == []
+
+
+def a_file(name: str, data: bytes) -> FilePayload:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+
+
+def read(path: Path) -> str:
+    return path.read_text("utf-8-sig")
+
+
+def a_zip(files: dict[str, str]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return made.getvalue()

@@ -1,0 +1,81 @@
+"""Pages that follow what happens: through one stream each, which is told to be silent when it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from playwright.async_api import Page, expect
+
+from retoma.server.streams import Streams
+from retoma.store.database import Database
+from tests.browser.screen import Screen, a_screen
+from tests.conftest import empty
+from tests.patience import PATIENCE
+from tests.server.pages.visitor import PASSWORD
+
+
+async def streams(screen: Screen, wanted: int) -> None:
+    """Wait until so many watch; those who have gone are noticed when something is sent to them."""
+    live: Streams = screen.server.state.live
+    async with asyncio.timeout(PATIENCE):
+        while live.count != wanted:
+            for stream in live.all():
+                stream.put(b":\n\n")  # which a page does not hear
+            await asyncio.sleep(0.02)
+
+
+async def hide(page: Page, *, hidden: bool) -> None:
+    await page.evaluate(
+        "hidden => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });"
+        "document.dispatchEvent(new Event('visibilitychange')); }",
+        hidden,
+    )
+
+
+async def test_who_has_logged_in_sees_what_happens_without_asking(database: Database) -> None:
+    await empty(database)
+    async with a_screen(database, development=False) as screen:
+        run = await screen.sandbox.client.start("film", {"topic": "bad"})
+        page = await screen.open("/login")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        await page.goto(f"{screen.address}/runs/{run.id}")
+        await streams(screen, 1)
+        await screen.sandbox.work()
+        await expect(page.locator("#head .badge")).to_have_text("Completed with errors", timeout=15_000)
+        await streams(screen, 0)
+        assert screen.complaints == []
+
+
+async def test_a_page_has_one_stream_and_none_while_nobody_sees_it(screen: Screen) -> None:
+    page = await screen.open("/")
+    for path in ("/runs", "/stuck", "/"):
+        await page.goto(f"{screen.address}{path}")
+    await streams(screen, 1)
+    await hide(page, hidden=True)
+    await streams(screen, 0)
+    await hide(page, hidden=False)
+    await streams(screen, 1)
+
+
+@pytest.mark.parametrize(
+    ("language", "word", "silent"),
+    [("en", "Live", "No live signal since"), ("pt-BR", "Ao vivo", "Sem sinal ao vivo desde")],
+)
+async def test_a_minute_without_a_sign_is_told_until_one_comes(
+    screen: Screen, language: str, word: str, silent: str
+) -> None:
+    page = await screen.browser.new_page(locale=language)
+    await page.clock.install()
+    await page.goto(f"{screen.address}/runs")
+    dot = page.locator("[data-live-dot]")
+    await streams(screen, 1)
+    await expect(dot).to_have_text(word)
+    await page.clock.fast_forward(61_000)
+    await expect(dot).to_contain_text(silent)
+    await streams(screen, 1)
+    live: Streams = screen.server.state.live
+    await live.ping(live.all())
+    await expect(dot).to_have_text(word)

@@ -1,0 +1,86 @@
+"""What a person does on the page of a run that is over, in both languages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from retoma import App
+from retoma.files import FileSettings, files_of
+from retoma.server.pages import words
+from retoma.states import RunState
+from retoma.store.database import Database
+from tests.browser.screen import Screen, a_screen
+from tests.conftest import empty
+from tests.server.test_items_and_files import NAME, PAGE, Papers, reading
+
+LANGUAGES = [("en", "en"), ("pt-BR", "pt")]
+
+
+async def an_end(screen: Screen) -> str:
+    """The id of a run that is over, with an item that failed."""
+    run = await screen.sandbox.client.start("film", {"topic": "bad", "scenes": 2})
+    await screen.sandbox.work()
+    return str(run.id)
+
+
+@pytest.mark.parametrize(("locale", "language"), LANGUAGES)
+async def test_a_result_is_put_right_after_a_slip_and_another_item_left_out(
+    screen: Screen, locale: str, language: str
+) -> None:
+    run = await an_end(screen)
+    page = await screen.open(f"/runs/{run}", language=locale)
+    await page.locator("#item-rows").get_by_role("link", name="bad 0").click()
+    await page.get_by_text(words.word(language, "edit"), exact=True).click()
+    field = page.get_by_label(words.word(language, "edit value"))
+    await field.fill("A LAMP")
+    await page.get_by_role("button", name=words.word(language, "edit now")).click()
+    await expect(page.get_by_role("alert")).to_have_text(words.word(language, "edit wrong at", line=1, column=1))
+    await expect(field).to_have_value("A LAMP")
+    assert ["422" in each for each in screen.complaints] == [True]
+    screen.complaints.clear()
+    await field.fill('"A LAMP"')
+    await page.get_by_role("button", name=words.word(language, "edit now")).click()
+    await expect(page.get_by_role("status")).to_have_text(words.word(language, "said edited"))
+    await screen.sandbox.work()
+    await page.goto(f"{screen.address}/runs/{run}?step=image&item=bad+1")
+    await page.get_by_text(words.word(language, "skip item")).click()
+    await page.get_by_role("button", name=words.word(language, "skip now")).click()
+    await expect(page.get_by_role("status")).to_have_text(words.word(language, "said skipped"))
+    await screen.sandbox.work()
+    (found,) = await screen.sandbox.client.runs()
+    assert (found.state, (await screen.sandbox.client.results(found.id))["cut"]) == (RunState.COMPLETED, "A LAMP")
+
+
+async def test_items_are_found_by_state_and_by_text(screen: Screen) -> None:
+    locale, language = LANGUAGES[1]
+    run = await screen.sandbox.client.start("film", {"topic": "bad", "scenes": 30})
+    await screen.sandbox.work()
+    page = await screen.open(f"/runs/{run.id}", language=locale)
+    rows = page.locator("#item-rows tbody tr")
+    await expect(rows).to_have_count(25)
+    await page.get_by_role("link", name=words.word(language, "more items")).click()
+    await expect(rows).to_have_count(5)
+    await page.locator("#items").get_by_role("link", name=words.word(language, "state failed")).click()
+    await page.get_by_label(words.word(language, "find item")).fill("BAD 7")
+    await page.keyboard.press("Enter")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("no paint left")
+
+
+async def test_a_file_is_saved_and_never_shown(database: Database, tmp_path: Path) -> None:
+    await empty(database)
+    files = files_of(FileSettings(home=tmp_path, files_url=None))
+    async with a_screen(database, application=App("readers", pipelines=[reading], files=files)) as screen:
+        saved = await files.save(PAGE, name=NAME)
+        run = await screen.sandbox.client.start("reading", Papers(papers=[saved]))
+        await screen.sandbox.work()
+        page = await screen.open(f"/runs/{run.id}")
+        async with page.expect_download() as downloading:
+            await page.locator(f'a[href$="{saved.file}"]').first.click()
+        download = await downloading.value
+        assert (await download.path()).read_bytes() == PAGE
+        assert "/" not in download.suggested_filename
+        assert screen.complaints == []

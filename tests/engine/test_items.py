@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from typing import Any
+
+from retoma import GiveUp, Items, Pipeline, Retry, finished, seconds
+from retoma.states import JobState
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do, do_next
+
+KEYS = ("b", "a", "c", "bad", "skip")
+
+
+class World:
+    def __init__(self) -> None:
+        self.is_bad = True
+
+    def label(self, text: str) -> str:
+        if text == "BAD" and self.is_bad:
+            raise ValueError("no label for this")
+        return f"label of {text}"
+
+
+def labels(world: World, retry: Retry | None = None) -> Pipeline:
+    """Documents in an order of their own; one is left out, one fails at its second step."""
+    pipeline = Pipeline("labels", retry=retry or Retry(0))
+
+    @pipeline.step
+    def documents() -> list[dict[str, str]]:
+        return [{"key": key} for key in KEYS]
+
+    @pipeline.each(documents, key="key", when=lambda document: document["key"] != "skip")
+    def text(document: dict[str, str]) -> str:
+        return document["key"].upper()
+
+    @pipeline.each(documents)
+    def label(text: str) -> str:
+        return world.label(text)
+
+    @pipeline.step(proceed_when=finished(allow_failed=1.0))
+    def report(label: Items[str]) -> int:
+        return len(list(label))
+
+    return pipeline
+
+
+def shown(items: list[Any]) -> dict[str, tuple[str, str]]:
+    return {item.item: (str(item.state), item.step) for item in items}
+
+
+async def test_an_item_has_one_state_over_all_its_steps(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        assert await sandbox.client.items(run, "documents") == []
+        await do_next(hands, "documents")
+        found = shown(await sandbox.client.items(run, "documents"))
+        assert found == dict.fromkeys(KEYS, ("ready", "text"))
+        claims = await hands.claim(100)
+        assert shown(await sandbox.client.items(run, "documents"))["a"] == ("running", "text")
+        await do(hands, claims)
+        found = shown(await sandbox.client.items(run, "documents"))
+        assert found["a"] == ("running", "text")
+        assert found["skip"] == ("skipped", "label")
+        await do_next(hands)
+        found = shown(await sandbox.client.items(run, "documents"))
+        assert found == dict.fromkeys("bac", ("succeeded", "label")) | {
+            "bad": ("failed", "label"),
+            "skip": ("skipped", "label"),
+        }
+
+
+async def test_items_come_in_their_order_page_by_page(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        first = await sandbox.client.items(run.id, "documents", limit=2)
+        rest = await sandbox.client.items(run.id, "documents", after=first[-1].position)
+        assert [item.item for item in [*first, *rest]] == list(KEYS)
+        assert [item.value for item in first] == [{"key": "b"}, {"key": "a"}]
+        assert [item.output for item in first] == ["label of B", "label of A"]
+
+
+async def test_items_are_found_by_state_by_a_part_of_the_key_and_by_key(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+
+        async def found(**query: Any) -> list[str]:
+            return [item.item for item in await sandbox.client.items(run, "documents", **query)]
+
+        assert await found(states=[JobState.FAILED]) == ["bad"]
+        assert await found(states=[JobState.SUCCEEDED, JobState.SKIPPED]) == ["b", "a", "c", "skip"]
+        assert await found(search="A") == ["a", "bad"]
+        assert await found(search="%") == []
+        assert await found(only=["c", "a", "none"]) == ["a", "c"]
+        assert await found(only=[]) == []
+        assert await sandbox.client.items(run, "nothing") == []
+
+
+async def test_an_item_says_its_last_error_with_its_time_and_how_often_it_was_tried(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World(), Retry(1, delays=[seconds(30)], jitter=0))
+    async with open_sandbox(pipeline) as sandbox:
+        began = await sandbox.clock.now()
+        run = await sandbox.run(pipeline)
+        (bad,) = await sandbox.client.items(run.id, "documents", only=["bad"])
+        assert (bad.attempt, bad.code, bad.output) == (2, "ERROR", None)
+        assert (bad.error["message"], bad.error_at) == ("no label for this", began + seconds(30))
+        assert "world.label" in bad.error["stack"]
+        (good,) = await sandbox.client.items(run.id, "documents", only=["a"])
+        assert (good.attempt, good.code, good.error, good.error_at) == (1, None, None, None)
+
+
+async def test_totals_count_every_item_once_and_name_the_last_that_ended(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        totals = await sandbox.client.item_totals(run, "documents")
+        assert (totals.total, totals.last_item, totals.last_at) == (0, None, None)
+        await do_next(hands, "documents")
+        texts = await hands.claim(100)
+        await do(hands, texts)
+        claims = await hands.claim(100)
+        await sandbox.clock.advance(seconds(9))
+        await do(hands, claims, "label:c")
+        totals = await sandbox.client.item_totals(run, "documents")
+        assert totals.states == {JobState.RUNNING: 3, JobState.SUCCEEDED: 1, JobState.SKIPPED: 1}
+        assert (totals.total, totals.last_item, totals.last_at) == (5, "c", await sandbox.clock.now())
+
+
+async def test_an_item_that_is_made_anew_stands_where_it_stands_now(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    pipeline = labels(world)
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        world.is_bad = False
+        await sandbox.client.rerun_failed(run)
+        (bad,) = await sandbox.client.items(run, "documents", only=["bad"])
+        assert (bad.state, bad.step, bad.attempt, bad.error) == ("running", "text", 1, None)
+        await sandbox.work()
+        (bad,) = await sandbox.client.items(run, "documents", only=["bad"])
+        assert (bad.state, bad.output, bad.attempt) == ("succeeded", "label of BAD", 1)
+        assert (await sandbox.client.item_totals(run, "documents")).states[JobState.SUCCEEDED] == 4
+
+
+async def test_a_persons_result_is_the_items_and_names_the_person(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        await sandbox.client.edit(run, "label", "by hand", item="bad", by="ana")
+        (bad,) = await sandbox.client.items(run, "documents", only=["bad"])
+        assert (bad.state, bad.output, bad.author) == ("succeeded", "by hand", "ana")
+
+
+def unreadable() -> Pipeline:
+    """Two documents, of which one cannot be read, and so is never labelled."""
+    pipeline = Pipeline("unreadable", retry=Retry(0))
+
+    @pipeline.step
+    def documents() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.each(documents)
+    def text(document: str) -> str:
+        if document == "b":
+            raise GiveUp("it cannot be read", code="UNREADABLE")
+        return document
+
+    @pipeline.each(documents)
+    def label(text: str) -> str:
+        return text
+
+    @pipeline.step(proceed_when=finished(allow_failed=1.0))
+    def report(label: Items[str]) -> list[str]:
+        return list(label)
+
+    return pipeline
+
+
+async def test_a_persons_result_makes_good_what_failed_before_it(open_sandbox: OpenSandbox) -> None:
+    pipeline = unreadable()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        assert (await sandbox.client.show(run)).state == "completed_with_errors"
+        await sandbox.client.edit(run, "label", "by hand", item="b", by="ana")
+        await sandbox.work()
+        assert (await sandbox.client.show(run)).state == "completed"
+        assert (await sandbox.client.results(run))["report"] == ["a", "by hand"]
+        made = await sandbox.client.rerun_failed(run)
+        assert made.jobs == 0
+        await sandbox.work()
+        (item,) = await sandbox.client.items(run, "documents", only=["b"])
+        assert (item.state, item.output) == ("succeeded", "by hand")

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from retoma import App, Pipeline
+from retoma.client import Client
+from retoma.errors import Conflict, InvalidInput, NotFound
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+
+
+def nothing() -> Pipeline:
+    pipeline = Pipeline("nothing")
+
+    @pipeline.step
+    def nought() -> int:
+        return 0
+
+    return pipeline
+
+
+async def test_what_an_application_knows_of_a_tenant_is_kept(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(nothing()) as sandbox:
+        made = await sandbox.client.set_profile("blog", {"tone": "calmo"})
+        assert (made.tenant, made.value, made.revision) == ("blog", {"tone": "calmo"}, 1)
+        assert made.created_at == made.changed_at == await sandbox.clock.now()
+        assert await sandbox.client.profile("blog") == made
+        await sandbox.client.set_profile("atlas", [1])
+        assert [each.tenant for each in await sandbox.client.profiles()] == ["atlas", "blog"]
+
+
+async def test_a_change_is_made_to_what_was_seen_and_to_nothing_else(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(nothing()) as sandbox:
+        client = sandbox.client
+        await client.set_profile("blog", 1, revision=0)
+        assert (await client.set_profile("blog", 2, revision=1)).revision == 2
+        for revision in (0, 1, 3):
+            with pytest.raises(Conflict, match="changed by somebody else"):
+                await client.set_profile("blog", 3, revision=revision)
+        with pytest.raises(Conflict):
+            await client.set_profile("other", 3, revision=1)
+        assert (await client.set_profile("blog", 4)).revision == 3
+
+
+async def test_of_many_who_saw_the_same_one_changes_it(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(nothing()) as sandbox:
+
+        async def change(number: int, revision: int) -> Any:
+            try:
+                return (await sandbox.client.set_profile("blog", number, revision=revision)).value
+            except Conflict:
+                return None
+
+        for revision in (0, 1):
+            answers = await asyncio.gather(*(change(number, revision) for number in range(10)))
+            assert len([answer for answer in answers if answer is not None]) == 1
+        assert (await sandbox.client.profile("blog")).revision == 2
+
+
+async def test_what_was_dropped_is_not_there_and_the_tenants_runs_stay(open_sandbox: OpenSandbox) -> None:
+    pipeline = nothing()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.set_profile("blog", 1)
+        run = await sandbox.run(pipeline, tenant="blog")
+        await sandbox.client.drop_profile("blog")
+        for act in (sandbox.client.profile, sandbox.client.drop_profile):
+            with pytest.raises(NotFound, match="there is no 'blog'"):
+                await act("blog")
+        assert (await sandbox.client.show(run.id)).tenant == "blog"
+        assert (await sandbox.client.set_profile("blog", 2, revision=0)).revision == 1
+
+
+async def test_applications_do_not_see_what_others_know(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(nothing()) as sandbox:
+        await sandbox.client.set_profile("blog", "mine")
+        other = another(sandbox, "other")
+        assert await other.profiles() == []
+        await other.set_profile("blog", "theirs", revision=0)
+        await other.drop_profile("blog")
+        assert (await sandbox.client.profile("blog")).value == "mine"
+        await other.close()
+
+
+async def test_a_profile_is_json_of_a_tenant_with_a_name(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(nothing()) as sandbox:
+        with pytest.raises(InvalidInput, match="cannot be JSON"):
+            await sandbox.client.set_profile("blog", float("nan"))
+        with pytest.raises(InvalidInput, match="a tenant is 1 to 500 characters"):
+            await sandbox.client.set_profile("", 1)
+        nobody = Client(None, sandbox.database)
+        with pytest.raises(NotFound, match="has no application"):
+            await nobody.profiles()
+        await nobody.close()
+
+
+def another(sandbox: Sandbox, name: str) -> Client:
+    return Client(App(name, pipelines=[nothing()]), sandbox.database)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+from pydantic import ValidationError
+
+from retoma import File
+from retoma.define.file import files_in
+from retoma.files import Files, FileSettings, TooLarge, files_of
+
+ABC = sha256(b"abc").hexdigest()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return files_of(FileSettings(_env_file=None, home=tmp_path))
+
+
+async def parts(*given: bytes) -> AsyncIterator[bytes]:
+    for part in given:
+        yield part
+
+
+def kept(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file()]
+
+
+async def test_a_file_is_named_by_its_content(files: Files) -> None:
+    saved = await files.save(parts(b"a", b"", b"bc"), name="pasta/ofício.pdf")
+    assert saved == File(file=ABC, name="pasta/ofício.pdf", size=3, media_type="application/pdf")
+    assert await files.load(saved) == b"abc"
+    opened = await files.opened(saved)
+    assert opened is not None
+    assert (opened.size, b"".join([chunk async for chunk in opened.chunks])) == (3, b"abc")
+
+
+async def test_the_same_content_is_kept_once_whatever_it_is_called(files: Files, tmp_path: Path) -> None:
+    first, second = await files.save(b"abc", name="a"), await files.save(parts(b"abc"), name="b")
+    assert first.file == second.file
+    assert kept(tmp_path) == [ABC]
+
+
+async def test_more_than_was_allowed_is_neither_read_nor_kept(files: Files, tmp_path: Path) -> None:
+    read = 0
+
+    async def much() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(100):
+            read += 1
+            yield b"0" * 100
+
+    with pytest.raises(TooLarge, match="more than 250 bytes"):
+        await files.save(much(), most=250)
+    assert read == 3
+    assert kept(tmp_path) == []
+    assert (await files.save(b"0" * 250, most=250)).size == 250
+
+
+async def test_a_file_is_here_only_if_it_is_as_long_as_it_says(files: Files) -> None:
+    saved = await files.save(b"abc")
+    assert await files.has(saved)
+    assert not await files.has(saved.model_copy(update={"size": 4}))
+    assert not await files.has(File(file="0" * 64, size=3))
+
+
+async def test_a_file_that_is_not_here_is_told_so(files: Files) -> None:
+    missing = File(file="0" * 64)
+    assert await files.opened(missing) is None
+    with pytest.raises(FileNotFoundError):
+        await files.load(missing)
+    with pytest.raises(FileNotFoundError, match="none with the digest 000"):
+        await files.path(missing)
+
+
+async def test_the_path_of_a_local_file_is_the_file_itself(files: Files, tmp_path: Path) -> None:
+    path = await files.path(await files.save(b"abc", name="../../etc/passwd"))
+    assert path == tmp_path / "files" / "content" / ABC[:2] / ABC
+    assert path.read_bytes() == b"abc"
+
+
+async def test_a_file_of_a_bucket_is_fetched_once(tmp_path: Path) -> None:
+    store = MemoryStore()
+    files = Files(store, None, tmp_path)
+    saved = await files.save(b"abc")
+    path = await files.path(saved)
+    assert path.read_bytes() == b"abc"
+    store.delete(f"content/{ABC[:2]}/{ABC}")
+    assert await files.path(saved) == path
+    assert kept(tmp_path) == [ABC]
+
+
+async def test_a_large_file_passes_through(files: Files) -> None:
+    saved = await files.save(parts(*[bytes([number]) * 700_000 for number in range(3)]))
+    assert await files.load(saved) == b"\0" * 700_000 + b"\1" * 700_000 + b"\2" * 700_000
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "../" * 21 + "x", "A" * 64, "0" * 65, "0" * 63 + "\n"])
+def test_what_is_no_digest_names_no_file(digest: str) -> None:
+    with pytest.raises(ValidationError):
+        File(file=digest)
+    assert list(files_in({"file": digest, "size": 1})) == []
+
+
+def test_files_are_found_wherever_they_stand_in_json() -> None:
+    one, two = ({"file": digit * 64, "name": "", "size": 1, "media_type": "x/y"} for digit in "12")
+    assert [each.file[0] for each in files_in({"a": [one, {"b": {"c": two}}], "file": "no file"})] == ["1", "2"]
+    assert list(files_in(["x", None, 3, {"file": None}])) == []
