@@ -23,7 +23,7 @@ from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import PASSWORD
 
 VAGUE = "Julgo parecer ofício."
-SLOW = 20_000  # milliseconds that a live change may take on a busy machine
+expect.set_options(timeout=20_000)  # milliseconds that something may take on a busy machine
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def go_all_the_way(bureau: Bureau, page: Page) -> None:
     await expect(page.locator("#c-head .badge")).to_have_text("PENDING")
     await expect(page.get_by_text("once the execution is over")).to_be_visible()
     await bureau.work()
-    await expect(page.locator("#c-head .badge")).to_have_text("DONE", timeout=SLOW)
+    await expect(page.locator("#c-head .badge")).to_have_text("DONE")
     await expect(page).to_have_title(re.compile("^DONE · March"))
     await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text("sentença")
     await expect(page.locator('tr[data-c="again.txt"]')).to_contain_text("same as a.txt")
@@ -109,13 +109,13 @@ async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(bureau: Bure
     execution = await bureau.begin(await bureau.project(), {**TEXTS, "bad.bin": UNREADABLE})
     page = await bureau.open(f"execucoes/{execution}")
     await bureau.get_stuck()
-    await expect(page.locator("#c-head .badge")).to_have_text("TRAVADO", timeout=SLOW)
+    await expect(page.locator("#c-head .badge")).to_have_text("TRAVADO")
     await expect(page.locator(".halt")).to_contain_text("um documento passou do tempo sem dar sinal")
     await expect(page.locator(".halt .proof")).to_contain_text("/classificador/")
     await page.get_by_role("button", name="Continuar de onde parou").click()
     await expect(page.get_by_role("status")).to_have_text("A execução continua.")
     await bureau.work()
-    await expect(page.locator("#c-head .badge")).to_have_text("CONCLUÍDO COM ERROS", timeout=SLOW)
+    await expect(page.locator("#c-head .badge")).to_have_text("CONCLUÍDO COM ERROS")
     await expect(page.locator("#c-errors")).to_contain_text("Este tipo de arquivo não é lido aqui")
     await page.get_by_role("button", name="Reprocessar apenas erros").click()
     await expect(page.get_by_role("status")).to_have_text("Só os documentos com erro estão sendo refeitos.")
@@ -147,11 +147,11 @@ async def test_labels_are_corrected_and_confirmed_in_their_rows(bureau: Bureau) 
     await expect(page.get_by_role("status")).to_have_text("O rótulo foi corrigido.")
     await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text("o modelo disse sentença")
     await bureau.work()
-    await expect(page.locator("#documents")).to_have_attribute("data-over", "yes", timeout=SLOW)
+    await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
     await page.locator('tr[data-c="vago.txt"]').get_by_role("button", name="Confirmar").click()
     await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text("confirmado por uma pessoa")
     await bureau.work()
-    await expect(page.locator("#documents")).to_have_attribute("data-over", "yes", timeout=SLOW)
+    await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
     await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name="Pular").click()
     await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text("Pulado")
     await bureau.work()
@@ -169,7 +169,7 @@ async def test_rows_change_in_place_and_what_somebody_uses_stays(bureau: Bureau)
     before = await page.evaluate(top)
     await page.locator('tr[data-c="00.txt"]').evaluate("row => row.dataset.seen = 'yes'")
     await bureau.work()
-    await expect(page.locator('tr[data-s="CONCLUIDO"]')).to_have_count(60, timeout=SLOW)
+    await expect(page.locator('tr[data-s="CONCLUIDO"]')).to_have_count(60)
     await expect(page.locator('tr[data-seen="yes"]')).to_have_count(0)
     await expect(page.get_by_role("button", name="Sim, cancelar")).to_be_visible()
     assert abs(await page.evaluate(top) - before) < 40
