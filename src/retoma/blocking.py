@@ -82,6 +82,7 @@ class BlockingClient:
     file = _blocking(Client.file)
     items = _blocking(Client.items)
     item_totals = _blocking(Client.item_totals)
+    item_codes = _blocking(Client.item_codes)
     profile = _blocking(Client.profile)
     profiles = _blocking(Client.profiles)
     set_profile = _blocking(Client.set_profile)

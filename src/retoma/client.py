@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from retoma.app import App
+from retoma.define.codec import codec_of
 from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.define.options import HIGHEST_PRIORITY
@@ -320,6 +321,10 @@ class Client:
         """How many items are in which state, and which had the last result."""
         return await items.totals(self.database, run, source)
 
+    async def item_codes(self, run: UUID, source: str) -> list[tuple[str, int]]:
+        """How many items failed with which code, the most frequent first."""
+        return await items.codes(self.database, run, source)
+
     async def profile(self, tenant: str) -> Profile:
         """What this application knows of a tenant. Raises NotFound if that is nothing."""
         found = await profiles.listed(self.database, self._app_name, tenant)
@@ -364,8 +369,11 @@ class Client:
         """What the newest failure or retry of each job said, by step and item."""
         return await runs.last_errors(self.database, run)
 
-    async def events(self, run: UUID, *, after: int = 0, limit: int = 1_000) -> list[Event]:
-        return await runs.events(self.database, run, after, limit)
+    async def events(
+        self, run: UUID, *, kinds: Sequence[str] | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Event]:
+        """What happened in a run, in order; with `kinds` only that. For the next page give the last id as `after`."""
+        return await runs.events(self.database, run, kinds, after, limit)
 
     async def last_event(self, run: UUID) -> int:
         """The number of a run's newest event; 0 if it has none."""
@@ -398,8 +406,11 @@ class Client:
     async def edit(
         self, run: UUID, step: str, value: Any, *, item: str = "", tenant: str | None = None, by: str = "client"
     ) -> Revision:
-        """Put a person's result in place of a job's, in a run that is over, and make anew what depends on it."""
-        text = _encoded(value)
+        """Put a person's result in place of a job's, in a run that is over, and make anew what depends on it.
+
+        It must be of the type that the step gives, as far as this client's application defines the step.
+        """
+        text = self._fitting((await self.show(run, tenant=tenant)).pipeline, step, _encoded(value))
         made = await revisions.edit(self.database, run, await self._tenant_filter(tenant), by, step, item, text)
         return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
 
@@ -415,7 +426,7 @@ class Client:
         return await watchdog.listed(self.database, await self._tenant_filter(tenant), run, limit)
 
     async def resumes(self, run: UUID) -> int:
-        """How often this run was resumed since it last progressed."""
+        """How often this run was resumed by itself since it last progressed."""
         return await watchdog.resumes(self.database, run)
 
     async def resume(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
@@ -436,6 +447,16 @@ class Client:
             raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
         self._starter.tell_of_work()
         return state
+
+    def _fitting(self, pipeline: str, step: str, text: str) -> str:
+        defined = self.app.pipelines.get(pipeline) if self.app else None
+        if defined is None or step not in defined.steps:
+            return text
+        codec = codec_of(defined.steps[step].returns)
+        try:
+            return codec.encode(codec.decode(text))
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(f"this is no result of {step!r}: {error}") from error
 
     def _revised(self, made: Revision | None, what: str) -> Revision:
         if made is None:

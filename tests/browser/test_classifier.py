@@ -15,9 +15,11 @@ from playwright.async_api import FilePayload, Page, expect
 from retoma.server.streams import Streams
 from retoma.states import RunState
 from retoma.store.database import Database
+from retoma_apps.classifier.pages.words import Words
 from tests.apps.classifier.office import EXAMPLES, TEXTS
 from tests.browser.bureau import UNREADABLE, Bureau, a_bureau
 from tests.browser.test_live import streams
+from tests.browser.test_run import LANGUAGES
 from tests.conftest import empty
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import PASSWORD
@@ -75,6 +77,8 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(b
     (folder / "dentro").mkdir(parents=True)
     (folder / "dentro" / "a.txt").write_text(TEXTS["a.txt"])
     (folder / "b.txt").write_text(TEXTS["b.txt"])
+    for left in (".DS_Store", "Thumbs.db", "dentro/._a.txt"):
+        (folder / left).write_text("left")
     damaged = a_file("ruim.zip", b"PK\x03\x04 damaged")
     page = await bureau.open(await bureau.project())
     await page.locator("[data-folder]").set_input_files(folder)
@@ -83,7 +87,7 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(b
     await expect(page.locator("p[data-chosen]")).to_contain_text("Escolhidos: 4")
     await page.route("**/arquivos?nome=lote.zip", lambda route: route.abort(), times=1)
     await page.get_by_role("button", name="Enviar e classificar").click()
-    await expect(page.locator(".refused li")).to_contain_text("ruim.zip")
+    await expect(page.locator(".refused li")).to_contain_text("ruim.zip O arquivo está danificado.")
     bureau.screen.complaints.clear()  # the browser tells of the answer 422 too, and of the one that it lost
     await page.get_by_role("button", name="Classificar o que foi enviado (3)").click()
     await expect(page.locator("tr[data-c]")).to_have_count(3)
@@ -105,57 +109,110 @@ async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(bureau
     await expect(page.get_by_role("button", name="Enviar e classificar")).to_be_disabled()
 
 
-async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(bureau: Bureau) -> None:
+@pytest.mark.parametrize(("locale", "language"), LANGUAGES)
+async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(bureau: Bureau, locale: str, language: str) -> None:
+    say = Words(language)
     execution = await bureau.begin(await bureau.project(), {**TEXTS, "bad.bin": UNREADABLE})
-    page = await bureau.open(f"execucoes/{execution}")
+    page = await bureau.open(f"execucoes/{execution}", language=locale)
     await bureau.get_stuck()
-    await expect(page.locator("#c-head .badge")).to_have_text("TRAVADO")
-    await expect(page.locator(".halt")).to_contain_text("um documento passou do tempo sem dar sinal")
+    await expect(page.locator("#c-head .badge")).to_have_text(say("status TRAVADO"))
+    await expect(page.locator(".halt")).to_contain_text(say("cause no_progress"))
     await expect(page.locator(".halt .proof")).to_contain_text("/classificador/")
-    await page.get_by_role("button", name="Continuar de onde parou").click()
-    await expect(page.get_by_role("status")).to_have_text("A execução continua.")
+    await expect(page.locator("#c-episodes")).to_contain_text(say("way still"))
+    await page.get_by_role("button", name=say("resume")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("said retomada"))
     await bureau.work()
-    await expect(page.locator("#c-head .badge")).to_have_text("CONCLUÍDO COM ERROS")
-    await expect(page.locator("#c-errors")).to_contain_text("Este tipo de arquivo não é lido aqui")
-    await page.get_by_role("button", name="Reprocessar apenas erros").click()
-    await expect(page.get_by_role("status")).to_have_text("Só os documentos com erro estão sendo refeitos.")
+    await expect(page.locator("#c-head .badge")).to_have_text(say("status CONCLUIDO_COM_ERROS"))
+    await expect(page.locator("#c-episodes")).to_contain_text(say("way person", by=""))
+    await expect(page.locator("#c-errors")).to_contain_text(say.code("FILE_UNSUPPORTED"))
+    await page.get_by_role("button", name=say("rerun")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("said refazendo"))
     assert (await bureau.client.show(execution)).revision == 2
 
 
-async def test_a_minute_without_events_is_told_until_a_ping_comes(bureau: Bureau) -> None:
+@pytest.mark.parametrize(("locale", "language"), LANGUAGES)
+async def test_a_minute_without_events_is_told_until_a_ping_comes(bureau: Bureau, locale: str, language: str) -> None:
+    say = Words(language)
     execution = await bureau.begin(await bureau.project())
-    page = await bureau.screen.browser.new_page(locale="pt-BR")
+    page = await bureau.screen.browser.new_page(locale=locale)
     await page.clock.install()
     await page.goto(f"{bureau.screen.address}/classificador/execucoes/{execution}")
     await streams(bureau.screen, 1)
     await page.clock.fast_forward(59_000)
     await expect(page.locator("#silent")).to_be_hidden()
     await page.clock.fast_forward(1_500)
-    await expect(page.locator("#silent")).to_contain_text("Sem eventos desde")
-    await expect(page.get_by_role("link", name="Recarregar agora")).to_be_visible()
+    await expect(page.locator("#silent")).to_contain_text(say("silent", time="").rstrip(" ."))
+    await expect(page.get_by_role("link", name=say("reload"))).to_be_visible()
     live: Streams = bureau.screen.server.state.live
     await live.ping(live.all())
     await expect(page.locator("#silent")).to_be_hidden()
 
 
-async def test_labels_are_corrected_and_confirmed_in_their_rows(bureau: Bureau) -> None:
+@pytest.mark.parametrize(("locale", "language"), LANGUAGES)
+async def test_labels_are_corrected_and_confirmed_in_their_rows(bureau: Bureau, locale: str, language: str) -> None:
+    say = Words(language)
     execution = await bureau.done({**TEXTS, "vago.txt": VAGUE, "bad.bin": UNREADABLE})
-    page = await bureau.open(f"execucoes/{execution}")
-    await page.locator('tr[data-c="a.txt"]').get_by_role("link", name="Corrigir").click()
-    await page.get_by_label("Rótulo certo").select_option("parecer")
-    await page.get_by_role("button", name="Salvar").click()
-    await expect(page.get_by_role("status")).to_have_text("O rótulo foi corrigido.")
-    await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text("o modelo disse sentença")
+    page = await bureau.open(f"execucoes/{execution}", language=locale)
+    await page.locator('tr[data-c="a.txt"]').get_by_role("link", name=say("correct")).click()
+    await page.get_by_label(say("choose label")).select_option("parecer")
+    await page.get_by_role("button", name=say("keep label")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("said corrigido"))
+    await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text(say("model said", label="sentença"))
     await bureau.work()
     await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
-    await page.locator('tr[data-c="vago.txt"]').get_by_role("button", name="Confirmar").click()
-    await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text("confirmado por uma pessoa")
+    await page.locator('tr[data-c="vago.txt"]').get_by_role("button", name=say("confirm")).click()
+    await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text(say("confirmed"))
     await bureau.work()
     await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
-    await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name="Pular").click()
-    await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text("Pulado")
+    await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name=say("skip")).click()
+    await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text(say("document PULADO"))
     await bureau.work()
     assert (await bureau.client.show(execution)).state is RunState.COMPLETED
+
+
+async def test_filtered_rows_come_and_go_as_documents_change(bureau: Bureau) -> None:
+    execution = await bureau.begin(await bureau.project(), {"bad.bin": UNREADABLE, **TEXTS})
+    waiting = await bureau.open(f"execucoes/{execution}?status=PENDENTE")
+    done = await bureau.open(f"execucoes/{execution}?status=CONCLUIDO&q=.txt")
+    await expect(waiting.locator("tr[data-c]")).to_have_count(4)
+    await expect(done.get_by_text(Words("pt")("no match"))).to_be_visible()
+    await bureau.work()
+    await expect(done.locator("tr[data-c]")).to_have_count(3)
+    assert await done.locator("tr[data-c]").evaluate_all("all => all.map(row => row.id)") == ["d2", "d3", "d4"]
+    await expect(done.get_by_text(Words("pt")("no match"))).to_be_hidden()
+    await expect(waiting.locator("tr[data-c]")).to_have_count(0)
+    await expect(waiting.get_by_text(Words("pt")("no match"))).to_be_visible()
+
+
+@pytest.mark.parametrize(("locale", "language"), LANGUAGES)
+async def test_documents_are_found_the_execution_cancelled_and_its_project_changed_and_deleted(
+    bureau: Bureau, locale: str, language: str
+) -> None:
+    say = Words(language)
+    project = await bureau.project()
+    execution = await bureau.begin(project)
+    page = await bureau.open(f"execucoes/{execution}", language=locale)
+    await page.get_by_label(say("find document")).fill("B.TX")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("tr[data-c]")).to_have_count(1)
+    await page.get_by_role("link", name=say("clear")).click()
+    await page.locator("#c-chips").get_by_role("link", name=say("many PENDENTE")).click()
+    await expect(page.locator("tr[data-c]")).to_have_count(3)
+    await page.locator("[data-key=cancel] summary").click()
+    await page.get_by_role("button", name=say("cancel now")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("said cancelada"))
+    await expect(page.locator("#c-head .badge")).to_have_text(say("status CANCELADO"))
+    await page.goto(f"{bureau.screen.address}/classificador/{project}")
+    await page.get_by_role("link", name=say("edit project")).click()
+    await page.get_by_label(say("field nome"), exact=True).fill("Outro nome")
+    await page.get_by_role("button", name=say("save")).click()
+    await expect(page.get_by_role("status").first).to_have_text(say("said salvo"))
+    await expect(page.get_by_role("heading", name="Outro nome")).to_be_visible()
+    await page.get_by_role("link", name=say("edit project")).click()
+    await page.get_by_text(say("delete project")).click()
+    await page.get_by_role("button", name=say("delete now")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("said excluido"))
+    assert (await bureau.client.show(execution)).state is RunState.CANCELLED
 
 
 async def test_rows_change_in_place_and_what_somebody_uses_stays(bureau: Bureau) -> None:

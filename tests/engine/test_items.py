@@ -127,6 +127,14 @@ async def test_totals_count_every_item_once_and_name_the_last_that_ended(open_sa
         assert (totals.total, totals.last_item, totals.last_at) == (5, "c", await sandbox.clock.now())
 
 
+async def test_what_failed_is_counted_by_its_code(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        assert await sandbox.client.item_codes(run, "documents") == [("ERROR", 1)]
+        assert await sandbox.client.item_codes(run, "label") == []
+
+
 async def test_an_item_that_is_made_anew_stands_where_it_stands_now(open_sandbox: OpenSandbox) -> None:
     world = World()
     pipeline = labels(world)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp, Items, Pipeline, Pool, Retry, finished
-from retoma.errors import AtWork, NotFound
+from retoma.errors import AtWork, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
 from tests.conftest import OpenSandbox
 from tests.engine.builders import do, do_next, kinds, state, states, value
@@ -258,6 +258,16 @@ async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -
             await sandbox.client.rerun_failed(run)
 
 
+async def test_a_round_that_was_cancelled_is_not_under_way(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World("text b"))
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.cancel(run.id)
+        with pytest.raises(AtWork, match="is cancelled"):
+            await sandbox.client.rerun_failed(run.id)
+
+
 async def test_a_run_without_failures_stays_over(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
@@ -319,6 +329,15 @@ async def test_a_persons_result_lets_a_failed_run_go_on(open_sandbox: OpenSandbo
         await sandbox.client.edit(run.id, "taxonomy", "by hand")
         await sandbox.work()
         assert (await state(sandbox, run.id), (await sandbox.client.results(run.id))["mail"]) == ("completed", 3)
+
+
+async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        with pytest.raises(InvalidInput, match="this is no result of 'label'"):
+            await sandbox.client.edit(run.id, "label", {"x": 1}, item="a")
+        assert (await sandbox.client.show(run.id)).revision == 1
 
 
 async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandbox) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Context, Pipeline, Pool, Report, RetryLater, hours, minutes, seconds
+from retoma import Context, Pipeline, Pool, ProviderRefuses, Report, Retry, RetryLater, hours, minutes, seconds
 from retoma.define.pipeline import DEFAULT_STUCK_AFTER
 from retoma.engine import watchdog
 from retoma.errors import AtWork, DefinitionError, InvalidInput, NotFound
@@ -134,6 +134,53 @@ async def test_it_fails_after_so_many_resumes_without_progress(open_sandbox: Ope
         await watch(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "failed"
         assert await states(sandbox, run) == {"texts": "succeeded", "line:a": "succeeded", "line:b": "cancelled"}
+
+
+async def test_resumes_of_people_are_not_counted_as_its_own(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = await held(sandbox, pipeline, hands)
+        await watch(sandbox, minutes(5), hands)
+        await watch(sandbox, seconds(5), hands)
+        assert await sandbox.client.resumes(run) == 1
+        await hands.claim(2)
+        await watch(sandbox, minutes(5), hands)
+        await sandbox.client.resume(run)
+        assert await sandbox.client.resumes(run) == 0
+
+
+async def test_a_refusal_of_the_provider_makes_a_run_stuck_and_names_the_pool(open_sandbox: OpenSandbox) -> None:
+    pipeline, pool = Pipeline("refused"), Pool("paid", capacity=1)
+
+    @pipeline.step(pool=pool)
+    def asked() -> None:
+        raise ProviderRefuses("no credit")
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        await hands.give_back(await hands.attempt(await hands.claim()))
+        await watch(sandbox, minutes(5), hands)
+        (stuck,) = await sandbox.client.stuck(run=run)
+        assert (stuck.cause, stuck.data["pool"]) == ("provider_refuses", "paid")
+        assert "until" in stuck.data
+        assert [event.kind for event in await sandbox.client.events(run, kinds=["stuck"])] == ["stuck"]
+
+
+async def test_what_the_attempt_before_a_held_one_said_is_told(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("hung", timeout=TIMEOUT)
+
+    @pipeline.step(retry=Retry(1, delays=[0]))
+    def asked() -> None:
+        raise ValueError("no page 3")
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        await hands.give_back(await hands.attempt(await hands.claim()))
+        await hands.claim()
+        await watch(sandbox, minutes(5), hands)
+        (stuck,) = await sandbox.client.stuck()
+        assert (stuck.cause, stuck.data["message"]) == ("no_progress", "no page 3")
+        assert "ValueError" in stuck.data["stack"]
 
 
 async def test_progress_lets_the_counting_begin_anew(open_sandbox: OpenSandbox) -> None:

@@ -55,6 +55,7 @@ async def kill_while_parked(stage: Stage, postgres: Postgres) -> None:
     before = postgres.pid
     postgres.kill()
     await until(partial(is_another, postgres, before), "the server is started again")
+    await until(partial(answers, stage), "the server answers")
     (bench,) = await stage.client.pools("bench")
     assert bench.used == 1
     says("parked").write_text("succeeded")
@@ -100,6 +101,14 @@ async def keep_starting(stage: Stage, client: Client, user: int, stop: asyncio.E
 
 def has_started(stage: Stage, runs: int) -> bool:
     return len(stage.told.acknowledged) >= runs
+
+
+async def answers(stage: Stage) -> bool:
+    """Its recovery may take longer than a client waits."""
+    try:
+        return bool(await stage.client.now())
+    except DatabaseUnavailable:
+        return False
 
 
 def is_another(postgres: Postgres, before: int) -> bool:

@@ -82,19 +82,22 @@ async def test_who_has_no_key_is_refused_before_the_body_is_read(open_api: OpenA
         assert (answer.status_code, answer.json()["code"], seen.parts) == (401, "KEY_NEEDED", [])
 
 
-async def test_a_slow_body_has_its_time_for_each_part_and_one_that_stops_is_ended(
-    open_api: OpenApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(edge, "SECONDS", 0.1)
-    stopped = asyncio.Event()
+async def test_a_body_that_has_come_whole_leaves_its_route_as_long_as_it_needs() -> None:
+    coming = [{"type": "http.request", "body": b"b"}, {"type": "http.request", "body": b"a", "more_body": True}]
 
-    async def stops() -> AsyncIterator[bytes]:
-        yield b"x"
-        await stopped.wait()
+    async def receive(*_: Any) -> Any:
+        return coming.pop()
 
-    async with open_api(application=an_app(Seen())) as api:
-        answer = await api.post("/large", content=stops())
-        assert answer.status_code == 503
+    async with asyncio.timeout(60) as deadline:
+        first = deadline.when()
+        answer = edge._Answer(receive)
+        answer.deadline = deadline
+        counted = edge._Counted(receive, MOST, answer)
+        await counted()
+        assert deadline.when() not in (None, first)
+        await counted()
+        assert deadline.when() is None
+        assert answer.has_come
 
 
 async def test_who_leaves_in_the_middle_is_no_failure_of_ours(
@@ -130,3 +133,17 @@ async def send_a_part_and_go(api: Api, path: str) -> None:
         pass
 
     await api.server(scope, receive, send)
+
+
+@pytest.mark.parametrize("path", ["/large", "/api/v1/runs"])
+async def test_a_body_that_stops_coming_is_408_and_no_fault_of_the_database(
+    open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async def stalled() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(edge, "SECONDS", 0.5)
+    async with open_api(application=an_app(Seen())) as api:
+        answer = await api.post(path, content=stalled())
+        assert (answer.status_code, answer.json()["code"]) == (408, "REQUEST_TIMEOUT")

@@ -54,7 +54,7 @@ def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:
-        return WaitReason.DELAYED
+        return WaitReason.PROVIDER_REFUSES if job["code"] == "PROVIDER_REFUSES" else WaitReason.DELAYED
     if not serving:
         return WaitReason.NO_WORKER
     if (held_up := _by_pool(scene.pools.get(job["pool"]), job["slots"])) is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from retoma.engine import wait_reasons
 from retoma.logs import get_logger
 from retoma.records import Wait, WaitReason
-from retoma.store import watchdog
+from retoma.store import runs, watchdog
 from retoma.store.database import Database
 from retoma.store.watchdog import Watched
 
@@ -96,12 +96,22 @@ async def _cause(database: Database, watched: Watched, silence: timedelta) -> di
         about |= {"last_step": last["step"], "last_item": last["item"]}
     if running:
         oldest = {name: running[0][name] for name in ("step", "item", "worker")}
-        return about | oldest | {"cause": NO_PROGRESS}
+        return about | oldest | {"cause": NO_PROGRESS} | await _last_words(database, watched, oldest)
     waits = await wait_reasons.of_run(database, watched.run, silence)
     if any(wait.reason not in OUTER_CAUSES for wait in waits):
         return None
     return about | (_of_wait(waits[0]) if waits else {"cause": NOTHING_RUNS})
 
 
+async def _last_words(database: Database, watched: Watched, job: dict[str, Any]) -> dict[str, Any]:
+    """What the attempt before the one that is held said, if it failed."""
+    for event in await runs.events_of_job(database, watched.run, job["step"], job["item"], 1):
+        if event.kind == "retry":
+            return {name: event.data[name] for name in ("message", "stack") if name in event.data}
+    return {}
+
+
 def _of_wait(wait: Wait) -> dict[str, Any]:
-    return {"cause": wait.reason, "step": wait.step, "item": wait.item, "queue": wait.queue, "why": wait.why}
+    until = None if wait.until is None else wait.until.isoformat()
+    told = {"cause": wait.reason, "step": wait.step, "item": wait.item, "queue": wait.queue, "why": wait.why}
+    return told | {name: value for name, value in (("pool", wait.pool), ("until", until)) if value is not None}

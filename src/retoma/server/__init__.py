@@ -11,9 +11,23 @@ A route without `caller` must say so with `dependencies=[public]`, otherwise the
 """
 
 from retoma.server.callers import Caller, caller, public
+from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.problems import Problem, documented, problem_of
 from retoma.server.server import make_server
 
-__all__ = ["Caller", "Page", "Problem", "Visit", "caller", "documented", "make_server", "problem_of", "public"]
+__all__ = [
+    "Caller",
+    "Episode",
+    "Page",
+    "Problem",
+    "Visit",
+    "caller",
+    "documented",
+    "ended_by",
+    "episodes",
+    "make_server",
+    "problem_of",
+    "public",
+]

@@ -42,23 +42,30 @@ class Edge:
                 answer.deadline = deadline
                 limit = self._large.get(scope["path"])
                 if limit is None:
-                    await self._app(scope, _once(await _body(scope, receive), receive), answer)
+                    incoming = _once(await _body(scope, receive), receive)
+                    answer.has_come = True
+                    await self._app(scope, incoming, answer)
                 else:
                     _check_announced(scope, limit)
-                    await self._app(scope, _Counted(receive, limit, deadline), answer)
+                    await self._app(scope, _Counted(receive, limit, answer), answer)
         except Exception as error:  # noqa: BLE001  (the one place that answers for what nobody foresaw)
             answer.deadline = None
-            problem = problem_for(scope, error)
+            is_late = isinstance(error, TimeoutError) and not answer.has_come
+            problem = _too_slow() if is_late else problem_for(scope, error)
             if not answer.started:
                 await problem.response()(scope, receive, answer)
 
 
 class _Answer:
-    """Sends on, and knows whether the answer has begun, which is when its deadline no longer counts."""
+    """Sends on, and knows whether the answer has begun, which is when its deadline no longer counts.
+
+    `has_come` is whether the request is here whole.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = False
+        self.has_come = False
         self.deadline: asyncio.Timeout | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -102,20 +109,25 @@ def _check_announced(scope: Scope, limit: int) -> None:
 
 
 class _Counted:
-    """Lets a large body through part by part. Each part has as long as another request has in all."""
+    """Lets a large body through part by part, each with as long as another request has in all.
 
-    def __init__(self, receive: Receive, limit: int, deadline: asyncio.Timeout) -> None:
+    Once it has come whole, its route has as long as it needs: to unpack and keep it may take minutes.
+    """
+
+    def __init__(self, receive: Receive, limit: int, answer: _Answer) -> None:
         self._receive = receive
         self._left = self._limit = limit
-        self._deadline = deadline
+        self._answer = answer
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
             raise too_large(self._limit)
-        if message.get("more_body") and self._deadline.when() is not None:
-            self._deadline.reschedule(asyncio.get_running_loop().time() + SECONDS)
+        deadline = self._answer.deadline
+        if message["type"] == "http.request" and deadline is not None and deadline.when() is not None:
+            self._answer.has_come = not message.get("more_body", False)
+            deadline.reschedule(None if self._answer.has_come else asyncio.get_running_loop().time() + SECONDS)
         return message
 
 
@@ -149,6 +161,10 @@ async def _given(message: Message) -> Message:
 
 class _Gone(Exception):
     """The caller has gone before it said everything."""
+
+
+def _too_slow() -> Problem:
+    return Problem(408, "REQUEST_TIMEOUT", f"nothing more of the request came within {SECONDS:g} seconds")
 
 
 def too_large(limit: int) -> Problem:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
+from retoma.errors import DatabaseUnavailable, InvalidInput, Unrecordable, WorkerGone
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import embedded, migrate
@@ -191,6 +191,8 @@ class Database:
             try:
                 async with asyncio.timeout(patience), self.connection() as connection:
                     return await self._answered_or_dropped(connection, call)
+            except asyncpg.CharacterNotInRepertoireError as error:
+                raise InvalidInput("a text holds a NUL, which no text here can") from error
             except (*_CUT, *_PASSING) as error:
                 patience *= 1 + isinstance(error, TimeoutError)
                 if wait is None:

@@ -56,5 +56,10 @@ async def totals(database: Database, run: UUID, source: str) -> ItemTotals:
     )
 
 
+async def codes(database: Database, run: UUID, source: str) -> list[tuple[str, int]]:
+    rows = await database.fetch(_SQL["item_codes"], run=run, source=source)
+    return [(row["code"], row["items"]) for row in rows]
+
+
 def _loaded(text: str | None) -> Any:
     return None if text is None else json.loads(text)

@@ -98,8 +98,9 @@ async def results(database: Database, run: UUID) -> dict[str, Any]:
     return found
 
 
-async def events(database: Database, run: UUID, after: int = 0, limit: int = 1_000) -> list[Event]:
-    rows = await database.fetch(_SQL["events_of_run"], run=run, after=after, limit=limit)
+async def events(database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int) -> list[Event]:
+    chosen = None if kinds is None else list(kinds)
+    rows = await database.fetch(_SQL["events_of_run"], run=run, kinds=chosen, after=after, limit=limit)
     return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
 
 

@@ -15,7 +15,7 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -43,8 +43,7 @@ def main() -> None:
         return  # the worker is gone already
     sys.path[:] = hello["path"]
     _limit_memory(hello["memory"])
-    answers.write(UP)
-    answers.flush()
+    _send(answers, [UP])
     plans = _Plans()
     process = os.getpid()
     while request := _read(requests):
@@ -52,10 +51,7 @@ def main() -> None:
         answer = _attempted(plans, request)
         if os.getpid() != process:
             os._exit(0)  # a copy that the step forked: only one of us may answer
-        try:
-            _write(answers, answer | {"number": request["number"]})
-        except BrokenPipeError:  # the worker is gone, and the job with it
-            os._exit(0)
+        _send(answers, framed(answer | {"number": request["number"]}))
 
 
 class _Plans:
@@ -214,9 +210,12 @@ def _read(pipe: BinaryIO) -> Message:
     return message
 
 
-def _write(pipe: BinaryIO, message: Message) -> None:
-    pipe.writelines(framed(message))
-    pipe.flush()
+def _send(pipe: BinaryIO, parts: Iterable[bytes]) -> None:
+    try:
+        pipe.writelines(parts)
+        pipe.flush()
+    except BrokenPipeError:  # the worker is gone, and the job with it
+        os._exit(0)
 
 
 def framed(message: Message) -> Iterator[bytes]:

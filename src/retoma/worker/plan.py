@@ -47,6 +47,7 @@ class Plan:
         self._readers = [(binding, _reader(pipeline, binding, reads)) for binding in step.bindings]
         self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
         self.takes_input = any(binding.kind == "input" for binding in step.bindings)
+        self.takes_item = any(binding.kind == "item" for binding in step.bindings)
         self.takes_context = any(resource.name == "ctx" for resource in step.resources)
         self._joins = [binding.parameter for binding in step.bindings if binding.kind == "items"]
 

@@ -66,14 +66,14 @@ class Runner:
             revision=claim.revision,
             attempt=claim.attempt,
             maybe_done=claim.fence > 1,
-            paths=await self._paths(claim),
+            paths=await self._paths(claim, plan),
             desk=self._desks.desk(claim, plan),
         )
 
-    async def _paths(self, claim: Claim) -> dict[str, str]:
-        """Where the files are that its item and the results that it reads name."""
+    async def _paths(self, claim: Claim, plan: Plan) -> dict[str, str]:
+        """Where the files are that the item and the results name which its step takes."""
         files = self._catalog.files
-        return {} if files is None else {file.file: str(await files.path(file)) for file in _files_of(claim)}
+        return {} if files is None else {file.file: str(await files.path(file)) for file in _files_of(claim, plan)}
 
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""
@@ -118,8 +118,8 @@ def _undefined(claim: Claim) -> SetBack:
     return SetBack(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
 
 
-def _files_of(claim: Claim) -> Iterator[File]:
-    for text in (claim.item_value, *claim.results):
+def _files_of(claim: Claim, plan: Plan) -> Iterator[File]:
+    for text in (claim.item_value if plan.takes_item else None, *claim.results):
         if text and '"file"' in text:
             yield from files_in(json.loads(text))
 

@@ -7,18 +7,20 @@ from retoma.files import Files, FileSettings, files_of
 from retoma_apps.classifier.labelling import Labeller
 from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, pages_for
 from retoma_apps.classifier.pipeline import classification
+from retoma_apps.classifier.projects import Accuracies
 from retoma_apps.classifier.routes import router_for
 from retoma_apps.classifier.uploads import LARGEST_UPLOAD
 from retoma_apps.providers.llm import Llm, OpenRouter, OpenRouterSettings
 
 
 def make_app(files: Files, llm: Llm | None) -> App:
+    accuracies = Accuracies()
     return App(
         "classificador",
         pipelines=[classification],
         resources={"labeller": Labeller(files, llm)},
-        routes=[router_for(files, is_offline=llm is None)],
-        pages=pages_for(is_offline=llm is None),
+        routes=[router_for(files, accuracies, is_offline=llm is None)],
+        pages=pages_for(accuracies, is_offline=llm is None),
         templates=TEMPLATES,
         static=STATIC,
         files=files,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +13,7 @@ from retoma import Client
 from retoma.errors import InvalidInput
 from retoma.files import Files
 from retoma.records import Item, ItemTotals, Run, Stuck
-from retoma.states import JobState
+from retoma.states import JobState, RunState
 from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE, Batch, Classification, Criteria, Document
 from retoma_apps.classifier.pipeline import classification, is_unsure
 from retoma_apps.classifier.projects import Kept
@@ -24,7 +25,7 @@ from retoma_apps.classifier.states import (
     job_states_of,
     status_of,
 )
-from retoma_apps.classifier.uploads import Upload, documents
+from retoma_apps.classifier.uploads import AT_ONCE, Upload, documents
 
 SOURCE = "documents"
 LABEL = "label"
@@ -66,10 +67,15 @@ async def started(
 
 async def _check_files(files: Files, uploads: Sequence[Upload]) -> None:
     for upload in uploads:
-        if upload.arquivo is not None and not await files.has(upload.arquivo):
-            raise InvalidInput(f"the file of {upload.nome!r:.120} is not here: send it first, to /arquivos")
         if (upload.arquivo is None) == (upload.recusa is None):
             raise InvalidInput(f"{upload.nome!r:.120} needs what /arquivos answered for it, as it was")
+    sent = [(upload.nome, upload.arquivo) for upload in uploads if upload.arquivo is not None]
+    for at in range(0, len(sent), AT_ONCE):
+        some = sent[at : at + AT_ONCE]
+        are_here = await asyncio.gather(*(files.has(file) for _, file in some))
+        for (name, _), is_here in zip(some, are_here, strict=True):
+            if not is_here:
+                raise InvalidInput(f"the file of {name!r:.120} is not here: send it first, to /arquivos")
 
 
 async def listed(
@@ -156,18 +162,25 @@ async def detailed(client: Client, run: Run) -> dict[str, Any]:
         "max_retries": seen.batch.get("max_retries", 0),
         "max_retries_documento": seen.batch.get("max_retries_documento", 0),
         "erros": [document(each) for each in failed],
-        "travamento": _stuck(seen.stuck) if seen.stuck else None,
+        "travamento": await _stuck(client, run),
         "esperando": [] if run.is_over else [wait.why for wait in await client.waits(run.id)],
     }
 
 
-def _stuck(stuck: Stuck) -> dict[str, Any]:
-    why = stuck.data.get("why") or _held(stuck)
-    return {"desde": moment(stuck.since), "causa": stuck.cause, "motivo": why, "detalhes": stuck.data}
+async def _stuck(client: Client, run: Run) -> dict[str, Any] | None:
+    """Why it stands still, or why it was given up."""
+    if run.state not in (RunState.STUCK, RunState.FAILED):
+        return None
+    episodes = await client.events(run.id, kinds=["stuck"])
+    if not episodes:
+        return None
+    told = episodes[-1].data
+    why = told.get("why") or _held(told)
+    return {"desde": moment(episodes[-1].at), "causa": told.get("cause"), "motivo": why, "detalhes": told}
 
 
-def _held(stuck: Stuck) -> str:
-    step, item = stuck.data.get("step"), stuck.data.get("item")
+def _held(told: dict[str, Any]) -> str:
+    step, item = told.get("step"), told.get("item")
     where = f": {step} of {item} goes on beyond its time" if item else ""
     return f"no document was done with for longer than it may take{where}"
 

@@ -30,17 +30,17 @@ class Labeller:
     def __init__(self, files: Files, llm: Llm | None = None) -> None:
         self._files = files
         self._llm = llm
-        self._examples: dict[str, list[Example]] = {}
+        self._examples: dict[str, tuple[list[Example], OfflineLlm]] = {}
 
     @property
     def is_offline(self) -> bool:
         return self._llm is None
 
     async def label(self, text: Text, criteria: Criteria, ctx: Context) -> Classification:
-        examples = await self._examples_of(criteria.exemplos)
+        examples, offline = await self._examples_of(criteria.exemplos)
         model = OFFLINE if self._llm is None else criteria.modelo
         answer = await structured(
-            self._llm or _offline(examples),
+            self._llm or offline,
             messages(text.texto, criteria, examples),
             answer_model(tuple(category.rotulo for category in criteria.taxonomia)),
             model=model,
@@ -49,13 +49,13 @@ class Labeller:
         )
         return Classification(**answer.value.model_dump(), modelo=answer.reply.model or model)
 
-    async def _examples_of(self, file: File | None) -> list[Example]:
-        """Of the last project: an execution asks for the same ones thousands of times."""
+    async def _examples_of(self, file: File | None) -> tuple[list[Example], OfflineLlm]:
+        """And what learns from them, of the last project: an execution asks for the same ones thousands of times."""
         if file is None:
-            return []
+            return [], _offline([])
         if file.file not in self._examples:
-            given = json.loads(await self._files.load(file))
-            self._examples = {file.file: [Example.model_validate(each) for each in given]}
+            given = [Example.model_validate(each) for each in json.loads(await self._files.load(file))]
+            self._examples = {file.file: (given, _offline(given))}
         return self._examples[file.file]
 
 

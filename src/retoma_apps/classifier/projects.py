@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from retoma import Client
+from retoma import Client, GiveUp
 from retoma.errors import Conflict, NotFound
 from retoma.records import Profile
 from retoma_apps.classifier.models import Project
@@ -16,6 +17,7 @@ from retoma_apps.providers.llm import Accuracy, Example, OfflineLlm
 
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
 _MOST_NAMESAKES = 50
+_MOST_MEASURED = 100
 FEWEST_TO_MEASURE = 20  # examples: with fewer a share of right answers says little
 
 
@@ -53,8 +55,10 @@ async def added(client: Client, project: Project, tenant: str | None) -> Kept:
     """A new project, with an id made from its name; for a key of one project, that one."""
     base = tenant or id_of(project.nome)
     for number in range(1, 2 if tenant else _MOST_NAMESAKES):
+        name = base if number == 1 else f"{base}-{number}"
+        if tenant is None and await client.runs(tenant=name, limit=1):
+            continue  # it was the id of a project that is deleted, whose executions stay
         try:
-            name = base if number == 1 else f"{base}-{number}"
             return _kept(await client.set_profile(name, project.model_dump(), revision=0))
         except Conflict:
             continue
@@ -64,14 +68,34 @@ async def added(client: Client, project: Project, tenant: str | None) -> Kept:
 async def changed(client: Client, project: str, value: Project, revision: int | None) -> Kept:
     """Executions that began before keep what was in force then."""
     seen = await found(client, project)
-    return _kept(await client.set_profile(project, value.model_dump(), revision=revision or seen.revision))
+    known = seen.revision if revision is None else revision
+    return _kept(await client.set_profile(project, value.model_dump(), revision=known))
 
 
-async def accuracy(project: Project) -> Accuracy | None:
-    """Of the offline model, on examples that it had not seen. None if there are too few of them."""
+class Accuracies:
+    """How often the offline model is right on examples that it had not seen: measured once for each revision."""
+
+    def __init__(self) -> None:
+        self._measuring: dict[tuple[str, int], asyncio.Task[Accuracy | None]] = {}
+
+    async def of(self, kept: Kept, patience: float) -> tuple[Accuracy | None, bool]:
+        """And whether it has been measured by then. None if there is too little to learn from."""
+        place = (kept.id, kept.revision)
+        if place not in self._measuring:
+            self._measuring = dict(list(self._measuring.items())[-_MOST_MEASURED:])
+            self._measuring[place] = asyncio.create_task(_measured(kept.project))
+        task = self._measuring[place]
+        await asyncio.wait([task], timeout=patience)
+        return (task.result(), True) if task.done() else (None, False)
+
+
+async def _measured(project: Project) -> Accuracy | None:
     if len({example.rotulo for example in project.exemplos}) < 2:
         return None
-    return await OfflineLlm([Example(each.texto, each.rotulo) for each in project.exemplos]).accuracy()
+    try:
+        return await OfflineLlm([Example(each.texto, each.rotulo) for each in project.exemplos]).accuracy()
+    except GiveUp:
+        return None  # nothing to learn from, or nothing to learn with
 
 
 def id_of(name: str) -> str:

@@ -20,7 +20,7 @@ from retoma.states import RunState
 from retoma_apps.classifier import batches, exports, projects, uploads
 from retoma_apps.classifier.models import MOST_DOCUMENTS, Code, Label, Name, Project
 from retoma_apps.classifier.pipeline import classification
-from retoma_apps.classifier.projects import Kept
+from retoma_apps.classifier.projects import Accuracies, Kept
 from retoma_apps.classifier.reading import Unreadable
 from retoma_apps.classifier.states import DocumentStatus, Status, states_of
 from retoma_apps.classifier.uploads import Upload
@@ -34,7 +34,8 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
-        description="The same key and body give the same execution, however often they are sent.",
+        description="The same key and body give the same execution, however often they are sent. "
+        "If the project was changed in between, it is another request, and refused.",
     ),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the project as it was seen.")]
@@ -43,6 +44,7 @@ Filename = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=500)]
 After = Annotated[int, Query(ge=-1, le=10**9, description="`proximo` of the page before.")]
+SECONDS_TO_MEASURE = 15.0  # after which the answer is that it is being measured
 _NOT_FOUND = documented(404)
 _AT_WORK = documented(404, 409)
 
@@ -70,7 +72,7 @@ class Codes(BaseModel):
     codigos: Annotated[list[Code], Field(min_length=1, max_length=MOST_DOCUMENTS)]
 
 
-def router_for(files: Files, *, is_offline: bool) -> APIRouter:
+def router_for(files: Files, accuracies: Accuracies, *, is_offline: bool) -> APIRouter:
     router = APIRouter(tags=["classificador"], responses=documented(400, 401, 403, 413, 422, 429, 503))
 
     @router.post("/projetos", status_code=201, summary="Create a project", responses=documented(409))
@@ -108,14 +110,15 @@ def router_for(files: Files, *, is_offline: bool) -> APIRouter:
     )
     async def project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
         kept = await _own_project(by, projeto)
-        measured = await projects.accuracy(kept.project)
+        measured, is_measured = await accuracies.of(kept, SECONDS_TO_MEASURE)
         return {
             "offline": is_offline,
+            "medindo": not is_measured,
             "exemplos": len(kept.project.exemplos),
             "acerto": measured.share if measured else None,
             "medidos": measured.examples if measured else 0,
             "sem_medida": list(measured.untested) if measured else [],
-            "poucos_para_medir": measured is None or measured.examples < projects.FEWEST_TO_MEASURE,
+            "poucos_para_medir": is_measured and (measured is None or measured.examples < projects.FEWEST_TO_MEASURE),
         }
 
     @router.post(
@@ -195,7 +198,11 @@ def router_for(files: Files, *, is_offline: bool) -> APIRouter:
         responses=_AT_WORK,
     )
     async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
-        await own_run(by.client, execucao, by.tenant)
+        run = await own_run(by.client, execucao, by.tenant)
+        if run.state is RunState.FAILED:  # what its end kept from running is no less to be done
+            counts = (await batches.execution(by.client, run)).counts
+            await resumed(by.client, execucao, by.tenant, by.name)
+            return await _answered(by, execucao) | {"documentos": counts["ERRO"] + counts["PENDENTE"]}
         made = await by.client.rerun_failed(execucao, tenant=by.tenant, by=by.name)
         return await _answered(by, execucao) | {"documentos": made.jobs}
 

@@ -30,7 +30,7 @@ BY_JOB_STATE: dict[str, DocumentStatus] = {
     "failed": "ERRO",
     "quarantined": "ERRO",
     "skipped": "PULADO",
-    "cancelled": "PULADO",
+    "cancelled": "PENDENTE",
 }
 
 

@@ -7,22 +7,21 @@ import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Iterator
-from typing import IO
+from typing import BinaryIO, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from retoma import File
 from retoma.files import Files
 from retoma_apps.classifier.models import LONGEST_CODE, MOST_DOCUMENTS, Document, Refusal
-from retoma_apps.classifier.reading import Limits, Member, Unreadable, members
+from retoma_apps.classifier.reading import Limits, Member, Unreadable, is_one_document, members
 from retoma_apps.classifier.reading.limits import MEGABYTE
 
 LARGEST_UPLOAD = 2_000 * MEGABYTE
 LIMITS = Limits()
-ZIP_LIMITS = Limits(unpacked=LARGEST_UPLOAD, members=MOST_DOCUMENTS)
+ZIP_LIMITS = Limits(unpacked=LARGEST_UPLOAD, members=10_000, files=MOST_DOCUMENTS)
 _ZIP = b"PK\x03\x04"
-_DOCX = b"[Content_Types].xml"
-_HEAD = 4_096
+AT_ONCE = 16  # files that are kept or looked for
 _IN_MEMORY = 1 << 20
 NAMELESS = "documento"
 
@@ -45,33 +44,48 @@ async def taken(files: Files, name: str, chunks: AsyncIterable[bytes]) -> list[U
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         async for chunk in chunks:
             spool.write(chunk)
-        spool.seek(0)
-        head = spool.read(_HEAD)
-        size = spool.seek(0, 2)
-        spool.seek(0)
-        if head.startswith(_ZIP) and _DOCX not in head and not name.lower().endswith(".docx"):
-            return await _unpacked(files, spool)
+        size = spool.tell()
+        file = cast(BinaryIO, spool)  # in all but name
+        if await asyncio.to_thread(_is_batch, file, name):
+            return await _unpacked(files, file)
         if size > LIMITS.bytes:
             return [Upload(nome=shown_name(name), recusa=_too_large(size))]
         return [Upload(nome=shown_name(name), arquivo=await files.save(spool.read(), name=shown_name(name)))]
 
 
-async def _unpacked(files: Files, zipped: IO[bytes]) -> list[Upload]:
-    found = members(zipped, ZIP_LIMITS)  # type: ignore[arg-type]  # a spooled file is a binary file in all but name
+def _is_batch(file: BinaryIO, name: str) -> bool:
+    file.seek(0)
+    is_zip = file.read(len(_ZIP)) == _ZIP and not name.lower().endswith(".docx")
+    is_batch = is_zip and not is_one_document(file, ZIP_LIMITS)
+    file.seek(0)
+    return is_batch
+
+
+async def _unpacked(files: Files, zipped: BinaryIO) -> list[Upload]:
+    found = members(zipped, ZIP_LIMITS)
     uploads: list[Upload] = []
-    while (member := await asyncio.to_thread(_next, found)) is not None:
-        name = shown_name(member.name)
-        if member.error is not None:
-            uploads.append(Upload(nome=name, recusa=_refusal(member.error)))
-        else:
-            uploads.append(Upload(nome=name, arquivo=await files.save(member.data, name=name)))
+    while some := await asyncio.to_thread(_next, found):
+        uploads += await asyncio.gather(*(_kept(files, member) for member in some))
     if not uploads:
         raise Unreadable("there is no file in the zip", "FILE_EMPTY")
     return uploads
 
 
-def _next(found: Iterator[Member]) -> Member | None:
-    return next(found, None)
+async def _kept(files: Files, member: Member) -> Upload:
+    name = shown_name(member.name)
+    if member.error is not None:
+        return Upload(nome=name, recusa=_refusal(member.error))
+    return Upload(nome=name, arquivo=await files.save(member.data, name=name))
+
+
+def _next(found: Iterator[Member]) -> list[Member]:
+    """The next few, which together take not much more memory than the largest document."""
+    some: list[Member] = []
+    while len(some) < AT_ONCE and sum(len(each.data) for each in some) < LIMITS.bytes:
+        if (member := next(found, None)) is None:
+            break
+        some.append(member)
+    return some
 
 
 def documents(uploads: Iterable[Upload]) -> list[Document]:

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from retoma_apps.classifier.reading import Limits, Member, Unreadable, members
+from retoma_apps.classifier.reading import Limits, Member, Unreadable, is_one_document, members
 from tests.apps.classifier.documents import locked_zip, lying_zip, zipped
 
 ZEROS = b"\0" * 3_000_000
@@ -23,9 +23,49 @@ def code_of(data: bytes, limits: Limits | None = None) -> str:
     return raised.value.code
 
 
+def told(data: bytes, limits: Limits) -> str:
+    with pytest.raises(Unreadable) as raised:
+        unpacked(data, limits)
+    return str(raised.value)
+
+
 def test_every_file_is_given_but_folders_and_leftovers_are_not() -> None:
     made = zipped({"a.txt": b"1", "folder/": b"", "folder/ação.pdf": b"2", "__MACOSX/a.txt": b"3", "x/.DS_Store": b"4"})
     assert [(each.name, each.data) for each in unpacked(made)] == [("a.txt", b"1"), ("folder/ação.pdf", b"2")]
+
+
+@pytest.mark.parametrize("left", ["._a.pdf", "x/._a.pdf", "x/__MACOSX/a", "x/Thumbs.db", "Desktop.ini", "x\\", "a/b/"])
+def test_what_operating_systems_leave_behind_is_no_document(left: str) -> None:
+    assert [each.name for each in unpacked(zipped({left: b"1", "my Thumbs.db": b"2"}))] == ["my Thumbs.db"]
+
+
+def test_only_documents_count_against_the_number_of_files() -> None:
+    limits = Limits(members=10, files=2)
+    twins = {"lote/": b"", "lote/a": b"1", "__MACOSX/lote/._a": b"", "lote/b": b"2", "__MACOSX/lote/._b": b""}
+    assert [each.data for each in unpacked(zipped(twins), limits)] == [b"1", b"2"]
+    assert "more than 2 files" in told(zipped({**twins, "c": b"3"}), limits)
+    assert "more than 2 files" in told(zipped({f"{number}": b"" for number in range(11)}), limits)
+
+
+@pytest.mark.parametrize("encoding", ["cp850", "utf-8"])
+def test_a_name_that_does_not_say_its_encoding_is_read_as_brazil_writes_it(encoding: str) -> None:
+    name = "petição nº 1 São João.txt"
+    written = name.encode(encoding)
+    made = zipped({"n" * len(written): b"1"}).replace(b"n" * len(written), written)
+    assert [each.name for each in unpacked(made)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("names", "is_one"),
+    [
+        (["word/document.xml", "[Content_Types].xml"], True),
+        (["mimetype", "content.xml"], True),
+        (["a.docx", "b.docx"], False),
+        (["lote/[Content_Types].xml", "lote/mimetype"], False),
+    ],
+)
+def test_a_zip_is_one_document_if_its_list_says_so(names: list[str], is_one: bool) -> None:
+    assert is_one_document(io.BytesIO(zipped(dict.fromkeys(names, b"1"))), Limits()) is is_one
 
 
 def test_two_members_of_one_name_are_both_given() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from retoma import minutes
 from tests.apps.classifier.office import Office, refused
 from tests.apps.classifier.test_executions import BAD
+from tests.apps.classifier.test_watchdog import held
 
 
 async def correct(office: Office, execution: str, code: str, label: str) -> None:
@@ -21,6 +23,16 @@ async def test_a_persons_label_takes_the_place_of_the_models_which_stays_known(o
     shown = (await office.api.get(f"/execucoes/{execution}/resultados")).json()
     assert shown["resumo"] == {"rotulos": {"ofício": 2, "parecer": 1}, "pouca_confianca": 0, "corrigidos": 1}
     assert shown["status"] == "CONCLUIDO"
+
+
+async def test_a_persons_label_lets_an_execution_that_was_given_up_go_on(office: Office) -> None:
+    execution = await held(office, max_retries_execucao=0)
+    await office.watch(minutes(5))
+    await office.watch(minutes(1))
+    assert (await office.status(execution))["status"] == "ERRO"
+    await correct(office, execution, "a.txt", "parecer")
+    shown = await office.status(execution)
+    assert (shown["status"], shown["contagem"]["CONCLUIDO"]) == ("CONCLUIDO", 3)
 
 
 async def test_a_persons_label_for_what_could_not_be_read_stays_when_errors_are_made_again(office: Office) -> None:

@@ -11,7 +11,7 @@ import pytest
 from retoma import minutes
 from retoma.identifiers import new_run_id
 from tests.apps.classifier.conftest import OpenOffice
-from tests.apps.classifier.office import KEY, SPOILT, TEXTS, Office, refused
+from tests.apps.classifier.office import KEY, SPOILT, TEXTS, Office, a_project, refused
 
 BAD = TEXTS | {"b.txt": f"OFÍCIO {SPOILT}.", "vazio.txt": ""}
 
@@ -158,6 +158,15 @@ async def test_the_same_key_and_body_give_the_same_execution(office: Office) -> 
     refused(other, 422, "IDEMPOTENCY_KEY_REUSED")
 
 
+async def test_the_same_key_is_another_request_once_the_project_has_changed(office: Office) -> None:
+    project = await office.project()
+    documents = await office.send("a.txt", TEXTS["a.txt"])
+    headers = {"Idempotency-Key": "lote-1"}
+    assert (await office.start(project, documents, headers=headers)).status_code == 202
+    assert (await office.api.call("PUT", f"/projetos/{project}", json=a_project(prompt="Outro."))).status_code == 200
+    refused(await office.start(project, documents, headers=headers), 422, "IDEMPOTENCY_KEY_REUSED")
+
+
 async def test_more_documents_than_the_limit_are_refused_with_its_number(office: Office) -> None:
     project = await office.project()
     (document,) = await office.send("a.txt", "x")
@@ -216,7 +225,7 @@ async def test_a_cancelled_execution_begins_no_further_document(office: Office) 
     await office.work()
     assert office.standin.requests == []
     shown = await office.status(execution)
-    assert (shown["status"], shown["contagem"]["PULADO"]) == ("CANCELADO", 3)
+    assert (shown["status"], shown["contagem"]["PENDENTE"], shown["ultimo_codigo_processado"]) == ("CANCELADO", 3, None)
     for act in ("retomar", "reprocessar-erros"):
         refused(await office.act(execution, act), 409, "AT_WORK")
 
@@ -253,7 +262,7 @@ async def test_no_answer_holds_the_providers_key(office: Office) -> None:
     await office.work(until_later=False)
     shown = await office.status(execution)
     assert shown["status"] == "EM_ANDAMENTO"
-    assert "PROVIDER_REFUSES" in shown["esperando"][0]
+    assert "refuses us: mend the key" in shown["esperando"][0]
     for path in ("status-detalhado", "documentos", "erros"):
         assert "CANARY" not in (await office.api.get(f"/execucoes/{execution}/{path}")).text
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from string import Formatter
+from types import SimpleNamespace
 from typing import get_args
 from uuid import UUID
 
@@ -20,6 +22,7 @@ from retoma_apps.classifier.reading.errors import Code
 from retoma_apps.classifier.states import DOCUMENT_STATUSES, STATUSES
 from tests.apps.classifier.conftest import OpenOffice
 from tests.apps.classifier.office import EXAMPLES, TEXTS, Office, a_project
+from tests.apps.classifier.test_watchdog import held, hold
 from tests.patience import PATIENCE
 from tests.server.pages.test_pages import EVERYTHING, Elements
 from tests.server.pages.visitor import HASH, Visitor, seen, token_of
@@ -134,6 +137,20 @@ async def test_a_colleagues_change_is_shown_and_not_saved_over(desk: Desk) -> No
     assert 'name="revisao" value="2"' in answer.text
 
 
+@pytest.mark.parametrize("language", ["pt", "en"])
+async def test_what_is_said_of_files_that_are_not_taken_is_in_the_language_of_the_page(
+    desk: Desk, language: str
+) -> None:
+    project = await desk.office.project()
+    answer = await desk.visitor.get(f"/classificador/{project}", Accept_Language=language)
+    elements = Elements()
+    elements.feed(answer.text)
+    (given,) = [value for name, value in elements.attributes if name == "data-refusals"]
+    say = Words(language)
+    said = {code: say.code(code) for code in get_args(Code)} | {"FILE_TOO_LARGE": say("upload too large")}
+    assert json.loads(given or "") == said
+
+
 async def test_offline_is_told_before_anybody_uploads(desk: Desk) -> None:
     mute = await desk.office.project(nome="Sem", exemplos=[])
     few = await desk.office.project(nome="Poucos")
@@ -191,6 +208,7 @@ async def test_a_stuck_execution_goes_on_by_either_button(desk: Desk, act: str, 
     assert "A execução parou em 0 de 4 e nada se perdeu" in shown
     assert "um documento passou do tempo sem dar sinal" in shown
     assert "Rota /classificador/" in shown
+    assert "um documento passou do tempo sem dar sinal \N{EN DASH} ainda está parada" in shown
     assert said in await desk.act(f"execucoes/{execution}/{act}")
     assert (await desk.office.client.show(UUID(execution))).state is RunState.RUNNING
 
@@ -241,7 +259,57 @@ async def test_documents_are_found_by_status_by_name_and_by_doubt(desk: Desk) ->
     assert await codes("?q=A.TX") == ["a.txt"]
     assert await codes("?status=nothing") == list(given)
     assert await codes("/partes?n=2,4,77,x") == ["b.txt", "bad"]
+    assert await codes("/partes?n=2,4&status=ERRO") == ["bad"]
+    assert await codes("/partes?n=1,5&status=REVER") == ["vago.txt"]
+    assert await codes("/partes?n=1,2&q=A.TX") == ["a.txt"]
     assert "Nenhum documento corresponde." in await desk.read(f"execucoes/{execution}?q=nowhere")
+
+
+async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(desk: Desk) -> None:
+    execution = await desk.office.begin(await desk.office.project())
+    shown = [
+        (await desk.visitor.get(f"/classificador/execucoes/{execution}/partes?n=1,2{more}")).text
+        for more in ("", "&status=PENDENTE", "&status=ERRO", "&q=b")
+    ]
+    assert [re.findall(r'data-c="(.*?)"', each) for each in shown] == [
+        ["a.txt", "b.txt"],
+        ["a.txt", "b.txt"],
+        [],
+        ["b.txt"],
+    ]
+
+
+async def test_every_time_that_it_stood_still_is_told_and_so_is_why_it_failed(desk: Desk) -> None:
+    execution = await held(desk.office, max_retries_execucao=1)
+    await desk.office.watch(timedelta(minutes=6))
+    assert "ainda está parada" in await desk.read(f"execucoes/{execution}")
+    await desk.office.watch(timedelta(seconds=6))
+    await hold(desk.office)
+    await desk.office.watch(timedelta(minutes=6))
+    await desk.office.watch(timedelta(minutes=1))
+    shown = await desk.read(f"execucoes/{execution}")
+    assert "ERRO" in shown
+    assert "Causa um documento passou do tempo sem dar sinal Desde" in shown
+    assert "Vezes em que travou 2" in shown
+    assert re.search(r"sem dar sinal a.txt não continuou .* a.txt \S+ \S+ retomada automaticamente", shown)
+    assert "Continuar de onde parou" in shown
+    assert "Reprocessar apenas erros" not in shown
+    told = " ".join(seen(await desk.visitor.get(f"/runs/{execution}", Accept_Language="en")).split())
+    assert "and did not go on; nothing that it has done is lost." in told
+    assert "Times that it stood still 2" in told
+    assert await desk.act(f"execucoes/{execution}/retomar") == "A execução continua."
+    assert "did not go on; nothing" not in seen(await desk.visitor.get(f"/runs/{execution}", Accept_Language="en"))
+
+
+async def test_what_has_no_price_is_not_shown_as_free(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    execution = await desk.office.done()
+    assert "sem preço" not in await desk.read(f"execucoes/{execution}")
+
+    async def charged(*_: object, **__: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(micros=0, unpriced=3)]
+
+    monkeypatch.setattr(type(desk.office.client), "charge_totals", charged)
+    assert "US$ 0,00 e 3 sem preço" in await desk.read(f"execucoes/{execution}")
 
 
 async def test_hostile_text_makes_no_element(desk: Desk) -> None:

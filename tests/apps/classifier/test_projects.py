@@ -97,6 +97,14 @@ async def test_the_executions_of_a_deleted_project_stay(office: Office) -> None:
     assert len((await office.api.get("/execucoes")).json()["execucoes"]) == 1
 
 
+async def test_the_id_of_a_deleted_project_with_executions_is_not_given_again(office: Office) -> None:
+    await office.done()
+    for project, after in (("pecas-processuais", "pecas-processuais-2"), ("pecas-processuais-2",) * 2):
+        assert (await office.api.call("DELETE", f"/projetos/{project}")).status_code == 204
+        assert await office.project() == after
+    assert (await office.api.get("/execucoes", params={"projeto": after})).json()["execucoes"] == []
+
+
 async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_office: OpenOffice) -> None:
     async with open_office(offline=True) as office:
         taxonomy = [{"rotulo": label} for label in LABELS]
@@ -108,6 +116,7 @@ async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_offic
         assert told.pop("acerto") > 0.8
         assert told == {
             "offline": True,
+            "medindo": False,
             "exemplos": 30,
             "medidos": 30,
             "sem_medida": [],
@@ -116,3 +125,5 @@ async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_offic
         few = await office.project(nome="Poucos", exemplos=EXAMPLES[:1])
         told = (await office.api.get(f"/projetos/{few}/precisao")).json()
         assert (told["acerto"], told["medidos"], told["poucos_para_medir"]) == (None, 0, True)
+        mute = await office.project(nome="Mudo", exemplos=[each | {"texto": "!"} for each in EXAMPLES])
+        assert (await office.api.get(f"/projetos/{mute}/precisao")).json()["acerto"] is None

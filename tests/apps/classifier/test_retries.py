@@ -26,7 +26,7 @@ async def test_a_document_is_tried_again_after_five_and_ten_seconds_with_jitter(
     first, second = (later - earlier for earlier, later in pairwise(told))
     assert seconds(4.5) <= first <= seconds(5.5)
     assert seconds(9) <= second <= seconds(11)
-    assert AGAIN.jitter > 0
+    assert AGAIN.jitter == 0.1
     assert (await office.documents(execution))["b.txt"]["tentativas"] == 3
     assert office.asked_about(SPOILT) == 3
 

@@ -6,6 +6,7 @@ from io import BytesIO
 import pytest
 
 from retoma_apps.classifier import uploads
+from retoma_apps.classifier.models import MOST_DOCUMENTS
 from retoma_apps.classifier.reading import Limits
 from retoma_apps.classifier.uploads import Upload, documents, shown_name
 from tests.apps.classifier.documents import docx, locked_zip, zipped
@@ -36,6 +37,39 @@ async def test_a_word_document_is_no_zip_of_documents(office: Office) -> None:
     for name in ("ofício.docx", "sem ending"):
         (sent,) = await office.send(name, docx(["Ofício"]))
         assert sent["nome"] == name
+
+
+async def test_documents_of_office_programs_are_one_document_wherever_their_mark_stands(office: Office) -> None:
+    late = {"word/media/a.png": bytes(range(256)) * 40, "[Content_Types].xml": b"<Types/>"}
+    text = {"mimetype": b"application/vnd.oasis.opendocument.text", "content.xml": b"<office/>"}
+    for name, data in {"sem ending": zipped(late), "tabela.xlsx": zipped(late), "ata.odt": zipped(text)}.items():
+        (sent,) = await office.send(name, data)
+        assert sent["nome"] == name
+
+
+async def test_a_zip_of_word_documents_is_a_batch_also_if_they_are_only_stored(office: Office) -> None:
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        for name in ("a.docx", "b.docx"):
+            archive.writestr(name, docx([name]))
+    assert [each["nome"] for each in await office.send("lote.zip", made.getvalue())] == ["a.docx", "b.docx"]
+
+
+async def test_a_zip_of_as_many_files_as_an_execution_takes_may_have_folders_too(office: Office) -> None:
+    most = {"lote/": b"", **{f"lote/{number}.txt": b"1" for number in range(MOST_DOCUMENTS)}}
+    sent = await office.send("lote.zip", zipped(most))
+    assert [each["nome"] for each in sent] == list(most)[1:]
+    answer = await office.upload("lote.zip", zipped({**most, "one more.txt": b"1"}))
+    assert "more than 2,000 files" in refused(answer, 422, "FILE_TOO_LARGE")
+
+
+async def test_a_file_that_was_not_sent_is_named_wherever_it_stands(office: Office) -> None:
+    project = await office.project()
+    (sent,) = await office.send("a.txt", "abc")
+    absent = {"nome": "z.txt", "arquivo": sent["arquivo"] | {"file": "0" * 64}}
+    answer = await office.start(project, [*[sent] * 40, absent])
+    assert "'z.txt' is not here" in answer.json()["detail"]
+    assert (await office.start(project, [sent] * 40)).status_code == 202
 
 
 async def test_a_locked_member_is_refused_alone(office: Office) -> None:

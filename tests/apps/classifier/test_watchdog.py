@@ -77,6 +77,13 @@ async def test_the_project_says_how_often_an_execution_resumes(office: Office) -
     await office.watch(minutes(1))
     shown = await office.status(execution)
     assert (shown["status"], shown["max_retries"]) == ("ERRO", 0)
+    assert (shown["travamento"]["causa"], shown["contagem"]["PULADO"]) == ("no_progress", 0)
+    left = shown["contagem"]["PENDENTE"]
+
+    answer = await office.act(execution, "reprocessar-erros")  # goes on with all that its end kept from running
+    assert (answer.status_code, answer.json()["documentos"]) == (200, left)
+    await office.work()
+    assert (await office.status(execution))["status"] == "CONCLUIDO"
 
 
 async def test_progress_gives_back_the_full_number_of_resumes(office: Office) -> None:

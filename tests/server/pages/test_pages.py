@@ -182,6 +182,15 @@ async def test_items_of_a_step_are_paged_and_filtered(open_pages: Opened) -> Non
         assert panel(await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).count("item=tea") == 0
 
 
+async def test_an_item_that_is_opened_shows_what_was_given_for_it(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film")
+        await visitor.api.sandbox.work()
+        shown = panel(await visitor.get(f"/runs/{run.id}?step=image&item=tea+1"))
+        assert re.search(r"<summary>Input</summary><pre[^>]*>&#34;tea 1&#34;</pre>", shown)
+        assert "<summary>Input</summary>" not in panel(await visitor.get(f"/runs/{run.id}?step=cut"))
+
+
 async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: Opened) -> None:
     broken = Pipeline("broken", retry=Retry(0))
 
@@ -227,7 +236,7 @@ def test_every_word_that_is_asked_for_is_there() -> None:
 
 def test_no_word_is_kept_that_nobody_says() -> None:
     said = used() | {name for _, _, name in words.NAVIGATION}
-    made = ("state ", "wait ", "event ", "said ", "error ", "kit ")
+    made = ("state ", "wait ", "event ", "way ", "said ", "error ", "kit ")
     others = {"in", "ago"}
     assert {name for name in words._WORDS if name not in said | others and not name.startswith(made)} == set()
 

@@ -10,9 +10,11 @@ from typing import Any
 from starlette.responses import Response
 
 from retoma.define.file import files_in
+from retoma.define.graph import Graph
 from retoma.errors import NotFound
 from retoma.records import Job, Run, StepProgress, Stuck, Wait
 from retoma.server.pages import graph, items, waterfall
+from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.pages.words import KNOWN
@@ -41,6 +43,7 @@ async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> R
     errors = await client.errors(run.id)
     last = await client.last_event(run.id)
     chosen = await _selected(visit, run, steps)
+    halts = await episodes(client, run)
     return visit.show(
         "run.html",
         status,
@@ -57,6 +60,10 @@ async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> R
         waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
         estimate=None if run.is_over else await client.estimate(run.id),
         stuck=_explained(visit, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
+        ended_by=ended_by(halts, run),
+        episodes=halts,
+        cause_of=lambda halt: _cause(visit, halt.cause, halt.data),
+        way_of=lambda halt: _way(visit, halt),
         may_resume=run.state in (RunState.STUCK, RunState.FAILED),
         may_change=run.state in CHANGED,
         may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
@@ -66,6 +73,7 @@ async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> R
         found_files=await client.files(run, limit=FILES),
         kept=client.app is not None and client.app.files is not None,
         job_files=[] if chosen["job"] is None else list(files_in(chosen["job"].output))[:FILES],
+        value=await _value(visit, run, shape, chosen["job"]),
         **await items.shown(visit, run, shape),
         **await _events(visit, run),
         **chosen,
@@ -131,6 +139,15 @@ async def _selected(visit: Visit, run: Run, steps: list[StepProgress]) -> dict[s
     return {"step": step, "jobs": jobs[:JOBS], "job": job, "tries": tries, "more": more, "job_states": list(step.jobs)}
 
 
+async def _value(visit: Visit, run: Run, shape: Graph, job: Job | None) -> Any:
+    """The item itself, of a job that goes over one."""
+    source = next((step.source for step in shape.steps if job is not None and step.name == job.step), None)
+    if job is None or source is None:
+        return None
+    found = await visit.client.items(run.id, source, only=[job.item], limit=1)
+    return found[0].value if found else None
+
+
 async def _jobs(visit: Visit, run: Run, step: str, item: str | None) -> list[Job]:
     state = visit.choice("job_state", JobState)
     return await visit.client.step_jobs(
@@ -153,6 +170,11 @@ def _cause(visit: Visit, cause: str, data: Mapping[str, Any]) -> str:
     why = visit.say(f"wait {cause}", **about) if f"wait {cause}" in KNOWN else data.get("why") or cause
     where = " · ".join(str(data[name]) for name in ("step", "item") if data.get(name))
     return f"{where}: {why}" if where else why
+
+
+def _way(visit: Visit, halt: Episode) -> str:
+    """How it went on."""
+    return visit.say(f"way {halt.way}", by=halt.by)
 
 
 def _told(visit: Visit, wait: Wait) -> str:

@@ -275,6 +275,18 @@ _WORDS = {
         "It was resumed by itself {times} of {most} times.",
         "Foi retomada automaticamente {times} de {most} vezes.",
     ),
+    "stopped so": (
+        "The run stood still from {time} on and did not go on; nothing that it has done is lost.",
+        "A execução parou em {time} e não continuou; nada do que foi feito se perdeu.",
+    ),
+    "episodes": ("Times that it stood still", "Vezes em que travou"),
+    "last item": ("Last result", "Último resultado"),
+    "went on": ("How it went on", "Como continuou"),
+    "way still": ("it still stands", "ainda está parada"),
+    "way itself": ("by itself, the cause having passed", "sozinha, passada a causa"),
+    "way watchdog": ("resumed automatically", "retomada automaticamente"),
+    "way person": ("resumed by {by}", "retomada por {by}"),
+    "way not": ("it did not", "não continuou"),
     "edit": ("Edit the result", "Editar o resultado"),
     "edit value": ("The result, as JSON", "O resultado, em JSON"),
     "edit why": (

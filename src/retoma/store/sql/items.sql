@@ -52,7 +52,15 @@ having min(j.position) > :after
 
 -- name: item_totals
 -- How many items are in which state, and the last of them that was final.
-select i.state, count(*)::int as items, max(i.ended_at) as last_at,
-       (array_agg(i.item order by i.ended_at desc) filter (where i.ended_at is not null))[1] as last_item
+select i.state, count(*)::int as items, max(i.ended_at) filter (where i.state <> 'cancelled') as last_at,
+       (array_agg(i.item order by i.ended_at desc) filter (where i.ended_at is not null and i.state <> 'cancelled'))[1] as last_item
   from retoma.items_of(:run, :source) i
  group by i.state;
+
+-- name: item_codes
+-- How many items failed for which code, the most frequent first.
+select coalesce(i.code, 'ERROR') as code, count(*)::int as items
+  from retoma.items_of(:run, :source) i
+ where i.state = 'failed'
+ group by 1
+ order by items desc, code;

@@ -91,7 +91,7 @@ select c.step, c.item, s.each, c.output::text as output
 -- name: events_of_run
 select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data
   from retoma.events e
- where e.run = :run and e.id > :after
+ where e.run = :run and e.id > :after and (:kinds::text[] is null or e.kind = any (:kinds))
  order by e.id
  limit :limit;
 

@@ -15,11 +15,14 @@ select step, item
  limit 1;
 
 -- name: resumes_of
--- How often a run went on by itself since it last progressed.
-select count(*)::int as resumes
-  from retoma.events e
- where e.run = :run and e.kind = 'resume'
-   and e.id > coalesce((select p.id from retoma.events p where p.run = :run and p.kind = 'result' order by p.id desc limit 1), 0);
+-- How often a run went on by itself since it last progressed; a person's resume begins the count anew.
+select coalesce((select (e.data ->> 'number')::int
+                   from retoma.events e
+                  where e.run = :run and e.kind = 'resume'
+                    and e.id > (select p.id from retoma.events p
+                                 where p.run = :run and p.kind in ('start', 'result', 'failure', 'act')
+                                 order by p.id desc limit 1)
+                  order by e.id desc limit 1), 0) as resumes;
 
 -- name: put_off
 update retoma.runs r

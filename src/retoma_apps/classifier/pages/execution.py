@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,11 +15,11 @@ from retoma.records import Item, Run
 from retoma.server import Page, Visit
 from retoma.states import JobState, RunState
 from retoma_apps.classifier import batches
-from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE
+from retoma_apps.classifier.models import ROUTE
 from retoma_apps.classifier.pages.looks import DOCUMENTS, PARTS, STATUSES
 from retoma_apps.classifier.pages.remembered import Remembered
 from retoma_apps.classifier.pages.rows import Table, not_laid_out
-from retoma_apps.classifier.pages.standing import Standing, standing
+from retoma_apps.classifier.pages.standing import Standing, cause_of, standing
 from retoma_apps.classifier.pages.words import Words
 from retoma_apps.classifier.routes import own_run, resumed
 from retoma_apps.classifier.states import BY_JOB_STATE, DOCUMENT_STATUSES, DocumentStatus, job_states_of
@@ -41,10 +41,12 @@ async def show(visit: Visit) -> Response:
     say, run = Words(visit.language), await _run(visit)
     visit.path = f"{ROUTE}execucoes/{run.id}"
     values, table = await _values(visit, say, run)
-    answer = visit.show("classifier_execution.html", **values, here_come_the_rows=HERE)
+    codes = json.dumps([each["codigo"] for each in run.input["documentos"]]) if table.query else ""
+    project = await _project_name(visit.client, run.tenant)
+    answer = visit.show("classifier_execution.html", **values, project=project, codes=codes, here_come_the_rows=HERE)
     before, _, after = bytes(answer.body).decode().partition(HERE)
     rows = _rows(visit, table, run, values["standing"])
-    streamed = StreamingResponse(_around(before, rows, after, say), answer.status_code)
+    streamed = StreamingResponse(_around(before, rows, after, _nothing(say, table)), answer.status_code)
     streamed.raw_headers[:] = [header for header in answer.raw_headers if header[0] != b"content-length"]
     return streamed
 
@@ -54,7 +56,7 @@ async def parts(visit: Visit) -> Response:
     say, run = Words(visit.language), await _run(visit)
     visit.path = f"{ROUTE}execucoes/{run.id}"
     values, table = await _values(visit, say, run)
-    changed = "".join([row async for row in _changed(visit, table, run)])
+    changed = "".join([row async for row in _changed(visit, table, run, values["standing"])])
     answer = visit.show("classifier_parts.html", **values)
     body = f"{bytes(answer.body).decode()}<table><tbody>{changed}</tbody></table>"
     return HTMLResponse(body, headers={"Cache-Control": "no-store", "Vary": "Cookie, Accept-Language"})
@@ -70,6 +72,7 @@ async def _values(visit: Visit, say: Words, run: Run) -> tuple[dict[str, Any], T
     now = await client.now()
     stands = await standing(visit, say, run, now)
     table = _table(visit, say, run)
+    charges = await client.charge_totals(by=(), run=run.id)
     values = {
         "w": say,
         "run": run,
@@ -80,9 +83,10 @@ async def _values(visit: Visit, say: Words, run: Run) -> tuple[dict[str, Any], T
         "look": STATUSES[stands.status],
         "looks_of": DOCUMENTS,
         "bar": _bar(stands),
-        "project": await _project_name(client, run.tenant),
-        "micros": sum(each.micros for each in await client.charge_totals(by=(), run=run.id)),
-        "groups": await _COUNTED.of(run, lambda: _codes_of(client, stands)),
+        "cause_of": cause_of,
+        "micros": sum(each.micros for each in charges),
+        "unpriced": sum(each.unpriced for each in charges),
+        "groups": await _COUNTED.of(run, lambda: client.item_codes(run.id, batches.SOURCE)),
         "table": table,
         "chosen": visit.asked.get("status", ""),
         "q": visit.asked.get("q", ""),
@@ -125,27 +129,20 @@ def _bar(stands: Standing) -> list[tuple[str, DocumentStatus, float, float]]:
     return made
 
 
-async def _codes_of(client: Client, stands: Standing) -> list[tuple[str, int]]:
-    """Why documents failed, the most frequent first."""
-    if not stands.seen.counts["ERRO"]:
-        return []
-    failed = await client.items(stands.seen.run.id, batches.SOURCE, states=_states("ERRO"), limit=MOST_DOCUMENTS)
-    return Counter(item.code or "ERROR" for item in failed).most_common()
-
-
 def _states(status: DocumentStatus) -> list[JobState]:
     return [JobState(state) for state in job_states_of(status)]
 
 
-async def _around(before: str, rows: AsyncIterator[str], after: str, say: Words) -> AsyncIterator[str]:
+def _nothing(say: Words, table: Table) -> str:
+    """Seen while there is no other row; filters may leave none later."""
+    return f'<tr class="nothing"><td colspan="7" class="dim">{say("no match")}</td></tr>' if table.query else ""
+
+
+async def _around(before: str, rows: AsyncIterator[str], after: str, nothing: str) -> AsyncIterator[str]:
     yield before
-    some = False
     async for part in rows:
-        some = some or bool(part)
         yield part
-    if not some:
-        yield f'<tr><td colspan="7" class="dim">{say("no match")}</td></tr>'
-    yield after
+    yield nothing + after
 
 
 async def _rows(visit: Visit, table: Table, run: Run, stands: Standing) -> AsyncIterator[str]:
@@ -155,21 +152,28 @@ async def _rows(visit: Visit, table: Table, run: Run, stands: Standing) -> Async
 
 
 async def _items(visit: Visit, run: Run, stands: Standing) -> AsyncIterator[Sequence[Item]]:
-    status, search = visit.asked.get("status", ""), visit.asked.get("q")
     if stands.seen.totals.total == 0:
-        yield [item for item in _not_laid_out(run) if _fits(item, status, search or "")]
+        yield _fitting(visit, run)
         return
-    wanted = next((each for each in DOCUMENT_STATUSES if each == status), None)
-    states = _states("CONCLUIDO") if status == TO_CHECK else _states(wanted) if wanted else None
-    after = -1
+    after, filters = -1, _filters(visit)
     while True:
-        found = await visit.client.items(
-            run.id, batches.SOURCE, states=states, search=search or None, after=after, limit=CHUNK
-        )
+        found = await visit.client.items(run.id, batches.SOURCE, **filters, after=after, limit=CHUNK)
         yield found
         if len(found) < CHUNK:
             return
         after = found[-1].position
+
+
+def _filters(visit: Visit) -> dict[str, Any]:
+    status = visit.asked.get("status", "")
+    wanted = next((each for each in DOCUMENT_STATUSES if each == status), None)
+    states = _states("CONCLUIDO") if status == TO_CHECK else _states(wanted) if wanted else None
+    return {"states": states, "search": visit.asked.get("q") or None}
+
+
+def _fitting(visit: Visit, run: Run) -> list[Item]:
+    status, search = visit.asked.get("status", ""), visit.asked.get("q", "")
+    return [item for item in _not_laid_out(run) if _fits(item, status, search)]
 
 
 def _not_laid_out(run: Run) -> list[Item]:
@@ -180,24 +184,32 @@ def _fits(item: Item, status: str, search: str) -> bool:
     return status in ("", BY_JOB_STATE[item.state]) and search.lower() in item.item.lower()
 
 
-async def _changed(visit: Visit, table: Table, run: Run) -> AsyncIterator[str]:
+async def _changed(visit: Visit, table: Table, run: Run, stands: Standing) -> AsyncIterator[str]:
+    """Only what the filters let through: the page takes out what it asked for and does not get."""
     codes = _codes(run, visit.asked.get("n", ""))
     edited = visit.asked.get("corrigir", "") if run.state in CHANGEABLE else ""
-    named = await visit.client.items(run.id, batches.SOURCE, only=codes, limit=MOST_CHANGED) if codes else []
-    at_work = await _at_work(visit.client, run) if not codes else []
-    for item in [*named, *at_work]:
+    for item in await (_named(visit, run, stands, codes) if codes else _at_work(visit, run)):
         yield table.row(item, editing=str(item.position) == edited)
 
 
-async def _at_work(client: Client, run: Run) -> list[Item]:
-    if run.is_over:
+async def _named(visit: Visit, run: Run, stands: Standing, codes: Sequence[str]) -> list[Item]:
+    if stands.seen.totals.total == 0:
+        return [item for item in _fitting(visit, run) if item.item in codes]
+    return await visit.client.items(run.id, batches.SOURCE, **_filters(visit), only=codes, limit=MOST_CHANGED)
+
+
+async def _at_work(visit: Visit, run: Run) -> list[Item]:
+    if run.is_over or visit.asked.get("status", "PROCESSANDO") != "PROCESSANDO":
         return []
-    return await client.items(run.id, batches.SOURCE, states=_states("PROCESSANDO"), limit=MOST_AT_WORK)
+    at_work, search = _states("PROCESSANDO"), visit.asked.get("q") or None
+    return await visit.client.items(run.id, batches.SOURCE, states=at_work, search=search, limit=MOST_AT_WORK)
 
 
 def _codes(run: Run, numbers: str) -> list[str]:
     given = run.input["documentos"]
-    named = [int(each) for each in numbers.split(",")[:MOST_CHANGED] if each.isascii() and each.isdigit()]
+    named = [
+        int(each) for each in numbers.split(",")[:MOST_CHANGED] if len(each) < 9 and each.isascii() and each.isdigit()
+    ]
     return [given[number - FIRST]["codigo"] for number in named if FIRST <= number < len(given) + FIRST]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
-from retoma import Client, GiveUp
+from retoma import Client
 from retoma.errors import Conflict
 from retoma.records import Run
 from retoma.server import Page, Visit
@@ -18,9 +17,10 @@ from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE
 from retoma_apps.classifier.pages import forms
 from retoma_apps.classifier.pages.forms import Form
 from retoma_apps.classifier.pages.looks import PARTS, STATUSES
-from retoma_apps.classifier.pages.remembered import MOST, Remembered
+from retoma_apps.classifier.pages.remembered import Remembered
 from retoma_apps.classifier.pages.words import Words
-from retoma_apps.classifier.projects import FEWEST_TO_MEASURE, Kept
+from retoma_apps.classifier.projects import FEWEST_TO_MEASURE, Accuracies, Kept
+from retoma_apps.classifier.reading.errors import Code
 from retoma_apps.providers.llm import Accuracy
 
 RECENT = 12
@@ -31,9 +31,9 @@ SECONDS_TO_MEASURE = 0.3  # that a page waits; what takes longer is there at the
 class ProjectPages:
     """`is_offline` is whether labels come from the model of this machine, which learns from examples alone."""
 
-    def __init__(self, *, is_offline: bool) -> None:
+    def __init__(self, accuracies: Accuracies, *, is_offline: bool) -> None:
         self._is_offline = is_offline
-        self._measuring: dict[tuple[str, int], asyncio.Task[Accuracy | None]] = {}
+        self._accuracies = accuracies
         self._ended = Remembered[Execution]()
 
     @property
@@ -79,6 +79,7 @@ class ProjectPages:
             names={kept.id: kept.project.nome},
             executions=await self._executions(visit.client, kept.id, RECENT_OF_PROJECT),
             most=MOST_DOCUMENTS,
+            refusals=_refusals(Words(visit.language)),
             **await self._common(visit, kept),
         )
 
@@ -115,15 +116,9 @@ class ProjectPages:
 
     async def _accuracy(self, kept: Kept) -> tuple[Accuracy | None, bool]:
         """Of this revision of a project, and whether it has been measured already."""
-        place = (kept.id, kept.revision)
         if len(kept.project.exemplos) < FEWEST_TO_MEASURE:
             return None, True
-        if place not in self._measuring:
-            self._measuring = dict(list(self._measuring.items())[-MOST:])
-            self._measuring[place] = asyncio.create_task(_measured(kept))
-        await asyncio.wait([self._measuring[place]], timeout=SECONDS_TO_MEASURE)
-        task = self._measuring[place]
-        return (task.result(), True) if task.done() else (None, False)
+        return await self._accuracies.of(kept, SECONDS_TO_MEASURE)
 
     async def _executions(self, client: Client, project: str | None, limit: int) -> list[Execution]:
         found = await batches.listed(client, project=project, limit=limit)
@@ -143,15 +138,13 @@ class ProjectPages:
         return last
 
 
+def _refusals(say: Words) -> dict[str, str]:
+    """What the page says of a file that is not taken, by code."""
+    return {code: say.code(code) for code in get_args(Code)} | {"FILE_TOO_LARGE": say("upload too large")}
+
+
 async def _to_all(visit: Visit) -> Response:
     return visit.go(ROUTE)
-
-
-async def _measured(kept: Kept) -> Accuracy | None:
-    try:
-        return await projects.accuracy(kept.project)
-    except GiveUp:
-        return None  # nothing to learn from, or nothing to learn with
 
 
 def _bounced(visit: Visit, wrong: dict[str, str], newer: Kept | None = None) -> Form:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from retoma import Client
 from retoma.records import Run, Stuck, Wait
-from retoma.server import Visit
+from retoma.server import Episode, Visit, ended_by, episodes
 from retoma_apps.classifier.batches import Execution, execution, labels
 from retoma_apps.classifier.pages.remembered import Remembered
 from retoma_apps.classifier.pages.words import KNOWN, Words
@@ -24,6 +24,7 @@ PASSING = ("pool_paused", "delayed", "pool_rate", "provider_down")
 MARGIN = timedelta(seconds=30)  # for the watchdog to look
 FEWEST_TO_ESTIMATE = 10  # documents
 _ENDED = Remembered[tuple[Execution, dict[str, Any] | None]]()
+_HALTS = Remembered[list[Episode]]()
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Standing:
     since: datetime | None
     stuck: Stuck | None
     summary: dict[str, Any] | None
+    episodes: Sequence[Episode]
 
     @property
     def unsure(self) -> int:
@@ -58,9 +60,21 @@ async def standing(visit: Visit, say: Words, run: Run, now: datetime) -> Standin
     unsure = int((summary or {}).get("pouca_confianca", 0))
     status: Status = "TRAVADO" if still else seen.status
     turn, advice = _advice(visit, say, seen, waits, still, unsure, _estimate(seen, now), now)
-    cause = _cause(say, seen.stuck.cause) if seen.stuck else _cause(say, waits[0].reason if waits else "nothing_runs")
-    since = seen.stuck.since if seen.stuck else still
-    return Standing(seen, status, turn, advice, cause if since else None, since, seen.stuck, summary)
+    halts = await _HALTS.of(run, lambda: episodes(client, run))
+    cause, since = _halt(seen, waits, still, ended_by(halts, run))
+    told = cause_of(say, cause) if since else None
+    return Standing(seen, status, turn, advice, told, since, seen.stuck, summary, halts)
+
+
+def _halt(
+    seen: Execution, waits: Sequence[Wait], still: datetime | None, end: Episode | None
+) -> tuple[str, datetime | None]:
+    """Why it does not go on, and since when, if it does not."""
+    if seen.stuck:
+        return seen.stuck.cause, seen.stuck.since
+    if end:
+        return end.cause, end.stuck.at
+    return (waits[0].reason if waits else "nothing_runs"), still
 
 
 async def _none() -> list[Wait]:
@@ -151,14 +165,14 @@ def _going_advice(
 ) -> tuple[Literal["wait", "act"], str]:
     held = [wait for wait in waits if wait.reason in (HOLDING if still else FOR_PEOPLE)]
     if still or (waits and len(held) == len(waits)):
-        return "act", say("act because", why=_cause(say, held[0].reason if held else "nothing_runs"))
+        return "act", say("act because", why=cause_of(say, held[0].reason if held else "nothing_runs"))
     if estimate is not None and estimate > now:
         return "wait", say("wait estimate", time=visit.formats.ago(estimate, now))
     paused = [wait for wait in waits if wait.reason in PASSING]
     if paused and len(paused) == len(waits):
-        return "wait", say("wait until", why=_cause(say, paused[0].reason))
+        return "wait", say("wait until", why=cause_of(say, paused[0].reason))
     return "wait", say("wait to begin" if seen.status == "PENDENTE" else "wait for it")
 
 
-def _cause(say: Words, cause: str) -> str:
+def cause_of(say: Words, cause: str) -> str:
     return say(f"cause {cause}") if f"cause {cause}" in KNOWN else say("cause unknown")

@@ -166,6 +166,10 @@ _WORDS = {
         "PDF, docx, images and plain text; a zip counts as the files in it. Up to {most} documents.",
         "PDF, docx, imagens e texto puro; um zip vale pelos arquivos que contém. Até {most} documentos.",
     ),
+    "upload too large": (
+        "Too large. A document may have 50 MB, and a zip 2,000 files of 2 GB in all. Split it or make it smaller.",
+        "Grande demais. Um documento pode ter 50 MB, e um zip, 2.000 arquivos de 2 GB ao todo. Divida ou reduza.",
+    ),
     "drop here": ("Drop files, folders or a zip here", "Solte aqui arquivos, pastas ou um zip"),
     "choose files": ("Choose files", "Escolher arquivos"),
     "choose folder": ("Choose a folder", "Escolher uma pasta"),
@@ -349,6 +353,16 @@ _WORDS = {
     ),
     "cause nothing_runs": ("nothing runs, though it is not over", "nada está rodando, embora não tenha terminado"),
     "cause unknown": ("it makes no progress", "ela não progride"),
+    # each time that it stood still
+    "episodes": ("Times that it stood still", "Vezes em que travou"),
+    "at": ("When", "Quando"),
+    "went on": ("How it went on", "Como continuou"),
+    "way still": ("it still stands", "ainda está parada"),
+    "way itself": ("by itself, the cause having passed", "sozinha, passada a causa"),
+    "way watchdog": ("resumed automatically", "retomada automaticamente"),
+    "way person": ("resumed by {by}", "retomada por {by}"),
+    "way not": ("it did not", "não continuou"),
+    "unpriced": ("and {count} without a price", "e {count} sem preço"),
     # documents
     "all documents": ("Documents", "Documentos"),
     "document": ("Document", "Documento"),

@@ -30,7 +30,11 @@ _BROKEN = (
     NotImplementedError,
     struct.error,
 )
-_NOISE = ("__MACOSX/", ".DS_Store", "Thumbs.db", "desktop.ini")
+_NOISE = (".ds_store", "thumbs.db", "desktop.ini")
+_TWINS = "__MACOSX"
+_TWIN = "._"
+_IS_UTF8 = 0x800
+_OF_ONE_DOCUMENT = ("[Content_Types].xml", "mimetype")  # at the root of an Office or OpenDocument file
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,14 @@ def opened(file: BinaryIO, limits: Limits) -> Iterator[Archive]:
         zipped = zipfile.ZipFile(file)
     with zipped:
         if len(zipped.infolist()) > limits.members:
-            raise _too_large(f"it holds more than {limits.members:,} files")
+            raise _too_many(limits)
         yield Archive(zipped, limits)
+
+
+def is_one_document(file: BinaryIO, limits: Limits) -> bool:
+    """Whether a zip is a document of an office program, and no batch of documents. By its list, which is at its end."""
+    with opened(file, limits) as archive:
+        return any(info.filename in _OF_ONE_DOCUMENT for info in archive.entries)
 
 
 def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
@@ -95,12 +105,35 @@ def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
     the iteration with one.
     """
     with opened(file, limits) as archive:
-        for info in archive.entries:
-            if not info.filename.startswith(_NOISE) and not info.filename.endswith(("/", *_NOISE)):
-                yield _member(archive, info, limits)
+        found = [(info, name) for info in archive.entries if not _is_noise(name := _name(info))]
+        if len(found) > limits.files:
+            raise _too_many(limits)
+        for info, name in found:
+            yield _member(archive, info, name, limits)
 
 
-def _member(archive: Archive, info: zipfile.ZipInfo, limits: Limits) -> Member:
+def _name(info: zipfile.ZipInfo) -> str:
+    """As it was meant: zips of Windows in Brazil have names in code page 850 and do not say so; some have UTF-8."""
+    if info.flag_bits & _IS_UTF8:
+        return info.filename
+    try:
+        written = info.filename.encode("cp437")  # as which it was read
+    except UnicodeEncodeError:
+        return info.filename
+    try:
+        return written.decode()
+    except UnicodeDecodeError:
+        return written.decode("cp850")
+
+
+def _is_noise(name: str) -> bool:
+    """Folders, and what operating systems leave behind."""
+    *folders, last = name.replace("\\", "/").split("/")
+    is_folder = bool(folders) and not last
+    return is_folder or _TWINS in folders or last.startswith(_TWIN) or last.casefold() in _NOISE
+
+
+def _member(archive: Archive, info: zipfile.ZipInfo, name: str, limits: Limits) -> Member:
     data = bytearray()
     try:
         for chunk in archive.chunks(info):
@@ -110,8 +143,8 @@ def _member(archive: Archive, info: zipfile.ZipInfo, limits: Limits) -> Member:
     except Unreadable as error:
         if archive.is_spent:
             raise
-        return Member(info.filename, b"", error)
-    return Member(info.filename, bytes(data))
+        return Member(name, b"", error)
+    return Member(name, bytes(data))
 
 
 def _check_list(file: BinaryIO, limits: Limits) -> None:
@@ -125,7 +158,7 @@ def _check_list(file: BinaryIO, limits: Limits) -> None:
         raise Unreadable("the zip is damaged: it has no end", "FILE_DAMAGED")
     (length,) = struct.unpack_from("<I", tail, at + 12)
     if length > limits.members * _ENTRY:
-        raise _too_large(f"it holds more than {limits.members:,} files")
+        raise _too_many(limits)
 
 
 def _check(info: zipfile.ZipInfo) -> None:
@@ -141,6 +174,10 @@ def _told() -> Iterator[None]:
         yield
     except _BROKEN as error:
         raise Unreadable("the zip is damaged", "FILE_DAMAGED") from error
+
+
+def _too_many(limits: Limits) -> Unreadable:
+    return _too_large(f"it holds more than {min(limits.files, limits.members):,} files")
 
 
 def _too_large(why: str) -> Unreadable:

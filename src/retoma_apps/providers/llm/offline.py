@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ class OfflineLlm:
     def __init__(self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _as_label) -> None:
         self._examples = tuple(examples)
         self._answer = answer
+        self._training = threading.Lock()
+        self._model: OfflineModel | None = None
 
     async def ask(
         self,
@@ -134,7 +137,9 @@ class OfflineLlm:
         return await asyncio.to_thread(lambda: trained(self._examples).accuracy())
 
     def _guess(self, text: str) -> Guess:
-        return trained(self._examples).guess(text)
+        with self._training:  # once, however many ask at the same time
+            self._model = self._model or trained(self._examples)
+        return self._model.guess(text)
 
 
 def _classifier() -> Any:

@@ -165,6 +165,7 @@ begin
     select v_run.revision, (e.data ->> 'jobs')::int into o_revision, o_jobs
       from retoma.events e
      where e.run = p_run and e.kind = 'act' and e.revision = v_run.revision and e.data::jsonb @> v_asked
+       and v_run.ends_as is null and v_run.ended_at is null
      order by e.id desc limit 1;
     if not found then
       raise exception '%', v_run.state using errcode = 'RT002';

@@ -11,7 +11,10 @@ const silent = document.getElementById("silent");
 const dot = document.querySelector("[data-live-dot]");
 const word = dot?.firstElementChild?.textContent;
 const query = new URLSearchParams(location.search);
-const rows = new Map([...table.querySelectorAll("tr[data-c]")].map((row) => [row.dataset.c, row.id]));
+const isFiltered = table.dataset.codes !== undefined;
+const rows = isFiltered
+  ? new Map(JSON.parse(table.dataset.codes).map((code, place) => [code, `d${place + 1}`]))
+  : new Map([...table.querySelectorAll("tr[data-c]")].map((row) => [row.dataset.c, row.id]));
 
 let source = null;
 let address = document.getElementById("c-head").dataset.stream;
@@ -83,6 +86,7 @@ async function refresh(ids) {
     if (next && !isInUse(part, used) && next.innerHTML !== part.innerHTML) part.replaceChildren(...next.childNodes);
   }
   place(fresh, used);
+  if (isFiltered) leave(ids, fresh, used);
   const head = fresh.getElementById("c-head");
   table.dataset.over = head.dataset.over;
   document.title = document.title.replace(/^[^·]*/, `${head.dataset.status} `);
@@ -107,6 +111,7 @@ async function fetched(ids, edit) {
 
 // The stream ends with the execution; what it had not told by then is asked for.
 function sweep() {
+  if (isFiltered) for (const id of rows.values()) changed.add(id);
   for (const row of table.querySelectorAll("tr[data-s=PENDENTE], tr[data-s=PROCESSANDO]")) changed.add(row.id);
   if (changed.size) soon();
 }
@@ -128,7 +133,24 @@ function place(fresh, used) {
   for (const next of [...fresh.querySelectorAll("tr[data-c]")]) {
     const row = document.getElementById(next.id);
     if (isInUse(row, used)) changed.add(next.id);
-    else if (row && row.outerHTML !== next.outerHTML) row.replaceWith(document.importNode(next, true));
+    else if (!row) insert(document.importNode(next, true));
+    else if (row.outerHTML !== next.outerHTML) row.replaceWith(document.importNode(next, true));
+  }
+}
+
+// In the order in which the documents were sent; the row that says that there are none is the last.
+function insert(row) {
+  const body = table.querySelector("tbody");
+  const number = Number(row.id.slice(1));
+  body.insertBefore(row, [...body.rows].find((each) => !each.id || Number(each.id.slice(1)) > number) ?? null);
+}
+
+// What was asked for and is not in the answer does not match the filters any more.
+function leave(ids, fresh, used) {
+  for (const id of ids.filter((each) => !fresh.getElementById(each))) {
+    const row = document.getElementById(id);
+    if (isInUse(row, used)) changed.add(id);
+    else row?.remove();
   }
 }
 

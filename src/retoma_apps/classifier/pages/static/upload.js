@@ -8,6 +8,8 @@ const root = document.getElementById("upload");
 const part = (name) => root.querySelector(`[data-${name}]`);
 const most = Number(root.dataset.most);
 const language = root.dataset.language;
+const refusals = JSON.parse(root.dataset.refusals);
+const LEFTOVERS = [".ds_store", "thumbs.db", "desktop.ini"];
 
 let chosen = []; // {file, name, sent, documents, why}
 let isSending = false;
@@ -35,12 +37,18 @@ function size(bytes) {
 function add(files) {
   if (isSending) return;
   const known = new Set(chosen.map((each) => `${each.name} ${each.file.size} ${each.file.lastModified}`));
-  for (const { file, name } of files) {
+  for (const { file, name } of files.filter((each) => !isLeftover(each.name))) {
     if (!known.has(`${name} ${file.size} ${file.lastModified}`)) chosen.push({ file, name, sent: 0, documents: null, why: "" });
   }
   key = newKey();
   part("refused").hidden = true;
   show();
+}
+
+// What operating systems leave in folders.
+function isLeftover(path) {
+  const name = path.split("/").at(-1).toLowerCase();
+  return LEFTOVERS.includes(name) || name.startsWith("._");
 }
 
 const isZip = (each) => each.name.toLowerCase().endsWith(".zip");
@@ -94,7 +102,7 @@ async function sendOne(each) {
       return show();
     }
     each.sent = 0;
-    each.why = answer.body?.detail ?? said("unreachable");
+    each.why = refusals[answer.body?.code] ?? answer.body?.detail ?? said("unreachable");
     if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) return;
     if (attempt < TRIES) await new Promise((go) => setTimeout(go, FIRST_PAUSE * 2 ** attempt));
   }
@@ -123,7 +131,7 @@ function listRefused() {
   const failed = chosen.filter((each) => !each.documents);
   return [
     ...failed.map((each) => ({ name: each.name, why: each.why })),
-    ...inside.map((each) => ({ name: each.nome, why: each.recusa.mensagem })),
+    ...inside.map((each) => ({ name: each.nome, why: refusals[each.recusa.codigo] ?? each.recusa.mensagem })),
   ];
 }
 
@@ -229,6 +237,7 @@ function over(event) {
 
 part("files").addEventListener("change", (event) => take(event.target));
 part("folder").addEventListener("change", (event) => take(event.target));
+for (const name of ["files", "folder"]) if (part(name).files.length) take(part(name)); // chosen before this script was here
 part("drop").addEventListener("dragover", over);
 part("drop").addEventListener("dragleave", () => part("drop").classList.remove("over"));
 part("drop").addEventListener("drop", drop);
