@@ -87,7 +87,7 @@ async def _measured(url: str, home: Path, count: int, processes: int, concurrenc
     documents = await _kept(files, count)
     saving, used = time.perf_counter() - began, _processor()
     async with connect(app_of(files), Settings(database_url=url)) as client:
-        async with _workers(url, home, processes, concurrency):
+        async with worker_processes(url, home, processes, concurrency):
             await _labelled(client, documents[:1])
             working = await _labelled(client, documents)
         return Figures(count, saving, working, _processor() - used)
@@ -113,7 +113,7 @@ async def _labelled(client: Client, documents: list[Document]) -> float:
 
 
 @asynccontextmanager
-async def _workers(url: str, home: Path, processes: int, concurrency: int) -> AsyncIterator[None]:
+async def worker_processes(url: str, home: Path, processes: int, concurrency: int) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for _ in range(processes):
             await stack.enter_async_context(_worker(url, home, concurrency))

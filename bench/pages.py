@@ -1,7 +1,8 @@
 """`python -m bench.pages`: how long pages take until their first byte, with a server in a process of its own.
 
-The database has 100,000 runs that are over and as many that are open, each with a job that is ready, and one run with
-2,000 items. Requests come one after the other; those for the overview so far apart that none finds its figures kept.
+The database has 100,000 runs that are over and as many that are open, each with a job that is ready, one run with
+2,000 items, and two executions of the classifier with 2,000 documents, one over and one not begun. Requests
+come one after the other; those for the overview so far apart that none finds its figures kept.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import httpx2
@@ -21,13 +24,21 @@ import uvloop
 
 from bench import workloads
 from bench.api import address_of
+from bench.classifier import CONCURRENCY, PATIENCE, AtOnce, worker_processes
 from bench.growth import _FINISHED_EVENTS, _FINISHED_JOBS, _FINISHED_RUNS, lay_out
 from bench.machine import described
 from bench.server import ROOT, serving
 from bench.stage import Rig, Stage
 from bench.workers import workers
+from retoma import Settings, connect
 from retoma.engine.figures import FRESH
 from retoma.engine.sessions import hashed
+from retoma.files import FileSettings, files_of
+from retoma_apps.classifier import batches, projects
+from retoma_apps.classifier.application import make_app
+from retoma_apps.classifier.models import Category, Project
+from retoma_apps.classifier.uploads import Upload
+from tests.apps.classifier.papers import KINDS, papers
 
 RUNS, ITEMS, REQUESTS = 100_000, 2_000, 100
 TARGET = 100  # milliseconds, of 95 in 100
@@ -46,13 +57,30 @@ async def filled(rig: Rig, stage: Stage) -> UUID:
     return fan
 
 
+async def classified(rig: Rig, stage: Stage, home: Path) -> tuple[UUID, UUID]:
+    """An execution of the classifier that is over, and one that has not begun."""
+    files = files_of(FileSettings(home=home))
+    uploads = [
+        Upload(nome=paper.name, arquivo=await files.save(paper.data, name=paper.name))
+        for paper in papers(rig.count(ITEMS, least=3))
+    ]
+    async with connect(make_app(files, AtOnce()), Settings(database_url=stage.url)) as client:
+        project = Project(nome="Peças", taxonomia=[Category(rotulo=kind) for kind in KINDS])
+        kept = await projects.added(client, project, None)
+        over = await batches.started(client, files, kept, uploads)
+        async with worker_processes(stage.url, home, 1, CONCURRENCY):
+            await client.wait(over.id, PATIENCE)
+        return over.id, (await batches.started(client, files, kept, uploads)).id
+
+
 @asynccontextmanager
-async def visitor(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
+async def visitor(stage: Stage, app: str, home: str) -> AsyncIterator[httpx2.AsyncClient]:
     """Somebody who has logged in to a server of their own."""
+    settings = {"DATABASE_URL": stage.url, "HOME": home, "ADMIN_PASSWORD_HASH": hashed(PASSWORD)}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
+        *(sys.executable, "-m", "retoma", "serve", app, "--port", "0"),
         cwd=ROOT,
-        env=os.environ | {"RETOMA_DATABASE_URL": stage.url, "RETOMA_ADMIN_PASSWORD_HASH": hashed(PASSWORD)},
+        env=os.environ | {f"RETOMA_{name}": value for name, value in settings.items()},
         stderr=asyncio.subprocess.PIPE,
     )
     try:
@@ -81,19 +109,33 @@ async def first_byte(client: httpx2.AsyncClient, path: str) -> float:
 
 
 async def measured(rig: Rig, requests: int) -> dict[str, list[float]]:
-    async with rig.stage() as stage:
-        fan = await filled(rig, stage)
-        pages = {
-            "overview": "/",
-            "runs": "/runs",
-            "runs of a small tenant": "/runs?tenant=a+small+one",
-            "runs that failed": "/runs?state=failed",
-            f"a run with {ITEMS:,} items": f"/runs/{fan}",
-            "its items": f"/runs/{fan}?step=label",
-            "stuck": "/stuck",
-        }
-        async with visitor(stage) as client:
-            return {name: await times(client, path, requests) for name, path in pages.items()}
+    with TemporaryDirectory(prefix="retoma-bench-") as home:
+        async with rig.stage() as stage:
+            return await _measured(rig, stage, home, requests)
+
+
+async def _measured(rig: Rig, stage: Stage, home: str, requests: int) -> dict[str, list[float]]:
+    fan = await filled(rig, stage)
+    over, waiting = await classified(rig, stage, Path(home))
+    pages = {
+        "overview": "/",
+        "runs": "/runs",
+        "runs of a small tenant": "/runs?tenant=a+small+one",
+        "runs that failed": "/runs?state=failed",
+        f"a run with {ITEMS:,} items": f"/runs/{fan}",
+        "its items": f"/runs/{fan}?step=label",
+        "stuck": "/stuck",
+    }
+    own = {
+        "the classifier": "/classificador/",
+        f"an execution with {ITEMS:,} documents": f"/classificador/execucoes/{over}",
+        "the same, not begun": f"/classificador/execucoes/{waiting}",
+    }
+    found: dict[str, list[float]] = {}
+    for app, paths in (("bench.workloads:app", pages), ("retoma_apps.classifier", own)):
+        async with visitor(stage, app, home) as client:
+            found |= {name: await times(client, path, requests) for name, path in paths.items()}
+    return found
 
 
 async def times(client: httpx2.AsyncClient, path: str, requests: int) -> list[float]:

@@ -85,6 +85,7 @@ HIGHEST_PRICE = 10**10
 ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
+CHANGEABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)  # by an act of a person
 SECRETS_OVERLAP = timedelta(hours=24)
 MOST_MENTIONS = 20  # of a file in the data of a run
 
@@ -410,7 +411,9 @@ class Client:
 
         It must be of the type that the step gives, as far as this client's application defines the step.
         """
-        text = self._fitting((await self.show(run, tenant=tenant)).pipeline, step, _encoded(value))
+        found, text = await self.show(run, tenant=tenant), _encoded(value)
+        if found.state in CHANGEABLE:
+            text = self._fitting(found.pipeline, step, text)
         made = await revisions.edit(self.database, run, await self._tenant_filter(tenant), by, step, item, text)
         return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
 
