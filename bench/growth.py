@@ -117,12 +117,14 @@ async def measured(stage: Stage, pipeline: Pipeline, runs: int, steps: int) -> t
 
 
 async def lay_out(stage: Stage, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
-    """Write history as the engine would have left it, and let vacuum pass once."""
+    """Write history as the engine would have left it: counted by the tallies, and with vacuum having passed once."""
     (version, tenant) = await version_and_tenant(stage, pipeline)
     for statement in statements:
         await stage.connection.execute(statement, tenant, version, count)
     for table in TABLES:
         await stage.connection.execute(f"vacuum analyze retoma.{table}")
+    for _ in range(3):  # each counts what the one before has seen
+        await stage.connection.execute("select retoma.tally($1)", 2 * count)
     await stage.connection.execute("checkpoint")
 
 
