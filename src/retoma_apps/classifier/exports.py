@@ -30,7 +30,7 @@ COLUMNS = (
     "ultimo_erro_em",
 )
 _PAGE = 500
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001  (spreadsheets know the wide ones too)
 
 
 async def exported(client: Client, run: Run, how: Format) -> AsyncIterator[bytes]:
@@ -68,4 +68,4 @@ def _cell(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula gets a mark that keeps it text."""
     if isinstance(value, bool):
         return "sim" if value else "não"
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(_FORMULA) else value

@@ -22,10 +22,11 @@ MOST_DOCUMENTS = 2_000
 MOST_RETRIES = 10
 LONGEST_CODE = 180  # bytes in JSON, so that the largest batch with the longest codes is a step's result
 _LINE = r"^[^\x00-\x1f\x7f]*$"
+_PLAIN = r"^[^\s\x00-\x1f\x7f\\]([^\x00-\x1f\x7f\x85\u2028\u2029\\]*[^\s\x00-\x1f\x7f\\])?$"  # as a form can show it
 DEFAULT_MODEL = "openai/gpt-5-mini"
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
-Label = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
+Label = Annotated[str, Field(min_length=1, max_length=100, pattern=_PLAIN)]
 Code = Annotated[str, Field(min_length=1, max_length=LONGEST_CODE, pattern=_LINE)]
 
 

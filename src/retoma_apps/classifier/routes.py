@@ -53,7 +53,9 @@ class NewExecution(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     projeto: Name
-    nome: Annotated[str, Field(max_length=200)] = Field("", description="What people call it.")
+    nome: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
+        "", description="What people call it."
+    )
     documentos: Annotated[list[Upload], Field(min_length=1)] = Field(
         description=f"As `POST /arquivos` answered them, 1 to {MOST_DOCUMENTS:,}."
     )

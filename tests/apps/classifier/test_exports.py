@@ -7,6 +7,7 @@ from tests.apps.classifier.office import TEXTS, Office, refused
 from tests.apps.classifier.test_executions import BAD
 
 HOSTILE = {"=cmd|' /C calc'!A0.txt": "OFÍCIO 1", "+1.txt": "OFÍCIO 2", "@SUM(A1).txt": "OFÍCIO 3", "-2.txt": "OFÍCIO 4"}
+HOSTILE |= {"\u3000=1+1.txt": "OFÍCIO 5", "\uff1d1+1.txt": "OFÍCIO 6"}
 
 
 async def test_all_results_are_exported_as_csv_that_runs_nothing(office: Office) -> None:

@@ -127,3 +127,27 @@ async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_offic
         assert (told["acerto"], told["medidos"], told["poucos_para_medir"]) == (None, 0, True)
         mute = await office.project(nome="Mudo", exemplos=[each | {"texto": "!"} for each in EXAMPLES])
         assert (await office.api.get(f"/projetos/{mute}/precisao")).json()["acerto"] is None
+
+
+async def test_a_nul_where_a_name_should_be_is_refused_and_no_failure_of_ours(office: Office) -> None:
+    execution = await office.begin(await office.project())
+    for path in ("/projetos/%00", "/execucoes?projeto=%00", f"/execucoes/{execution}/documentos?busca=%00"):
+        refused(await office.api.get(path), 422, "INVALID_INPUT")
+
+
+async def test_examples_of_one_label_only_leave_every_document_to_a_person(open_office: OpenOffice) -> None:
+    async with open_office(offline=True) as office:
+        execution = await office.begin(await office.project(exemplos=EXAMPLES[:1]))
+        await office.work()
+        shown = await office.documents(execution)
+        assert {(each["rotulo"], each["rever"]) for each in shown.values()} == {("sentença", True)}
+
+
+@pytest.mark.parametrize(
+    ("label", "status"),
+    [(" z ", 422), ("q\\", 422), ("x\u2028y", 422), ("", 422), ("a\nb", 422), ("a: b, c", 201), ("z", 201)],
+    ids=["spaces", "backslash", "separator", "none", "break", "colon", "short"],
+)
+async def test_a_label_is_one_that_a_form_can_show(office: Office, label: str, status: int) -> None:
+    answer = await office.api.post("/projetos", json=a_project(taxonomia=[{"rotulo": label}], exemplos=[]))
+    assert answer.status_code == status

@@ -71,7 +71,7 @@ class OfflineModel:
 
     def guess(self, text: str) -> Guess:
         if self._classifier is None:
-            return Guess(self.labels[0], 1.0)
+            return Guess(self.labels[0], 0.0)  # it knows no other, so that this says nothing
         [shares] = self._classifier.predict_proba([text[:_LONGEST_TEXT]])
         best = max(range(len(shares)), key=lambda place: float(shares[place]))
         return Guess(str(self._classifier.classes_[best]), round(float(shares[best]), 4))
