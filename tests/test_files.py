@@ -109,3 +109,9 @@ def test_files_are_found_wherever_they_stand_in_json() -> None:
     one, two = ({"file": digit * 64, "name": "", "size": 1, "media_type": "x/y"} for digit in "12")
     assert [each.file[0] for each in files_in({"a": [one, {"b": {"c": two}}], "file": "no file"})] == ["1", "2"]
     assert list(files_in(["x", None, 3, {"file": None}])) == []
+
+
+def test_a_relative_home_means_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert FileSettings(_env_file=None).home == tmp_path / ".retoma"
+    assert FileSettings(_env_file=None, home=Path("here")).home == tmp_path / "here"

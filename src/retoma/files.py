@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import obstore
 from obstore.store import LocalStore, ObjectStore, S3Store
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma.define.file import File
@@ -34,7 +34,7 @@ IN_MEMORY = 1 << 20  # bytes of a file that is being saved; what is larger goes 
 class FileSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="RETOMA_", env_file=".env", extra="ignore")
 
-    home: Path = Path(".retoma")
+    home: Path = Field(Path(".retoma"), validate_default=True)
     public_url: str | None = Field(None, description="Where the server is reached; local files are shown under it.")
     files_url: str | None = Field(
         None,
@@ -44,6 +44,11 @@ class FileSettings(BaseSettings):
     files_public_url: str | None = Field(
         None, description="Where the bucket can be read by all. Unset: links are signed and last seven days."
     )
+
+    @field_validator("home")
+    @classmethod
+    def _means_the_same_to_processes_in_other_folders(cls, given: Path) -> Path:
+        return given.absolute()
 
 
 @dataclass(frozen=True)
@@ -146,11 +151,11 @@ def files_of(settings: FileSettings) -> Files:
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
     store = _bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
-    return Files(store, settings.files_public_url, settings.home.absolute() / "fetched")
+    return Files(store, settings.files_public_url, settings.home / "fetched")
 
 
 def _local(settings: FileSettings) -> Files:
-    folder = settings.home.absolute() / "files"
+    folder = settings.home / "files"
     return Files(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files", folder)
 
 

@@ -109,9 +109,18 @@ async def _keep(app: App, place: str, board: Board, arguments: list[str]) -> int
     await kept.started.wait()
     board.say(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
     board.say(text("webhooks"), style="dim")
-    pipeline = next(iter(app.pipelines))
-    _say_next(board, [f"start {pipeline} {clean(place)} --wait", "runs list", "doctor"])
+    _say_next(board, [*_first_start(app, place), "runs list", "doctor"])
     return await _until_stopped(kept, keeping, board)
+
+
+def _first_start(app: App, place: str) -> list[str]:
+    """How its first pipeline is started, unless its users do so by routes of its own."""
+    if app.routes:
+        return []
+    pipeline = next(iter(app.pipelines.values()))
+    fields = pipeline.inputs.model_fields if pipeline.inputs else {}
+    needed = "".join(f" -i {name}=..." for name, field in fields.items() if field.is_required())
+    return [f"start {pipeline.name} {clean(place)}{needed} --wait"]
 
 
 async def _demo(client: Client, settings: Settings, board: Board, arguments: list[str], *, once: bool) -> int:

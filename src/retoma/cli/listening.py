@@ -49,8 +49,7 @@ def bound(settings: Settings, host: str, *, fall_back: bool = False) -> socket.s
         if error.errno == errno.EADDRINUSE and fall_back and "port" not in settings.model_fields_set:
             return _bound(host, 0)
         raise typer.BadParameter(
-            f"cannot listen on {host}, port {settings.port}: {error.strerror or error}; "
-            "choose another with --port or RETOMA_PORT"
+            f"cannot listen on {host}, port {settings.port}: {error.strerror or error}; choose another with RETOMA_PORT"
         ) from error
 
 

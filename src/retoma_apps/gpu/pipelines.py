@@ -26,7 +26,7 @@ AGAIN = Retry(RETRIES, delays=[5, 15, 45])
 ONCE_MORE = Retry(1, delays=[5])
 TIMEOUT = "TIMEOUT"
 _TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
-_FINAL = ("CORRUPT_IMAGE", "UNSAFE_URL", "INVALID_INPUT")
+_FINAL = ("CORRUPT_IMAGE", "UNSAFE_URL", "INVALID_INPUT", "NOT_INSTALLED")
 
 img2vid = Pipeline("img2vid", inputs=Img2VidJob)
 caption = Pipeline("caption", inputs=CaptionJob)

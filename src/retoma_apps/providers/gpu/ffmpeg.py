@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from retoma import GiveUp
+
 Progress = Callable[[int], None]
 """Is told how many frames are done."""
 
@@ -130,8 +132,12 @@ async def _started(arguments: Sequence[str], folder: Path, level: str = "error")
 
 
 def _program() -> str:
-    import imageio_ffmpeg  # type: ignore[import-untyped]  # an extra: only who renders here needs it
-
+    try:
+        import imageio_ffmpeg  # type: ignore[import-untyped]  # an extra: only who renders here needs it
+    except ImportError as error:
+        raise GiveUp(
+            "there is no ffmpeg here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
+        ) from error
     return str(imageio_ffmpeg.get_ffmpeg_exe())
 
 
