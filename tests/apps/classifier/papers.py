@@ -85,7 +85,9 @@ def _crashing(number: int) -> Paper:
 
 
 def _hanging(number: int) -> Paper:
-    return Paper(f"sem fim {number}.pdf", _marked(_endless(), number), codes=frozenset({"CPU_LIMIT", "TIMEOUT"}))
+    """It is at hand for so long that workers which are killed may hold it, and the third death puts it aside."""
+    codes = frozenset({"CPU_LIMIT", "TIMEOUT", "QUARANTINED"})
+    return Paper(f"sem fim {number}.pdf", _marked(_endless(), number), codes=codes)
 
 
 def _marked(data: bytes, number: int) -> bytes:
@@ -104,7 +106,7 @@ def _endless() -> bytes:
 
 
 _DAMAGED: dict[str, tuple[str, Callable[[int], bytes]]] = {
-    "cortado": ("FILE_DAMAGED", lambda number: paper(number).data[:300]),
+    "cortado": ("FILE_DAMAGED", lambda number: _marked(paper(number).data[:300], number)),
     "ruído": ("FILE_DAMAGED", lambda number: b"%PDF-1.7\n" + Random(number).randbytes(2_000)),
     "trancado": ("FILE_ENCRYPTED", lambda number: pdf([[f"segredo {number}"]], password=f"senha {number}")),
     "vazio": ("FILE_EMPTY", lambda number: b"\n" * number),
