@@ -16,6 +16,7 @@ from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.problems import Problem, documented, problem_of
 from retoma.server.server import make_server
+from retoma.server.shapes import idempotency_key
 
 __all__ = [
     "Caller",
@@ -27,6 +28,7 @@ __all__ = [
     "documented",
     "ended_by",
     "episodes",
+    "idempotency_key",
     "make_server",
     "problem_of",
     "public",

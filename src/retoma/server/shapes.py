@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from fastapi import Header
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from retoma.define.options import HIGHEST_PRIORITY
@@ -28,6 +29,17 @@ Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$")
 ItemKey = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$"), AfterValidator(_storable)]
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="How many at most.")]
 Before = Annotated[UUID | None, Field(description="`next` of the page before.")]
+
+
+def idempotency_key(description: str) -> Any:
+    """In a route: `key: Annotated[str | None, idempotency_key("...")] = None`."""
+    return Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
+        description=description,
+    )
 
 
 class Given(BaseModel):

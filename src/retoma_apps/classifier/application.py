@@ -8,7 +8,7 @@ from retoma_apps.classifier.labelling import Labeller
 from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, pages_for
 from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.projects import Accuracies
-from retoma_apps.classifier.routes import router_for
+from retoma_apps.classifier.routes import router
 from retoma_apps.classifier.uploads import LARGEST_UPLOAD
 from retoma_apps.providers.llm import Llm, OpenRouter, OpenRouterSettings
 
@@ -18,8 +18,8 @@ def make_app(files: Files, llm: Llm | None) -> App:
     return App(
         "classificador",
         pipelines=[classification],
-        resources={"labeller": Labeller(files, llm)},
-        routes=[router_for(files, accuracies, is_offline=llm is None)],
+        resources={"labeller": Labeller(files, llm), "accuracies": accuracies},
+        routes=[router],
         pages=pages_for(accuracies, is_offline=llm is None),
         templates=TEMPLATES,
         static=STATIC,

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from retoma import Client
-from retoma.errors import InvalidInput
+from retoma.errors import AtWork, InvalidInput, NotFound
 from retoma.files import Files
 from retoma.records import Item, ItemTotals, Run, Stuck
 from retoma.states import JobState, RunState
@@ -76,6 +76,24 @@ async def _check_files(files: Files, uploads: Sequence[Upload]) -> None:
         for (name, _), is_here in zip(some, are_here, strict=True):
             if not is_here:
                 raise InvalidInput(f"the file of {name!r:.120} is not here: send it first, to /arquivos")
+
+
+async def found(client: Client, execution: UUID, tenant: str | None) -> Run:
+    """An execution that this tenant may see. Raises NotFound."""
+    run = await client.show(execution, tenant=tenant)
+    if run.pipeline != classification.name:
+        raise NotFound(f"there is no execution {execution}")
+    return run
+
+
+async def resumed(client: Client, execution: UUID, *, tenant: str | None, by: str) -> None:
+    """Idempotent: who asks for an execution that goes on, or has ended well, changes nothing."""
+    try:
+        await client.resume(execution, tenant=tenant, by=by)
+    except AtWork:
+        state = (await client.show(execution, tenant=tenant)).state
+        if state not in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS):
+            raise
 
 
 async def listed(

@@ -11,15 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from retoma import Client
-from retoma.errors import AtWork, Conflict, NotFound
+from retoma.errors import Conflict, NotFound
 from retoma.files import Files
 from retoma.records import Run
-from retoma.server import Caller, Problem, caller, documented
+from retoma.server import Caller, Problem, caller, documented, idempotency_key
 from retoma.states import RunState
 from retoma_apps.classifier import batches, exports, projects, uploads
 from retoma_apps.classifier.models import MOST_DOCUMENTS, Code, Label, Name, Project
-from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.projects import Accuracies, Kept
 from retoma_apps.classifier.reading import Unreadable
 from retoma_apps.classifier.states import DocumentStatus, Status, states_of
@@ -29,13 +27,9 @@ Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
 IdempotencyKey = Annotated[
     str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
-        description="The same key and body give the same execution, however often they are sent. "
-        "If the project was changed in between, it is another request, and refused.",
+    idempotency_key(
+        "The same key and body give the same execution, however often they are sent. "
+        "If the project was changed in between, it is another request, and refused."
     ),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the project as it was seen.")]
@@ -74,220 +68,238 @@ class Codes(BaseModel):
     codigos: Annotated[list[Code], Field(min_length=1, max_length=MOST_DOCUMENTS)]
 
 
-def router_for(files: Files, accuracies: Accuracies, *, is_offline: bool) -> APIRouter:
-    router = APIRouter(tags=["classificador"], responses=documented(400, 401, 403, 413, 422, 429, 503))
-
-    @router.post("/projetos", status_code=201, summary="Create a project", responses=documented(409))
-    async def create_project(given: Project, by: Writer) -> Response:
-        return _project(await projects.added(by.client, given, by.tenant), 201)
-
-    @router.get("/projetos", summary="List projects")
-    async def list_projects(by: Reader) -> dict[str, Any]:
-        found = await projects.listed(by.client, by.tenant)
-        return {"projetos": [_outline(each) for each in found]}
-
-    @router.get("/projetos/{projeto}", summary="Show a project", responses=_NOT_FOUND)
-    async def show_project(projeto: str, by: Reader) -> Response:
-        return _project(await _own_project(by, projeto))
-
-    @router.put("/projetos/{projeto}", summary="Change a project", responses=documented(404, 409, 412))
-    async def change_project(projeto: str, given: Project, by: Writer, seen: IfMatch = None) -> Response:
-        kept = await _own_project(by, projeto)
-        if seen is not None and seen != _etag(kept):
-            raise Problem(412, "CHANGED", "somebody else has changed this project: look at it again")
-        return _project(await projects.changed(by.client, projeto, given, kept.revision))
-
-    @router.delete(
-        "/projetos/{projeto}", status_code=204, summary="Delete a project; its executions stay", responses=_NOT_FOUND
-    )
-    async def delete_project(projeto: str, by: Writer) -> Response:
-        await _own_project(by, projeto)
-        await by.client.drop_profile(projeto)
-        return Response(status_code=204)
-
-    @router.get(
-        "/projetos/{projeto}/precisao",
-        summary="How often the offline model is right on examples that it had not seen",
-        responses=_NOT_FOUND,
-    )
-    async def project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
-        kept = await _own_project(by, projeto)
-        measured, is_measured = await accuracies.of(kept, SECONDS_TO_MEASURE)
-        return {
-            "offline": is_offline,
-            "medindo": not is_measured,
-            "exemplos": len(kept.project.exemplos),
-            "acerto": measured.share if measured else None,
-            "medidos": measured.examples if measured else 0,
-            "sem_medida": list(measured.untested) if measured else [],
-            "poucos_para_medir": is_measured and (measured is None or measured.examples < projects.FEWEST_TO_MEASURE),
-        }
-
-    @router.post(
-        "/arquivos",
-        summary="Send a document, or many as a zip; the body is the file itself",
-        responses=documented(422),
-        openapi_extra={"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}},
-    )
-    async def send_file(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
-        try:
-            taken = await uploads.taken(files, nome, request.stream())
-        except Unreadable as error:
-            raise Problem(422, str(error.code), str(error)) from error
-        return {"documentos": [upload.model_dump(exclude_none=True) for upload in taken]}
-
-    @router.post("/execucoes", status_code=202, summary="Classify documents", responses=_NOT_FOUND)
-    async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
-        kept = await _own_project(by, given.projeto)
-        if is_offline and not kept.project.exemplos:
-            raise Problem(
-                422,
-                "SEM_EXEMPLOS",
-                "without OPENROUTER_API_KEY documents are labelled by the project's examples, and it has none yet",
-            )
-        try:
-            run = await batches.started(by.client, files, kept, given.documentos, name=given.nome, key=key)
-        except Conflict as error:
-            raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
-        shown = await batches.execution(by.client, run)
-        return JSONResponse(shown.to_json(), 202, {"Location": f"/execucoes/{run.id}"})
-
-    @router.get("/execucoes", summary="List executions, newest first")
-    async def list_executions(
-        by: Reader,
-        projeto: Annotated[str | None, Query(max_length=100)] = None,
-        status: Status | None = None,
-        antes: Annotated[UUID | None, Query(description="`proximo` of the page before.")] = None,
-        limite: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> dict[str, Any]:
-        if by.tenant is not None and projeto not in (None, by.tenant):
-            return {"execucoes": [], "proximo": None}
-        states = None if status is None else [RunState(state) for state in states_of(status)]
-        found = await batches.listed(
-            by.client, project=by.tenant or projeto, states=states, before=antes, limit=limite + 1
-        )
-        shown = [(await batches.execution(by.client, run)).to_json() for run in found[:limite]]
-        return {
-            "execucoes": [each for each in shown if status in (None, each["status"])],
-            "proximo": str(found[limite - 1].id) if len(found) > limite else None,
-        }
-
-    @router.get("/execucoes/{execucao}", summary="Show an execution", responses=_NOT_FOUND)
-    @router.get(
-        "/execucoes/{execucao}/status-detalhado",
-        summary="State of an execution with its last progress, its errors and its route",
-        responses=_NOT_FOUND,
-    )
-    async def detailed_status(execucao: UUID, by: Reader) -> dict[str, Any]:
-        return await batches.detailed(by.client, await own_run(by.client, execucao, by.tenant))
-
-    @router.get("/execucoes/{execucao}/erros", summary="The documents that failed, with details", responses=_NOT_FOUND)
-    async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limit = 100) -> dict[str, Any]:
-        run = await own_run(by.client, execucao, by.tenant)
-        found, after = await batches.shown_documents(by.client, run, status="ERRO", after=apos, limit=limite)
-        counts = (await batches.execution(by.client, run)).counts
-        return {"total": counts["ERRO"], "erros": found, "proximo": after}
-
-    @router.post("/execucoes/{execucao}/retomar", summary="Go on from where it stopped", responses=_AT_WORK)
-    async def resume(execucao: UUID, by: Writer) -> dict[str, Any]:
-        await own_run(by.client, execucao, by.tenant)
-        await resumed(by.client, execucao, by.tenant, by.name)
-        return await _answered(by, execucao)
-
-    @router.post(
-        "/execucoes/{execucao}/reprocessar-erros",
-        summary="Classify the documents that failed again",
-        responses=_AT_WORK,
-    )
-    async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
-        run = await own_run(by.client, execucao, by.tenant)
-        if run.state is RunState.FAILED:  # what its end kept from running is no less to be done
-            counts = (await batches.execution(by.client, run)).counts
-            await resumed(by.client, execucao, by.tenant, by.name)
-            return await _answered(by, execucao) | {"documentos": counts["ERRO"] + counts["PENDENTE"]}
-        made = await by.client.rerun_failed(execucao, tenant=by.tenant, by=by.name)
-        return await _answered(by, execucao) | {"documentos": made.jobs}
-
-    @router.post("/execucoes/{execucao}/cancelar", summary="Begin no further document", responses=_NOT_FOUND)
-    async def cancel(execucao: UUID, by: Writer) -> dict[str, Any]:
-        await own_run(by.client, execucao, by.tenant)
-        await by.client.cancel(execucao, tenant=by.tenant, by=by.name)
-        return await _answered(by, execucao)
-
-    @router.get(
-        "/execucoes/{execucao}/documentos", summary="Documents with their labels, in their order", responses=_NOT_FOUND
-    )
-    async def list_documents(
-        execucao: UUID,
-        by: Reader,
-        status: DocumentStatus | None = None,
-        busca: Annotated[str | None, Query(max_length=200, description="A part of the code.")] = None,
-        apos: After = -1,
-        limite: Limit = 100,
-    ) -> dict[str, Any]:
-        run = await own_run(by.client, execucao, by.tenant)
-        found, after = await batches.shown_documents(
-            by.client, run, status=status, search=busca, after=apos, limit=limite
-        )
-        return {"documentos": found, "proximo": after}
-
-    @router.get("/execucoes/{execucao}/arquivo", summary="A document as it was sent", responses=_NOT_FOUND)
-    async def document_file(execucao: UUID, codigo: Annotated[Code, Query()], by: Reader) -> Response:
-        run = await own_run(by.client, execucao, by.tenant)
-        found = [each for each in run.input["documentos"] if each["codigo"] == codigo and "arquivo" in each]
-        opened = await files.opened(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
-        if opened is None:
-            raise NotFound("there is no such document, or its file is gone")
-        return _download(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
-
-    @router.post("/execucoes/{execucao}/correcoes", summary="Correct a label", responses=_AT_WORK)
-    async def correct(execucao: UUID, given: Correction, by: Writer) -> dict[str, Any]:
-        run = await own_run(by.client, execucao, by.tenant)
-        await batches.corrected(by.client, run, given.codigo, given.rotulo, tenant=by.tenant, by=by.name)
-        [shown], _ = await batches.shown_documents(by.client, run, only=[given.codigo], limit=1)
-        return shown
-
-    @router.post("/execucoes/{execucao}/pular", summary="Leave documents out", responses=_AT_WORK)
-    async def skip(execucao: UUID, given: Codes, by: Writer) -> dict[str, Any]:
-        await own_run(by.client, execucao, by.tenant)
-        await by.client.skip(execucao, "text", given.codigos, tenant=by.tenant, by=by.name)
-        return await _answered(by, execucao)
-
-    @router.get("/execucoes/{execucao}/resultados", summary="How many documents have which label", responses=_NOT_FOUND)
-    async def results(execucao: UUID, by: Reader) -> dict[str, Any]:
-        run = await own_run(by.client, execucao, by.tenant)
-        shown = await batches.execution(by.client, run)
-        return shown.to_json() | {"resumo": await batches.labels(by.client, run)}
-
-    @router.get(
-        "/execucoes/{execucao}/exportar", summary="All results as a file", response_class=Response, responses=_NOT_FOUND
-    )
-    async def export(execucao: UUID, by: Reader, formato: exports.Format = "csv") -> Response:
-        run = await own_run(by.client, execucao, by.tenant)
-        name = f"classificacao-{str(run.id)[:13]}.{formato}"
-        return _download(exports.exported(by.client, run, formato), name, exports.MEDIA_TYPES[formato])
-
-    return router
+router = APIRouter(tags=["classificador"], responses=documented(400, 401, 403, 413, 422, 429, 503))
 
 
-async def own_run(client: Client, execucao: UUID, tenant: str | None) -> Run:
-    """An execution that this caller may see. Raises NotFound."""
-    run = await client.show(execucao, tenant=tenant)
-    if run.pipeline != classification.name:
-        raise NotFound(f"there is no execution {execucao}")
-    return run
+@router.post("/projetos", status_code=201, summary="Create a project", responses=documented(409))
+async def create_project(given: Project, by: Writer) -> Response:
+    return _project(await projects.added(by.client, given, by.tenant), 201)
 
 
-async def resumed(client: Client, execucao: UUID, tenant: str | None, by: str) -> None:
-    """Idempotent: who asks for an execution that goes on, or has ended well, changes nothing."""
+@router.get("/projetos", summary="List projects")
+async def list_projects(by: Reader) -> dict[str, Any]:
+    found = await projects.listed(by.client, by.tenant)
+    return {"projetos": [_outline(each) for each in found]}
+
+
+@router.get("/projetos/{projeto}", summary="Show a project", responses=_NOT_FOUND)
+async def show_project(projeto: str, by: Reader) -> Response:
+    return _project(await _own_project(by, projeto))
+
+
+@router.put("/projetos/{projeto}", summary="Change a project", responses=documented(404, 409, 412))
+async def change_project(projeto: str, given: Project, by: Writer, seen: IfMatch = None) -> Response:
+    kept = await _own_project(by, projeto)
+    if seen is not None and seen != _etag(kept):
+        raise Problem(412, "CHANGED", "somebody else has changed this project: look at it again")
+    return _project(await projects.changed(by.client, projeto, given, kept.revision))
+
+
+@router.delete(
+    "/projetos/{projeto}", status_code=204, summary="Delete a project; its executions stay", responses=_NOT_FOUND
+)
+async def delete_project(projeto: str, by: Writer) -> Response:
+    await _own_project(by, projeto)
+    await by.client.drop_profile(projeto)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/projetos/{projeto}/precisao",
+    summary="How often the offline model is right on examples that it had not seen",
+    responses=_NOT_FOUND,
+)
+async def project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
+    kept = await _own_project(by, projeto)
+    measured, is_measured = await _accuracies(by).of(kept, SECONDS_TO_MEASURE)
+    return {
+        "offline": _is_offline(by),
+        "medindo": not is_measured,
+        "exemplos": len(kept.project.exemplos),
+        "acerto": measured.share if measured else None,
+        "medidos": measured.examples if measured else 0,
+        "sem_medida": list(measured.untested) if measured else [],
+        "poucos_para_medir": is_measured and (measured is None or measured.examples < projects.FEWEST_TO_MEASURE),
+    }
+
+
+@router.post(
+    "/arquivos",
+    summary="Send a document, or many as a zip; the body is the file itself",
+    responses=documented(422),
+    openapi_extra={"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}},
+)
+async def send_file(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
     try:
-        await client.resume(execucao, tenant=tenant, by=by)
-    except AtWork:
-        if (await client.show(execucao, tenant=tenant)).state not in (
-            RunState.COMPLETED,
-            RunState.COMPLETED_WITH_ERRORS,
-        ):
-            raise
+        taken = await uploads.taken(_files(by), nome, request.stream())
+    except Unreadable as error:
+        raise Problem(422, str(error.code), str(error)) from error
+    return {"documentos": [upload.model_dump(exclude_none=True) for upload in taken]}
+
+
+@router.post("/execucoes", status_code=202, summary="Classify documents", responses=_NOT_FOUND)
+async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
+    kept = await _own_project(by, given.projeto)
+    if _is_offline(by) and not kept.project.exemplos:
+        raise Problem(
+            422,
+            "SEM_EXEMPLOS",
+            "without OPENROUTER_API_KEY documents are labelled by the project's examples, and it has none yet",
+        )
+    try:
+        run = await batches.started(by.client, _files(by), kept, given.documentos, name=given.nome, key=key)
+    except Conflict as error:
+        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
+    shown = await batches.execution(by.client, run)
+    return JSONResponse(shown.to_json(), 202, {"Location": f"/execucoes/{run.id}"})
+
+
+@router.get("/execucoes", summary="List executions, newest first")
+async def list_executions(
+    by: Reader,
+    projeto: Annotated[str | None, Query(max_length=100)] = None,
+    status: Status | None = None,
+    antes: Annotated[UUID | None, Query(description="`proximo` of the page before.")] = None,
+    limite: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> dict[str, Any]:
+    if by.tenant is not None and projeto not in (None, by.tenant):
+        return {"execucoes": [], "proximo": None}
+    states = None if status is None else [RunState(state) for state in states_of(status)]
+    found = await batches.listed(by.client, project=by.tenant or projeto, states=states, before=antes, limit=limite + 1)
+    shown = [(await batches.execution(by.client, run)).to_json() for run in found[:limite]]
+    return {
+        "execucoes": [each for each in shown if status in (None, each["status"])],
+        "proximo": str(found[limite - 1].id) if len(found) > limite else None,
+    }
+
+
+@router.get("/execucoes/{execucao}", summary="Show an execution", responses=_NOT_FOUND)
+@router.get(
+    "/execucoes/{execucao}/status-detalhado",
+    summary="State of an execution with its last progress, its errors and its route",
+    responses=_NOT_FOUND,
+)
+async def detailed_status(execucao: UUID, by: Reader) -> dict[str, Any]:
+    return await batches.detailed(by.client, await _own(by, execucao))
+
+
+@router.get("/execucoes/{execucao}/erros", summary="The documents that failed, with details", responses=_NOT_FOUND)
+async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limit = 100) -> dict[str, Any]:
+    run = await _own(by, execucao)
+    found, after = await batches.shown_documents(by.client, run, status="ERRO", after=apos, limit=limite)
+    counts = (await batches.execution(by.client, run)).counts
+    return {"total": counts["ERRO"], "erros": found, "proximo": after}
+
+
+@router.post("/execucoes/{execucao}/retomar", summary="Go on from where it stopped", responses=_AT_WORK)
+async def resume(execucao: UUID, by: Writer) -> dict[str, Any]:
+    await _own(by, execucao)
+    await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name)
+    return await _answered(by, execucao)
+
+
+@router.post(
+    "/execucoes/{execucao}/reprocessar-erros",
+    summary="Classify the documents that failed again",
+    responses=_AT_WORK,
+)
+async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
+    run = await _own(by, execucao)
+    if run.state is RunState.FAILED:  # what its end kept from running is no less to be done
+        counts = (await batches.execution(by.client, run)).counts
+        await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name)
+        return await _answered(by, execucao) | {"documentos": counts["ERRO"] + counts["PENDENTE"]}
+    made = await by.client.rerun_failed(execucao, tenant=by.tenant, by=by.name)
+    return await _answered(by, execucao) | {"documentos": made.jobs}
+
+
+@router.post("/execucoes/{execucao}/cancelar", summary="Begin no further document", responses=_NOT_FOUND)
+async def cancel(execucao: UUID, by: Writer) -> dict[str, Any]:
+    await _own(by, execucao)
+    await by.client.cancel(execucao, tenant=by.tenant, by=by.name)
+    return await _answered(by, execucao)
+
+
+@router.get(
+    "/execucoes/{execucao}/documentos", summary="Documents with their labels, in their order", responses=_NOT_FOUND
+)
+async def list_documents(
+    execucao: UUID,
+    by: Reader,
+    status: DocumentStatus | None = None,
+    busca: Annotated[str | None, Query(max_length=200, description="A part of the code.")] = None,
+    apos: After = -1,
+    limite: Limit = 100,
+) -> dict[str, Any]:
+    run = await _own(by, execucao)
+    found, after = await batches.shown_documents(by.client, run, status=status, search=busca, after=apos, limit=limite)
+    return {"documentos": found, "proximo": after}
+
+
+@router.get("/execucoes/{execucao}/arquivo", summary="A document as it was sent", responses=_NOT_FOUND)
+async def document_file(execucao: UUID, codigo: Annotated[Code, Query()], by: Reader) -> Response:
+    run = await _own(by, execucao)
+    found = [each for each in run.input["documentos"] if each["codigo"] == codigo and "arquivo" in each]
+    opened = await _files(by).opened(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
+    if opened is None:
+        raise NotFound("there is no such document, or its file is gone")
+    return _download(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
+
+
+@router.post("/execucoes/{execucao}/correcoes", summary="Correct a label", responses=_AT_WORK)
+async def correct(execucao: UUID, given: Correction, by: Writer) -> dict[str, Any]:
+    run = await _own(by, execucao)
+    await batches.corrected(by.client, run, given.codigo, given.rotulo, tenant=by.tenant, by=by.name)
+    [shown], _ = await batches.shown_documents(by.client, run, only=[given.codigo], limit=1)
+    return shown
+
+
+@router.post("/execucoes/{execucao}/pular", summary="Leave documents out", responses=_AT_WORK)
+async def skip(execucao: UUID, given: Codes, by: Writer) -> dict[str, Any]:
+    await _own(by, execucao)
+    await by.client.skip(execucao, "text", given.codigos, tenant=by.tenant, by=by.name)
+    return await _answered(by, execucao)
+
+
+@router.get("/execucoes/{execucao}/resultados", summary="How many documents have which label", responses=_NOT_FOUND)
+async def results(execucao: UUID, by: Reader) -> dict[str, Any]:
+    run = await _own(by, execucao)
+    shown = await batches.execution(by.client, run)
+    return shown.to_json() | {"resumo": await batches.labels(by.client, run)}
+
+
+@router.get(
+    "/execucoes/{execucao}/exportar", summary="All results as a file", response_class=Response, responses=_NOT_FOUND
+)
+async def export(execucao: UUID, by: Reader, formato: exports.Format = "csv") -> Response:
+    run = await _own(by, execucao)
+    name = f"classificacao-{str(run.id)[:13]}.{formato}"
+    return _download(exports.exported(by.client, run, formato), name, exports.MEDIA_TYPES[formato])
+
+
+async def _own(by: Caller, execucao: UUID) -> Run:
+    return await batches.found(by.client, execucao, by.tenant)
+
+
+def _files(by: Caller) -> Files:
+    app = by.client.app
+    assert app is not None
+    assert app.files is not None
+    return app.files
+
+
+def _is_offline(by: Caller) -> bool:
+    return bool(_resource(by, "labeller").is_offline)
+
+
+def _accuracies(by: Caller) -> Accuracies:
+    found: Accuracies = _resource(by, "accuracies")
+    return found
+
+
+def _resource(by: Caller, name: str) -> Any:
+    assert by.client.app is not None
+    return by.client.app.resources[name]
 
 
 async def _answered(by: Caller, execucao: UUID) -> dict[str, Any]:

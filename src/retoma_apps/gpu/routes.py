@@ -7,7 +7,7 @@ from math import ceil
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Path, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from retoma import Client, RetomaError
 from retoma.errors import Conflict, NotFound
-from retoma.server import Caller, Problem, caller, documented, problem_of
+from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of
 from retoma_apps.gpu.jobs import details, summary
 from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, Submission
 from retoma_apps.gpu.outcomes import Run, moment
@@ -31,14 +31,7 @@ Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
 JobId = Annotated[str, Path(max_length=100, description="`orc-` and a UUID.")]
 IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
-        description="The same key and body give the same job, however often they are sent.",
-    ),
+    str | None, idempotency_key("The same key and body give the same job, however often they are sent.")
 ]
 
 

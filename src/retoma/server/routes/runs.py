@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from retoma.define.webhook import Webhook
@@ -32,6 +32,7 @@ from retoma.server.shapes import (
     StartedMany,
     StartGiven,
     WebhookGiven,
+    idempotency_key,
 )
 from retoma.server.views import details, shape
 from retoma.states import RunState
@@ -40,14 +41,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
 IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
-        description="The same key and input give the same run, however often they are sent.",
-    ),
+    str | None, idempotency_key("The same key and input give the same run, however often they are sent.")
 ]
 _STARTED = {"Location": {"description": "Where the run is.", "schema": {"type": "string"}}}
 _NOT_FOUND = documented(404)

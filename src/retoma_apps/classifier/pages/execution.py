@@ -21,7 +21,6 @@ from retoma_apps.classifier.pages.remembered import Remembered
 from retoma_apps.classifier.pages.rows import Table, not_laid_out
 from retoma_apps.classifier.pages.standing import Standing, cause_of, standing
 from retoma_apps.classifier.pages.words import Words
-from retoma_apps.classifier.routes import own_run, resumed
 from retoma_apps.classifier.states import BY_JOB_STATE, DOCUMENT_STATUSES, DocumentStatus, job_states_of
 
 PATH = f"{ROUTE}execucoes/{{execucao}}"
@@ -63,7 +62,7 @@ async def parts(visit: Visit) -> Response:
 
 
 async def _run(visit: Visit) -> Run:
-    return await own_run(visit.client, visit.id("execucao"), None)
+    return await batches.found(visit.client, visit.id("execucao"), None)
 
 
 async def _values(visit: Visit, say: Words, run: Run) -> tuple[dict[str, Any], Table]:
@@ -240,7 +239,7 @@ def _back(visit: Visit, run: Run, notice: str) -> Response:
 
 
 async def _resume(visit: Visit, run: Run) -> str:
-    await resumed(visit.client, run.id, None, visit.by)
+    await batches.resumed(visit.client, run.id, tenant=None, by=visit.by)
     return "retomada"
 
 
@@ -251,7 +250,7 @@ async def _rerun(visit: Visit, run: Run) -> str:
     except AtWork:
         if run.state is not RunState.STUCK:
             raise
-        await resumed(visit.client, run.id, None, visit.by)
+        await batches.resumed(visit.client, run.id, tenant=None, by=visit.by)
         return "retomada_antes"
     return "refazendo" if made.jobs else "sem_erros"
 
