@@ -62,6 +62,8 @@ async def added(client: Client, project: Project, tenant: str | None) -> Kept:
             return _kept(await client.set_profile(name, project.model_dump(), revision=0))
         except Conflict:
             continue
+    if tenant:
+        raise Conflict(f"this key is for the project {base!r}, which is there already: change that one with PUT")
     raise Conflict(f"there is a project {base!r} already: choose another name")
 
 

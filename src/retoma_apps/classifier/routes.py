@@ -144,7 +144,8 @@ async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey =
         raise Problem(
             422,
             "SEM_EXEMPLOS",
-            "without OPENROUTER_API_KEY documents are labelled by the project's examples, and it has none yet",
+            "without OPENROUTER_API_KEY documents are labelled by the project's examples, and it has none yet: "
+            "give it some with PUT /projetos/{projeto}, or on its page",
         )
     try:
         run = await batches.started(by.client, _files(by), kept, given.documentos, name=given.nome, key=key)
