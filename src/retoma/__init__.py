@@ -11,9 +11,12 @@ from retoma.define.outside import Report
 from retoma.define.pipeline import Pipeline
 from retoma.define.pool import Pool
 from retoma.define.retry import Retry, exponential, fixed
+from retoma.define.review import Comment, Feedback
 from retoma.define.webhook import Webhook
+from retoma.engine.reviews import Decision
 from retoma.errors import (
     GiveUp,
+    NeedsReview,
     OutsideFailed,
     ProviderDown,
     ProviderRefuses,
@@ -26,12 +29,16 @@ from retoma.settings import Settings
 __all__ = [
     "App",
     "Client",
+    "Comment",
     "Context",
+    "Decision",
     "Failed",
+    "Feedback",
     "File",
     "GiveUp",
     "Isolation",
     "Items",
+    "NeedsReview",
     "OutsideFailed",
     "Pipeline",
     "Pool",

@@ -18,22 +18,26 @@ from retoma.app import App
 from retoma.define.codec import codec_of
 from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
+from retoma.define.mistakes import suggestion
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.pipeline import MOST_RESUMES, Pipeline
 from retoma.define.pool import LARGEST_CAPACITY
 from retoma.define.webhook import Webhook, recorded
 from retoma.engine import estimate, figures, keys, versions, wait_reasons
+from retoma.engine import reviews as review_rules
 from retoma.engine.keys import OVERLAP
+from retoma.engine.reviews import Decision
 from retoma.engine.start import Start, Started, Starter
 from retoma.engine.tenants import DEFAULT, Tenants
 from retoma.engine.waiter import Waiter
 from retoma.engine.watchdog import FIRST_PAUSE
-from retoma.errors import AtWork, Conflict, Gone, InvalidInput, NotFound, RunFailed
+from retoma.errors import AtWork, Conflict, Gone, InvalidInput, NotFound, RetomaError, RunFailed
 from retoma.identifiers import first_run_id, new_run_id
 from retoma.outgoing import Guard
 from retoma.records import (
     ChargeRecord,
     ChargeTotal,
+    Decided,
     Delivery,
     Endpoint,
     Event,
@@ -42,25 +46,30 @@ from retoma.records import (
     ItemTotals,
     Job,
     KeyRecord,
+    Made,
     NewKey,
     Outside,
     PoolRecord,
     Price,
     Profile,
     QueueFigures,
+    Review,
+    ReviewCount,
+    ReviewFigures,
     Revision,
     Run,
     Scope,
     Standing,
     StepProgress,
     Stuck,
+    Subject,
     Try,
     Wait,
     WorkerRecord,
 )
 from retoma.settings import Settings
 from retoma.signing import new_secret
-from retoma.states import DeliveryState, JobState, RunState
+from retoma.states import DeliveryState, JobState, ReviewState, RunState
 from retoma.store import (
     charges,
     clock,
@@ -70,6 +79,7 @@ from retoma.store import (
     outside,
     pools,
     profiles,
+    reviews,
     revisions,
     runs,
     watchdog,
@@ -85,7 +95,7 @@ HIGHEST_PRICE = 10**10
 ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
 Input = BaseModel | Mapping[str, Any] | None
 NOBODY = 0
-CHANGEABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)  # by an act of a person
+REVIEW_CLAIM = timedelta(minutes=10)
 SECRETS_OVERLAP = timedelta(hours=24)
 MOST_MENTIONS = 20  # of a file in the data of a run
 
@@ -404,17 +414,97 @@ class Client:
         made = await revisions.rerun_failed(self.database, run, await self._tenant_filter(tenant), by, step, items)
         return self._revised(made, f"run {run}")
 
-    async def edit(
-        self, run: UUID, step: str, value: Any, *, item: str = "", tenant: str | None = None, by: str = "client"
+    async def rerun(
+        self,
+        run: UUID,
+        *steps: str,
+        items: Sequence[str] | None = None,
+        group: str | None = None,
+        after: str | None = None,
+        stale: bool = False,
+        alone: bool = False,
+        fresh: bool = False,
+        tenant: str | None = None,
+        by: str = "client",
+        why: str | None = None,
     ) -> Revision:
-        """Put a person's result in place of a job's, in a run that is over, and make anew what depends on it.
+        """Make these steps anew, or these `items` of one, and what depends on them, at a new revision.
+
+        `group` names steps that belong together; `after` means a step and every step that depends on it; `stale` is
+        what was made of something that is no longer current. What depends on them keeps its result where it would be
+        made of the same, unless `fresh`. With `alone` it stays as it is, and stale.
+
+        Raises AtWork while the same part of the run is being made.
+        """
+        found = await self.show(run, tenant=tenant)
+        chosen = None if stale else await self._chosen_steps(found, steps, group, after)
+        made = await revisions.rerun(
+            self.database,
+            run,
+            await self._tenant_filter(tenant),
+            by=by,
+            why=why,
+            steps=chosen,
+            items=items,
+            stale=stale,
+            alone=alone,
+            fresh=fresh or after is not None,
+        )
+        return self._revised(made, f"run {run}")
+
+    async def stale(self, run: UUID) -> list[tuple[str, str]]:
+        """Steps and items whose results are made of something that is no longer current."""
+        return await revisions.stale(self.database, run)
+
+    async def made(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[Made]:
+        """Every revision of one job, the newest first: results are never written over."""
+        return await revisions.made(self.database, run, step, item, limit)
+
+    async def fork(
+        self, run: UUID, changes: Mapping[str, Any] | None = None, *, tenant: str | None = None, by: str = "client"
+    ) -> Started:
+        """Start a run with a changed input that shares the results of one that is over.
+
+        What takes a changed field is made anew, what publishes too, and what depends on these where it would be made
+        of something else. Shared results cost nothing.
+        """
+        found = await self.show(run, tenant=tenant)
+        pipeline = self._own(found.pipeline)
+        given = _validated(pipeline, {**(found.input or {}), **(changes or {})})
+        new = new_run_id()
+        made = await revisions.fork(
+            self.database,
+            run,
+            await self._tenant_filter(tenant),
+            by=by,
+            new=new,
+            value=_json(given),
+            steps=_touched(pipeline, json.loads(_json(given)), found.input or {}),
+        )
+        self._revised(made, f"run {run}")
+        return Started(new, True)
+
+    async def edit(
+        self,
+        run: UUID,
+        step: str,
+        value: Any,
+        *,
+        item: str = "",
+        and_continue: bool = True,
+        tenant: str | None = None,
+        by: str = "client",
+    ) -> Revision:
+        """Put a person's result in place of a job's, and make anew what depends on it; or leave that stale.
 
         It must be of the type that the step gives, as far as this client's application defines the step.
         """
         found, text = await self.show(run, tenant=tenant), _encoded(value)
-        if found.state in CHANGEABLE:
+        if found.state not in (RunState.CANCELLED, RunState.REJECTED):
             text = self._fitting(found.pipeline, step, text)
-        made = await revisions.edit(self.database, run, await self._tenant_filter(tenant), by, step, item, text)
+        made = await revisions.edit(
+            self.database, run, await self._tenant_filter(tenant), by, step, item, text, stay=not and_continue
+        )
         return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
 
     async def skip(
@@ -423,6 +513,105 @@ class Client:
         """Leave out items that a person does not want, in a run that is over, and make anew what joins them."""
         made = await revisions.skip(self.database, run, await self._tenant_filter(tenant), by, step, items)
         return self._revised(made, f"any of these items of {step} in run {run}")
+
+    async def reviews(
+        self,
+        *,
+        tenant: str | None = None,
+        run: UUID | None = None,
+        pipeline: str | None = None,
+        step: str | None = None,
+        assignee: str | None = None,
+        states: Sequence[ReviewState] | None = (ReviewState.OPEN,),
+        after: Review | None = None,
+        limit: int = 50,
+    ) -> list[Review]:
+        """What waits for people, the oldest first. For the next page give the last one as `after`."""
+        return await reviews.listed(
+            self.database,
+            tenant=await self._tenant_filter(tenant),
+            run=run,
+            pipeline=pipeline,
+            step=step,
+            assignee=assignee,
+            states=states,
+            after=after,
+            limit=limit,
+        )
+
+    async def review(self, review: UUID, *, tenant: str | None = None) -> Review:
+        found = await reviews.listed(self.database, ids=[review], tenant=await self._tenant_filter(tenant))
+        if not found:
+            raise NotFound(f"there is no review {review}")
+        return found[0]
+
+    async def review_counts(self, *, tenant: str | None = None) -> list[ReviewCount]:
+        """How many reviews are open, by pipeline and step."""
+        return await reviews.counts(self.database, await self._tenant_filter(tenant))
+
+    async def review_figures(self, pipeline: str, since: datetime) -> ReviewFigures:
+        """What the planned reviews of a pipeline have come to since then."""
+        return await reviews.figures(self.database, pipeline, since)
+
+    async def subjects(self, review: Review) -> dict[str, Subject]:
+        """The results that a person is asked about, by step."""
+        return {subject.step: subject for subject in await reviews.subjects(self.database, review.id)}
+
+    async def decide(self, review: UUID, decision: Decision, *, tenant: str | None = None) -> Review:
+        """Decide a review; the first decision wins. Gives the review as it stands.
+
+        Raises AlreadyDecided with the winner, Conflict if another revision was seen, and InvalidInput if what was given
+        does not fit; then the review stays open.
+        """
+        found = await self.review(review, tenant=tenant)
+        pipeline = self.app.pipelines.get(found.pipeline) if self.app else None
+        await review_rules.decide(self.database, found, await self._tenant_filter(tenant), decision, pipeline)
+        self._starter.tell_of_work()
+        return await self.review(review)
+
+    async def decide_many(self, decisions: Mapping[UUID, Decision], *, tenant: str | None = None) -> list[Decided]:
+        """Many single decisions, each with an outcome of its own."""
+        return [await self._decided(review, decision, tenant) for review, decision in decisions.items()]
+
+    async def undo(self, review: UUID, *, by: str, tenant: str | None = None) -> Review:
+        """Take a decision back before it takes effect. Raises Conflict if that is too late."""
+        undone = await reviews.undo(self.database, review, await self._tenant_filter(tenant), by)
+        if undone is None:
+            raise NotFound(f"there is no review {review}")
+        if not undone:
+            raise Conflict(f"the decision on review {review} has taken effect, or there is none: it cannot be undone")
+        return await self.review(review)
+
+    async def claim_review(
+        self, review: UUID, *, by: str, lasts: timedelta = REVIEW_CLAIM, tenant: str | None = None
+    ) -> str | None:
+        """Let others see that this person looks at it. Gives who does; it keeps nobody from deciding."""
+        return await reviews.claim(self.database, review, await self._tenant_filter(tenant), by, lasts)
+
+    async def assign_review(self, review: UUID, assignee: str | None, *, by: str, tenant: str | None = None) -> Review:
+        if not await reviews.assign(self.database, review, await self._tenant_filter(tenant), assignee, by):
+            raise Conflict(f"review {review} is not open")
+        return await self.review(review)
+
+    async def _decided(self, review: UUID, decision: Decision, tenant: str | None) -> Decided:
+        try:
+            return Decided(review, await self.decide(review, decision, tenant=tenant))
+        except RetomaError as error:
+            return Decided(review, error=error)
+
+    async def _chosen_steps(self, run: Run, steps: Sequence[str], group: str | None, after: str | None) -> list[str]:
+        known = (await self.graph(run)).names
+        pipeline = self.app.pipelines.get(run.pipeline) if self.app else None
+        groups = pipeline.groups if pipeline else {}
+        if group is not None and group not in groups:
+            raise NotFound(f"pipeline {run.pipeline!r} has no group {group!r}; {suggestion(group, groups)}")
+        chosen = [*steps, *(groups[group] if group else ()), *([after] if after else ())]
+        if not chosen:
+            raise InvalidInput("say what is to be made anew: steps, a group, or everything that is stale")
+        for step in chosen:
+            if step not in known:
+                raise NotFound(f"run {run.id} has no step {step!r}; {suggestion(step, known)}")
+        return chosen
 
     async def stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
         """Runs that should go on and do not, the longest first."""
@@ -783,6 +972,12 @@ async def _all_validated(pipeline: Pipeline, given: Sequence[Input]) -> list[Bas
         inputs += [_validated(pipeline, one) for one in given[first : first + INPUTS_AT_A_TIME]]
         await asyncio.sleep(0)
     return inputs
+
+
+def _touched(pipeline: Pipeline, given: Mapping[str, Any], former: Mapping[str, Any]) -> list[str]:
+    """The steps that take a field whose value is another now, and those that publish."""
+    changed = {name for name in given.keys() | former.keys() if given.get(name) != former.get(name)}
+    return [step.name for step in pipeline.steps.values() if changed & set(step.inputs) or step.policy.publishes]
 
 
 def _encoded(value: Any) -> str:

@@ -8,7 +8,8 @@ RetomaError
 │   └── Gone               it was there, and its time has passed
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
 ├── Conflict               the same idempotency key was used for another input
-│   └── AtWork             an act needs a run that is over, and this one is not
+│   ├── AtWork             an act needs a run that is over, and this one is not
+│   └── AlreadyDecided     a colleague was first; `winner` is the review as it stands
 ├── UnsafeUrl              a URL that must not be called from here
 ├── NoAnswer               another machine did not answer, or not with what was asked
 ├── NoBody                 the application's `webhook_body` raised; the webhook is tried again
@@ -22,12 +23,14 @@ RetryLater                 asked by a step: try again after a delay, without usi
 ├── ProviderDown           the same; from the fifth in a row on nothing else of its pool begins for a while
 └── ProviderRefuses        the same at once: our key or our payment is not accepted
 GiveUp                     asked by a step: this attempt failed for good, do not retry
+NeedsReview                asked by a step: let a person say how to go on
 OutsideFailed              met by a step: what it had done outside has failed
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 
 class RetomaError(Exception):
@@ -64,6 +67,15 @@ class Conflict(RetomaError):
 
 class AtWork(Conflict):
     """This act needs a run that is over. Says what the run does instead."""
+
+
+class AlreadyDecided(Conflict):
+    """Somebody else has decided this review, or it is no longer asked. `winner` is the review as it stands."""
+
+    def __init__(self, winner: Any) -> None:
+        who = f" by {winner.decided_by}" if winner.decided_by else ""
+        super().__init__(f"review {winner.id} was {winner.state}{who} already")
+        self.winner = winner
 
 
 class UnsafeUrl(RetomaError):
@@ -145,4 +157,16 @@ class GiveUp(Exception):
 
     def __init__(self, reason: str, code: str = "GAVE_UP") -> None:
         super().__init__(reason)
+        self.code = code
+
+
+class NeedsReview(Exception):
+    """Let a person say how to go on: accept (with `value` as the result, or without any), run it again, or reject.
+
+    Nothing is held while they think. `code` is what people and programs will see.
+    """
+
+    def __init__(self, reason: str, *, value: Any = None, code: str = "NEEDS_REVIEW") -> None:
+        super().__init__(reason)
+        self.value = value
         self.code = code

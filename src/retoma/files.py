@@ -71,7 +71,9 @@ class Files:
         self._public_url = public_url
         self._folder = folder
 
-    async def save(self, content: bytes | AsyncIterable[bytes], *, name: str = "", most: int | None = None) -> File:
+    async def save(
+        self, content: bytes | Path | AsyncIterable[bytes], *, name: str = "", most: int | None = None
+    ) -> File:
         """Keep this content; the same content is kept once. Raises TooLarge if it has more than `most` bytes."""
         digest, size = sha256(), 0
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
@@ -177,9 +179,14 @@ async def _chunks(found: obstore.GetResult) -> AsyncIterator[bytes]:
         yield bytes(chunk)
 
 
-async def _parts(content: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _parts(content: bytes | Path | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     if isinstance(content, bytes):
         yield content
+        return
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            while chunk := await asyncio.to_thread(file.read, IN_MEMORY):
+                yield chunk
         return
     async for chunk in content:
         yield chunk

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from retoma.states import DeliveryState, JobState, RunState
+from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Run:
     created_at: datetime
     run_at: datetime
     ended_at: datetime | None
+    forked_from: UUID | None = None
 
     @property
     def is_over(self) -> bool:
@@ -48,6 +49,104 @@ class Job:
     started_at: datetime | None
     ended_at: datetime | None
     output: Any
+
+
+@dataclass(frozen=True)
+class Review:
+    """A question to a person about a job, and their answer.
+
+    A planned one is a step of its pipeline; in the others a step asks for help, and `reason` says why. A decision takes
+    effect at `effective_at`; until then it can be undone. `value` is what was approved, if it was not the subject as
+    it stood. `sent_back` counts how often this went back in its run, of `most_sent_back` times at most.
+    """
+
+    id: UUID
+    run: UUID
+    tenant: str
+    pipeline: str
+    step: str
+    item: str
+    revision: int
+    planned: bool
+    state: ReviewState
+    reason: Any
+    opened_at: datetime
+    due_at: datetime | None
+    expires_at: datetime | None
+    assignee: str | None
+    claimed_by: str | None
+    decided_by: str | None
+    via: str | None
+    decided_at: datetime | None
+    effective_at: datetime | None
+    applied_at: datetime | None
+    value: Any
+    notes: str | None
+    feedback: Any
+    back_to: str | None
+    back_items: tuple[str, ...]
+    may_go_back_to: tuple[str, ...]
+    sent_back: int
+    most_sent_back: int | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is ReviewState.OPEN
+
+    @property
+    def can_be_undone(self) -> bool:
+        return self.decided_by is not None and self.applied_at is None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A result that a person is asked about."""
+
+    step: str
+    revision: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class ReviewCount:
+    pipeline: str
+    step: str
+    open: int
+    overdue: int
+    oldest_at: datetime
+
+
+@dataclass(frozen=True)
+class ReviewFigures:
+    """`first_decided` are those that nobody had been asked before in their run; the mean wait is in seconds."""
+
+    decided: int
+    first_decided: int
+    approved_at_once: int
+    mean_wait: float | None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """How one decision of many ended: the review as it stands now, or why it was not decided."""
+
+    review: UUID
+    now: Review | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """One job as it was at a revision. `reused_from` is the revision whose result it kept; `author` a person."""
+
+    revision: int
+    state: JobState
+    output: Any
+    author: str | None
+    reused_from: int | None
+    feedback: Any
+    created_at: datetime
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True)

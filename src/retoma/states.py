@@ -1,4 +1,4 @@
-"""The states of runs, jobs and deliveries, and every move between them that is permitted.
+"""The states of runs, jobs, reviews and deliveries, and every move between them that is permitted.
 
 The database holds the same tables (`retoma.moves`) and refuses any other move; a test compares the two.
 """
@@ -18,6 +18,15 @@ class JobState(StrEnum):
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"
+
+
+class ReviewState(StrEnum):
+    OPEN = "open"
+    APPROVED = "approved"
+    SENT_BACK = "sent_back"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
 
 
 class DeliveryState(StrEnum):
@@ -58,7 +67,7 @@ RUN_ENDS = frozenset(
 )
 
 JOB_MOVES: dict[JobState, frozenset[JobState]] = {
-    JobState.WAITING: frozenset({JobState.READY, JobState.SKIPPED, JobState.CANCELLED}),
+    JobState.WAITING: frozenset({JobState.READY, JobState.PARKED, JobState.SKIPPED, JobState.CANCELLED}),
     JobState.READY: frozenset({JobState.RUNNING, JobState.CANCELLED}),
     JobState.RUNNING: frozenset({JobState.READY, JobState.PARKED}) | JOB_ENDS,
     JobState.PARKED: frozenset({JobState.READY}) | JOB_ENDS,
@@ -77,6 +86,18 @@ RUN_MOVES: dict[RunState, frozenset[RunState]] = (
     }
     | {end: frozenset() for end in (RunState.REJECTED, RunState.CANCELLED)}
 )
+
+# What was decided can be undone, or be overtaken by another act, until it takes effect.
+_UNDONE = frozenset({ReviewState.OPEN, ReviewState.WITHDRAWN})
+
+REVIEW_MOVES: dict[ReviewState, frozenset[ReviewState]] = {
+    ReviewState.OPEN: frozenset(ReviewState) - {ReviewState.OPEN},
+    ReviewState.APPROVED: _UNDONE,
+    ReviewState.SENT_BACK: _UNDONE,
+    ReviewState.REJECTED: _UNDONE,
+    ReviewState.EXPIRED: frozenset(),
+    ReviewState.WITHDRAWN: frozenset(),
+}
 
 DELIVERY_MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.DUE: frozenset({DeliveryState.SENDING, DeliveryState.DEAD}),

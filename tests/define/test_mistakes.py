@@ -154,7 +154,7 @@ def test_proceed_when_needs_a_join(article: Pipeline) -> None:
         ("timeout", 0, "give a duration above zero"),
         ("timeout", None, "give a duration above zero"),
         ("total", "1m", "give a duration above zero"),
-        ("on_failure", "review", "'stop', 'continue'"),
+        ("on_failure", "retry", "'stop', 'continue', 'review'"),
         ("proceed_when", 0.5, "give finished(...)"),
         ("when", True, "give a plain function"),
     ],

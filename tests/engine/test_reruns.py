@@ -359,7 +359,7 @@ async def test_items_that_a_person_does_not_want_are_no_errors(open_sandbox: Ope
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
         assert (await states(sandbox, run.id))["label:b"] == "skipped"
-        assert world.called == ["report", "mail"]
+        assert world.called == ["report"]  # and the mail of it would be the same
 
 
 async def test_what_is_not_there_can_be_neither_edited_nor_skipped(open_sandbox: OpenSandbox) -> None:

@@ -14,6 +14,7 @@ from retoma.states import (
     DELIVERY_MOVES,
     JOB_ENDS,
     JOB_MOVES,
+    REVIEW_MOVES,
     RUN_ENDS,
     RUN_MOVES,
     DeliveryState,
@@ -31,7 +32,9 @@ DELIVERY_ENDS = (DeliveryState.DELIVERED, DeliveryState.DEAD)
 async def test_the_database_knows_the_same_moves_as_the_code(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         stored = {tuple(row) for row in await rows(sandbox, "select of, before, after from retoma.moves")}
-    assert stored == pairs("job", JOB_MOVES) | pairs("run", RUN_MOVES) | pairs("delivery", DELIVERY_MOVES)
+    assert stored == pairs("job", JOB_MOVES) | pairs("run", RUN_MOVES) | pairs("review", REVIEW_MOVES) | pairs(
+        "delivery", DELIVERY_MOVES
+    )
 
 
 async def test_the_database_knows_the_same_states_as_the_code(open_sandbox: OpenSandbox) -> None:

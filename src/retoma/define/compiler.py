@@ -89,7 +89,7 @@ def _shapes(steps: Mapping[str, Step], edges: Sequence[Edge]) -> tuple[StepShape
 def _shape(step: Step, needs: int, born: Born, item_from: str | None) -> StepShape:
     return StepShape(
         name=step.name,
-        queue=step.policy.queue,
+        queue="" if step.review and step.when is None else step.policy.queue,
         priority=step.policy.priority,
         each=step.each,
         source=step.source,
@@ -100,6 +100,7 @@ def _shape(step: Step, needs: int, born: Born, item_from: str | None) -> StepSha
         hidden=step.hidden,
         pool=step.policy.pool.name if step.policy.pool else None,
         slots=step.policy.slots,
+        review=step.review is not None,
     )
 
 

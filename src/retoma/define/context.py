@@ -12,6 +12,7 @@ from retoma.define.charge import Charge
 from retoma.define.durations import Duration
 from retoma.define.file import File
 from retoma.define.outside import Cancel, Poll
+from retoma.define.review import Feedback
 from retoma.errors import DefinitionError
 
 
@@ -24,6 +25,8 @@ class Desk(Protocol):
     def charge(self, charge: Charge) -> None: ...
 
     async def limit_run(self, limit: Duration) -> None: ...
+
+    async def save_file(self, content: bytes | Path, name: str) -> File: ...
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
 
@@ -42,7 +45,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Context:
-    """`attempt` counts from 1. `maybe_done` is True if an earlier attempt began and may have had its effects."""
+    """`attempt` counts from 1. `maybe_done` is True if an earlier attempt began and may have had its effects.
+
+    When a person sent the work back, `feedback` is what they said. `former` is the last result that this job had, as
+    JSON values, if it is made anew.
+    """
 
     run: UUID
     tenant: str
@@ -52,6 +59,8 @@ class Context:
     revision: int = 1
     attempt: int = 1
     maybe_done: bool = False
+    feedback: Feedback | None = None
+    former: Any = None
     paths: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     desk: Desk | None = field(default=None, repr=False, compare=False)
 
@@ -98,6 +107,12 @@ class Context:
         noted = Charge(provider, what, tokens_in, tokens_out, units, micros)
         if self.desk is not None:
             self.desk.charge(noted)
+
+    async def save_file(self, content: bytes | Path, name: str) -> File:
+        """Keep a file by its content; what names it in its result lets later steps read it with `path`."""
+        if self.desk is None:
+            raise RuntimeError("files need a worker: test this step with retoma.testing.sandbox")
+        return await self.desk.save_file(content, name)
 
     async def limit_run(self, limit: Duration) -> None:
         """Let the whole run fail if it is not over so long from the first call of this in it."""
@@ -152,6 +167,9 @@ class NoDesk:
     async def limit_run(self, *_: object) -> None:
         raise DefinitionError(_ISOLATED)
 
+    async def save_file(self, *_: object) -> File:
+        raise DefinitionError(_ISOLATED)
+
     async def once(self, *_: object) -> Any:
         raise DefinitionError(_ISOLATED)
 
@@ -159,7 +177,7 @@ class NoDesk:
         raise DefinitionError(_ISOLATED)
 
 
-_ISOLATED = "an isolated step has no way to the database: leave once and external to a step of its own"
+_ISOLATED = "an isolated step has no way to the database: leave once, external and save_file to a step of its own"
 
 
 async def called(call: Callable[[], Any]) -> Any:

@@ -23,6 +23,7 @@ class StepShape:
     needs: how many counted edges lead here; a job is ready when that many have ended.
     born: what makes its jobs: the start of the run, the end of its only need, or the end of its source.
     item_from: the step over the same source whose rows keep the item itself; each steps only.
+    review: a person does it; without a queue, its jobs wait for that person as soon as they are ready.
     """
 
     name: str
@@ -37,6 +38,7 @@ class StepShape:
     hidden: bool = False
     pool: str | None = None
     slots: int = 1
+    review: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,11 @@ class Graph:
     steps: tuple[StepShape, ...]
     edges: tuple[Edge, ...]
     sinks: tuple[str, ...]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the steps that users wrote."""
+        return [step.name for step in self.steps if not step.hidden]
 
     @cached_property
     def digest(self) -> str:

@@ -31,6 +31,7 @@ class EachOptions(TypedDict, total=False):
     isolation: Literal["process"] | Isolation | None
     pool: Pool | None
     slots: int
+    publishes: bool
 
 
 class StepOptions(EachOptions, total=False):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from inspect import isclass, isfunction
+from datetime import timedelta
+from inspect import isclass, isfunction, signature
 from types import MappingProxyType
 from typing import Any, TypeVar, Unpack, get_args, get_origin, overload
 
@@ -19,12 +20,13 @@ from retoma.define.graph import Graph
 from retoma.define.hidden import input_step, product_step
 from retoma.define.items import Items
 from retoma.define.keys import ItemSet, Keys, keys_per_source
-from retoma.define.mistakes import Place, check_name, suggestion
+from retoma.define.mistakes import Place, check_name, quoted, suggestion
 from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, limit_of, policy_of
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
+from retoma.define.review import DEFAULT_CAP, Approval, OnExpiry, ReviewPolicy
 from retoma.define.signature import condition_parameters, read_signature
-from retoma.define.step import DEFAULT_TIMEOUT, Policy, Resource, Step, source_name
+from retoma.define.step import DEFAULT_TIMEOUT, Binding, Policy, Resource, Step, source_name
 
 DEFAULT_STUCK_AFTER = minutes(5)
 DEFAULT_RESUMES = 3
@@ -63,6 +65,7 @@ class Pipeline:
         self._defaults = policy_of({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), place)
         self._steps: dict[str, Step] = {}
         self._item_sets: dict[str, ItemSet] = {}
+        self._groups: dict[str, tuple[str, ...]] = {}
         self._graph: Graph | None = None
 
     @overload
@@ -94,6 +97,89 @@ class Pipeline:
             return function
 
         return define
+
+    def review(
+        self,
+        name: str,
+        *,
+        of: StepReference | Sequence[StepReference],
+        form: type[BaseModel] | None = None,
+        send_back_to: StepReference | Sequence[StepReference] = (),
+        when: Callable[..., bool] | None = None,
+        due: Duration | None = None,
+        remind: Duration | None = None,
+        escalate: Duration | None = None,
+        escalate_to: str | None = None,
+        expires: Duration | None = None,
+        on_expiry: OnExpiry = "rejected",
+        assignee: str | None = None,
+        most_revisions: int = DEFAULT_CAP,
+    ) -> str:
+        """Define a step that a person does: its result is what they approve. Gives its name.
+
+        `of` is what they look at: a step, or several. Without a `form` the result is that step's, as it was or as they
+        edited it; with one it is what they filled in. Of an `each` step every item has its own review. `when` takes
+        what `of` gave, by name, and says whether a person is needed at all; otherwise the result goes through.
+
+        Work may be sent back to `send_back_to` (else to what it is `of`), at most `most_revisions` times. The times are
+        counted from its opening: it should be decided by `due`; at `remind` its assignee is told again, at `escalate`
+        it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
+        """
+        place = Place(self.name, name)
+        check_name("step", name, place)
+        self._check_free(name, place)
+        references = (of,) if isinstance(of, str) or callable(of) else tuple(of)
+        subjects = [self._subject(reference, place) for reference in references]
+        policy = ReviewPolicy(
+            subject=subjects[0].name if len(subjects) == 1 else None,
+            form=form or subjects[0].returns,
+            has_form=form is not None,
+            back_to=self._back_to(send_back_to, subjects, place),
+            queue=self._defaults.queue,
+            cap=_checked_cap(most_revisions, place),
+            due=_time("due", due, place),
+            remind=_time("remind", remind, place),
+            escalate=_time("escalate", escalate, place),
+            escalate_to=escalate_to,
+            expires=_time("expires", expires, place),
+            on_expiry=on_expiry,
+            assignee=assignee,
+        )
+        _check_review(policy, subjects, place)
+        bindings = tuple(
+            Binding(step.name, "step", step.name, position, step.returns) for position, step in enumerate(subjects)
+        )
+        self._register(
+            Step(
+                pipeline=self.name,
+                name=name,
+                function=Approval(policy.subject),
+                bindings=bindings,
+                resources=(),
+                returns=policy.form,
+                policy=replace(self._defaults, on_failure="continue" if subjects[0].each else "stop"),
+                sources=subjects[0].sources,
+                key=subjects[0].key,
+                when=when,
+                when_parameters=() if when is None else tuple(signature(when).parameters),
+                review=policy,
+            )
+        )
+        return name
+
+    def group(self, name: str, steps: Sequence[StepReference]) -> None:
+        """Name steps that people have done again together, such as all pictures."""
+        place = Place(self.name, name)
+        names = tuple(self._name_of(step, place, "the group has") for step in steps)
+        for step in names:
+            if step not in self._steps:
+                raise place.mistake(f"the group has {step!r}, which is no step above; {suggestion(step, self._steps)}")
+        self._groups[name] = names
+
+    @property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """What is done again together, by name."""
+        return MappingProxyType(self._groups)
 
     @property
     def steps(self) -> Mapping[str, Step]:
@@ -147,23 +233,23 @@ class Pipeline:
 
     def _built(self, function: Callable[..., Any], options: Mapping[str, Any], scope: Scope, defaults: Policy) -> Step:
         place = scope.place
-        signature = read_signature(function, place)
+        read = read_signature(function, place)
         when = options.get("when")
         policy = policy_of(options, defaults, place)
         if policy.isolation is not None:
-            _check_isolated(function, signature.resources, place)
+            _check_isolated(function, read.resources, place)
         return Step(
             pipeline=self.name,
             name=function.__name__,
             function=function,
-            bindings=bind(signature.data, scope),
-            resources=signature.resources,
-            returns=signature.returns,
+            bindings=bind(read.data, scope),
+            resources=read.resources,
+            returns=read.returns,
             policy=policy,
             sources=scope.sources,
             after=self._after(options.get("after", ()), place),
             when=when,
-            when_parameters=() if when is None else condition_parameters(when, signature.data, place),
+            when_parameters=() if when is None else condition_parameters(when, read.data, place),
             proceed_when=options.get("proceed_when"),
         )
 
@@ -192,11 +278,42 @@ class Pipeline:
             raise Place(self.name).mistake(f"{function!r} cannot be a step; a step is a function")
         place = Place(self.name, function.__name__)
         check_name("step", function.__name__, place)
-        if function.__name__ in self._fields:
-            raise place.mistake(f"{function.__name__!r} is an input already; give the step another name")
-        if function.__name__ in self._steps:
-            raise place.mistake("there is a step of that name already")
+        self._check_free(function.__name__, place)
         return place
+
+    def _check_free(self, name: str, place: Place) -> None:
+        if name in self._fields:
+            raise place.mistake(f"{name!r} is an input already; give the step another name")
+        if name in self._steps:
+            raise place.mistake("there is a step of that name already")
+
+    def _subject(self, reference: StepReference, place: Place) -> Step:
+        name = self._name_of(reference, place, "a review is of")
+        if name not in self._visible():
+            raise place.mistake(f"a review is of {name!r}, which is no step above; {suggestion(name, self._visible())}")
+        return self._steps[name]
+
+    def _back_to(self, given: Any, subjects: Sequence[Step], place: Place) -> tuple[str, ...]:
+        listed = (given,) if isinstance(given, str) or callable(given) else tuple(given)
+        names = tuple(self._name_of(reference, place, "send_back_to= names") for reference in listed)
+        above = self._above({step.name for step in subjects})
+        for name in names:
+            if name not in above:
+                raise place.mistake(
+                    f"send_back_to= names {name!r}, of which nothing under review is made; {suggestion(name, above)}"
+                )
+        return names or tuple(step.name for step in subjects)
+
+    def _above(self, names: set[str]) -> set[str]:
+        """These steps, and all that they are made of."""
+        found, left = set(names), list(names)
+        while left:
+            step = self._steps[left.pop()]
+            needs = {binding.name for binding in step.bindings if binding.kind != "input"} | set(step.after)
+            new = (needs | ({step.source} if step.source else set())) & self._steps.keys() - found
+            found |= new
+            left += new
+        return found
 
     def _check_has_sources(self, sources: tuple[StepReference, ...]) -> None:
         # `@pipeline.each` without parentheses would silently replace the function by a decorator.
@@ -249,6 +366,35 @@ def _checked_resumes(given: int, place: Place) -> int:
     if not isinstance(given, int) or not 0 <= given <= MOST_RESUMES:
         raise place.mistake(f"resumes= is {given!r}; give a number from 0 to {MOST_RESUMES}")
     return given
+
+
+def _checked_cap(given: int, place: Place) -> int:
+    if not isinstance(given, int) or given < 0:
+        raise place.mistake(f"most_revisions= is {given!r}; give a number, 0 if it may never go back")
+    return given
+
+
+def _time(name: str, given: Duration | None, place: Place) -> timedelta | None:
+    return None if given is None else limit_of(name, given, place)
+
+
+def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], place: Place) -> None:
+    if len(subjects) > 1 and not policy.has_form:
+        raise place.mistake("it is of several steps, so that it needs form=: what a person fills in is its result")
+    if len(subjects) > 1 and any(step.each for step in subjects):
+        raise place.mistake("it is of several steps, of which none may be an each step: review that one by itself")
+    if policy.on_expiry not in get_args(OnExpiry):
+        raise place.mistake(f"on_expiry= is {policy.on_expiry!r}; it is one of {quoted(get_args(OnExpiry))}")
+    if policy.expires and policy.on_expiry == "approved" and policy.has_form:
+        _check_fills_itself(policy.form, place)
+    if (policy.escalate is None) != (policy.escalate_to is None):
+        raise place.mistake("escalate= and escalate_to= go together: when, and to whom")
+
+
+def _check_fills_itself(form: type[BaseModel], place: Place) -> None:
+    missing = [name for name, field in form.model_fields.items() if field.is_required()]
+    if missing:
+        raise place.mistake(f"what expires cannot be approved by itself: its form wants {quoted(missing)}")
 
 
 def _annotations(inputs: type[BaseModel] | None, place: Place) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from retoma.define.items import ItemCounts, finished
 from retoma.define.keys import Key
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
+from retoma.define.review import ReviewPolicy
 
-OnFailure = Literal["stop", "continue"]
+OnFailure = Literal["stop", "continue", "review"]
 ProceedWhen = Callable[[ItemCounts], bool]
 
 DEFAULT_TIMEOUT = minutes(10)
@@ -22,7 +23,10 @@ DEFAULT_TIMEOUT = minutes(10)
 
 @dataclass(frozen=True)
 class Policy:
-    """How a step is queued, tried and given up. A higher priority is sooner; `slots` are of its pool."""
+    """How a step is queued, tried and given up. A higher priority is sooner; `slots` are of its pool.
+
+    What `publishes` is never taken over from another run.
+    """
 
     queue: str = "default"
     priority: int = 0
@@ -33,6 +37,7 @@ class Policy:
     isolation: Isolation | None = None
     pool: Pool | None = None
     slots: int = 1
+    publishes: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Step:
     when_parameters: tuple[str, ...] = ()
     proceed_when: ProceedWhen | None = None
     hidden: bool = False
+    review: ReviewPolicy | None = None
 
     @property
     def each(self) -> bool:

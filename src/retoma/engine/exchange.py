@@ -19,7 +19,9 @@ _SQL = statements("calls")
 _NO_DELAY = timedelta(0)
 
 Handle = tuple[UUID, str, str, int, int]
-Setback = Literal["failed", "skipped", "retry", "crashed", "crashed_for_good", "wait", "back", "parked", "interrupted"]
+Setback = Literal[
+    "failed", "skipped", "retry", "crashed", "crashed_for_good", "wait", "back", "parked", "review", "interrupted"
+]
 
 
 @dataclass(slots=True, eq=False)

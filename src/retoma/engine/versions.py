@@ -37,6 +37,11 @@ async def register(database: Database, pipeline: Pipeline) -> int:
         stuck_after=pipeline.stuck_after,
         resumes=pipeline.resumes,
         timeouts={step.name: step.policy.timeout for step in pipeline.steps.values()},
+        reviews={
+            step.name: json.dumps(step.review.to_json(), sort_keys=True)
+            for step in pipeline.steps.values()
+            if step.review
+        },
     )
     return number
 

@@ -1,20 +1,23 @@
-"""Acts of people on runs that are over: work is done again, or a person's word stands in for it."""
+"""Acts of people on runs: work is done again, or a person's word stands in for it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from retoma.errors import AtWork
-from retoma.records import Revision
+from retoma.records import Made, Revision
+from retoma.states import JobState
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("revisions")
-_NOT_OVER, _LIST_HAS_ITEMS = "RT002", "RT003"
+_NOT_OVER, _LIST_HAS_ITEMS, _AT_WORK = "RT002", "RT003", "RT004"
 
 
 async def rerun_failed(
@@ -26,10 +29,86 @@ async def rerun_failed(
 
 
 async def edit(
-    database: Database, run: UUID, tenant: int | None, by: str, step: str, item: str, value: str
+    database: Database, run: UUID, tenant: int | None, by: str, step: str, item: str, value: str, *, stay: bool
 ) -> Revision | None:
-    """None if there is no such job. `value` is JSON."""
-    return await _acted(database, "edit_result", run, tenant=tenant, by=by, step=step, item=item, value=value)
+    """None if there is no such job. `value` is JSON; with `stay` what depends on it is left as it is."""
+    return await _acted(
+        database, "edit_result", run, tenant=tenant, by=by, step=step, item=item, value=value, stay=stay
+    )
+
+
+async def rerun(
+    database: Database,
+    run: UUID,
+    tenant: int | None,
+    *,
+    by: str,
+    why: str | None,
+    steps: Sequence[str] | None,
+    items: Sequence[str] | None,
+    stale: bool,
+    alone: bool,
+    fresh: bool,
+) -> Revision | None:
+    """None if there is no such run; no jobs if there is nothing to make."""
+    return await _acted(
+        database,
+        "rerun",
+        run,
+        tenant=tenant,
+        by=by,
+        why=why,
+        steps=None if steps is None else list(steps),
+        items=None if items is None else list(items),
+        stale=stale,
+        alone=alone,
+        fresh=fresh,
+    )
+
+
+async def fork(
+    database: Database, run: UUID, tenant: int | None, *, by: str, new: UUID, value: str, steps: Sequence[str]
+) -> Revision | None:
+    return await _acted(database, "fork", run, tenant=tenant, by=by, new=new, input=value, steps=list(steps))
+
+
+async def stale(database: Database, run: UUID) -> list[tuple[str, str]]:
+    return [(row["step"], row["item"]) for row in await database.fetch(_SQL["stale"], run=run)]
+
+
+async def made(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Made]:
+    rows = await database.fetch(_SQL["made"], run=run, step=step, item=item, limit=limit)
+    return [_made(row) for row in rows]
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the worker of a job must know that was begun before, is made anew, or was decided by a person. All is JSON.
+
+    `reused` is the result to keep; `former` the last one there was; `decision` what a person said of this very job.
+    """
+
+    reused: str | None
+    former: str | None
+    feedback: str | None
+    decision: str | None
+    value: str | None
+
+
+async def what_came_before(database: Database, run: UUID, step: str, item: str, revision: int) -> Before:
+    row = await database.fetch_one(_SQL["what_came_before"], run=run, step=step, item=item, revision=revision)
+    return Before(**row)
+
+
+def _made(row: asyncpg.Record) -> Made:
+    return Made(
+        **dict(row)
+        | {
+            "state": JobState(row["state"]),
+            "output": json.loads(row["output"] or "null"),
+            "feedback": json.loads(row["feedback"] or "null"),
+        }
+    )
 
 
 async def skip(
@@ -51,5 +130,7 @@ def _explained(run: UUID, error: asyncpg.PostgresError) -> Exception:
     if error.sqlstate == _NOT_OVER:
         return AtWork(f"run {run} is {error}: this needs one that has completed or failed")
     if error.sqlstate == _LIST_HAS_ITEMS:
-        return AtWork(f"run {run} would get another list for items that exist already: start a new run")
+        return AtWork(f"run {run} would get another list for items that exist already: make the list anew by a rerun")
+    if error.sqlstate == _AT_WORK:
+        return AtWork(f"run {run} is at work on {error}: let that end first, or cancel the run")
     return error

@@ -87,11 +87,19 @@ async def add(
 
 
 async def set_limits(
-    database: Database, version: int, *, stuck_after: timedelta, resumes: int, timeouts: Mapping[str, timedelta]
+    database: Database,
+    version: int,
+    *,
+    stuck_after: timedelta,
+    resumes: int,
+    timeouts: Mapping[str, timedelta],
+    reviews: Mapping[str, str],
 ) -> None:
     """What the application says today; it is no part of the shape."""
     await database.fetch(_SQL["set_limits"], version=version, stuck_after=stuck_after, resumes=resumes)
     await database.fetch(_SQL["set_timeouts"], version=version, step=list(timeouts), timeout=list(timeouts.values()))
+    if reviews:
+        await database.fetch(_SQL["set_reviews"], version=version, step=list(reviews), review=list(reviews.values()))
 
 
 async def newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:

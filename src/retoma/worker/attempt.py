@@ -15,7 +15,7 @@ from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
 from retoma.define.outside import Parked
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
-from retoma.errors import GiveUp, ProviderDown, ProviderRefuses, RateLimited, RetryLater
+from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
@@ -54,12 +54,22 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
     except RetryLater as request:
         code = _wait_code(request)
         return SetBack(claim, "wait", delay=request.delay, code=code, error=told(code, request))
+    except NeedsReview as asked:
+        return SetBack(claim, "review", code=clean(asked.code)[:LONGEST_CODE], error=_reason(plan, asked))
     except Parked as parked:
         return SetBack(claim, "parked", error=parked.handover.to_json())
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
         return _setback(plan, claim, _explained(plan, error), time.monotonic() - began)
+
+
+def _reason(plan: Plan, asked: NeedsReview) -> str:
+    """Why a person is asked, with the result that the step would give, if it has one."""
+    reason = {"code": clean(asked.code)[:LONGEST_CODE], "message": clean(_said(asked))[:LONGEST_MESSAGE]}
+    if asked.value is None:
+        return json.dumps(reason)
+    return f'{json.dumps(reason)[:-1]}, "value": {plan.output(asked.value)}}}'
 
 
 def _wait_code(request: RetryLater) -> str:

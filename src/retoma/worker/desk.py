@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from retoma.define.charge import Charge
 from retoma.define.codec import encode_any
 from retoma.define.context import Limits, called
 from retoma.define.durations import Duration, as_timedelta
+from retoma.define.file import File
 from retoma.define.mistakes import LONGEST_NAME
 from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
 from retoma.engine.exchange import Claim
@@ -24,6 +26,9 @@ from retoma.store import outside, watchdog
 from retoma.store.database import Database
 from retoma.worker.ledger import Ledger
 from retoma.worker.plan import LARGEST_RESULT, Plan
+
+if TYPE_CHECKING:
+    from retoma.files import Files
 
 CALLBACK = "/api/v1/callbacks/"
 TOKEN_BYTES = 32
@@ -34,10 +39,11 @@ LAST_WORDS = 30.0  # seconds for a call that was under way when its attempt was 
 class Desks:
     """Gives each attempt of a worker its desk."""
 
-    def __init__(self, database: Database, public_url: str | None) -> None:
+    def __init__(self, database: Database, public_url: str | None, files: Files | None = None) -> None:
         self.worker = 0  # known when the worker has registered
         self.database = database
         self.public_url = public_url
+        self.files = files
         self.ledger = Ledger(database)
 
     def desk(self, claim: Claim, plan: Plan) -> AttemptDesk:
@@ -64,6 +70,11 @@ class AttemptDesk:
         names = ("run", "step", "item", "revision", "fence")
         job = {name: getattr(self._claim, name) for name in names}
         await watchdog.limit(self._desks.database, job, _duration("limit", limit))
+
+    async def save_file(self, content: bytes | Path, name: str) -> File:
+        if self._desks.files is None:
+            raise DefinitionError("this application has nowhere to keep files: give App(files=...)")
+        return await self._desks.files.save(content, name=name)
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)

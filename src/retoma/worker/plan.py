@@ -14,7 +14,7 @@ from retoma.define.graph import EdgeKind, Graph
 from retoma.define.items import NOT_WANTED, Failed, ItemCounts, Items
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Binding, Step
-from retoma.engine.exchange import Claim
+from retoma.engine.exchange import Claim, Result
 from retoma.errors import DefinitionError
 
 Arguments = dict[str, Any]
@@ -40,6 +40,7 @@ class Plan:
         self.timeout = step.policy.timeout.total_seconds()
         self.wakes_others = _wakes_others(graph, step.name)
         self._encode = codec_of(step.returns).encode
+        self._decode = codec_of(step.returns).decode
         self._item_set = pipeline.item_sets.get(step.name)
         self._encode_item = _item_encoder(step.returns)
         _check_shape(pipeline, step, graph)
@@ -89,6 +90,10 @@ class Plan:
                 f"{LARGEST_RESULT:,}: keep large data in a file and return where it is"
             )
         return output
+
+    def given(self, claim: Claim, output: str) -> Result:
+        """A result that no attempt makes: it was made before, or a person gave it."""
+        return Result(claim, output, self.items(self._decode(output)) if self._item_set else None)
 
     def items(self, value: Any) -> dict[str, str] | None:
         """Keys and values of the items, if the result is the source of a fan-out. Raises ValueError."""

@@ -11,17 +11,20 @@ from uuid import UUID
 
 from retoma.define.context import Context
 from retoma.define.file import File, files_in
+from retoma.define.items import NOT_WANTED
+from retoma.define.review import Feedback
 from retoma.engine.exchange import Answer, Claim, Result, SetBack
 from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import ATTEMPT
-from retoma.store import runs
+from retoma.store import revisions, runs
 from retoma.store.database import Database
+from retoma.store.revisions import Before
 from retoma.worker.attempt import attempt, crashed, failed, timed_out
 from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
 from retoma.worker.desk import Desks
-from retoma.worker.plan import Plan
+from retoma.worker.plan import NeedMissing, Plan
 from retoma.worker.threads import Threads
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
@@ -47,7 +50,10 @@ class Runner:
         try:
             if plan.takes_input and claim.run_input is None:
                 claim.run_input = await self._inputs.of(claim.run)
-            context = await self._context(claim, plan) if plan.takes_context else None
+            before = await self._what_came_before(claim, plan)
+            if before and (settled := settled_before(plan, claim, before)):
+                return settled
+            context = await self._context(claim, plan, before) if plan.takes_context else None
         except DatabaseUnavailable:
             return SetBack(claim, "back", delay=UNAVAILABLE_DELAY)
         except FileNotFoundError as error:
@@ -56,7 +62,13 @@ class Runner:
             return await self._children.attempt(plan, claim, context)
         return await attempt(plan, claim, context, self._threads)
 
-    async def _context(self, claim: Claim, plan: Plan) -> Context:
+    async def _what_came_before(self, claim: Claim, plan: Plan) -> Before | None:
+        """None for the first attempt at the first revision of a job, which nothing came before."""
+        if claim.revision == 1 and claim.fence == 1 and plan.step.review is None:
+            return None
+        return await revisions.what_came_before(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
+
+    async def _context(self, claim: Claim, plan: Plan, before: Before | None) -> Context:
         return Context(
             run=claim.run,
             tenant=await self._tenants.name_of(claim.tenant),
@@ -66,6 +78,8 @@ class Runner:
             revision=claim.revision,
             attempt=claim.attempt,
             maybe_done=claim.fence > 1,
+            feedback=Feedback.of(json.loads(before.feedback)) if before and before.feedback else None,
+            former=json.loads(before.former) if before and before.former else None,
             paths=await self._paths(claim, plan),
             desk=self._desks.desk(claim, plan),
         )
@@ -112,6 +126,32 @@ class Runner:
                 source = made_by[claim.run, step, ""]
                 claim.run_input = source.claim.run_input
                 claim.item_value = (source.items or {})[claim.item]
+
+
+def settled_before(plan: Plan, claim: Claim, before: Before) -> Result | SetBack | None:
+    """How a job ends without an attempt: it would be made of the same as before, or a person has decided."""
+    if before.reused is not None:
+        return plan.given(claim, before.reused)
+    if before.decision is None:
+        return None if plan.step.review is None else _asked(plan, claim)
+    if before.value is not None:
+        return plan.given(claim, before.value)
+    if plan.step.review is None:  # a person goes on without it
+        return SetBack(claim, "skipped", code=NOT_WANTED)
+    return plan.given(claim, plan.output(plan.step.function(**plan.data(claim))))
+
+
+def _asked(plan: Plan, claim: Claim) -> Result | SetBack:
+    """A review whose `when` says whether a person is needed."""
+    try:
+        data = plan.data(claim)
+        if plan.step.wanted(data):
+            return SetBack(claim, "review")
+        return plan.given(claim, plan.output(plan.step.function(**data)))
+    except NeedMissing:
+        return SetBack(claim, "skipped", code="NEED_FAILED")
+    except Exception as error:  # noqa: BLE001  (a condition of the application's)
+        return failed(claim, "CONDITION_FAILED", error)
 
 
 def _undefined(claim: Claim) -> SetBack:

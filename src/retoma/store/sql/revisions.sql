@@ -4,7 +4,34 @@ select o_revision as revision, o_jobs as jobs
 
 -- name: edit_result
 select o_revision as revision, o_jobs as jobs
-  from retoma.edit_result(:run, :tenant, :by, :step, :item, :value);
+  from retoma.edit_result(:run, :tenant, :by, :step, :item, :value, :stay);
+
+-- name: rerun
+select o_revision as revision, o_jobs as jobs
+  from retoma.rerun(:run, :tenant, :by, :why, :steps::text[], :items::text[], :stale, :alone, :fresh);
+
+-- name: fork
+select o_revision as revision, o_jobs as jobs
+  from retoma.fork_run(:run, :tenant, :by, :new, :input, :steps::text[]);
+
+-- name: stale
+select s.step, s.item
+  from retoma.stale(:run) s
+ order by s.step, s.item;
+
+-- name: made
+-- Every revision of one job, the newest first.
+select j.revision, j.state::text as state, j.output::text as output, j.author, m.reused_from, m.feedback::text as feedback,
+       j.created_at, j.ended_at
+  from retoma.jobs j
+  left join retoma.remakes m on m.run = j.run and m.revision = j.revision and m.step = j.step and m.item = j.item
+ where j.run = :run and j.step = :step and j.item = :item
+ order by j.revision desc
+ limit :limit;
+
+-- name: what_came_before
+select o_reused::text as reused, o_former::text as former, o_feedback::text as feedback, o_decision as decision, o_value::text as value
+  from retoma.what_came_before(:run, :step, :item, :revision);
 
 -- name: skip_items
 select o_revision as revision, o_jobs as jobs

@@ -1,6 +1,6 @@
 -- name: show_run
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       r.input::text as input, r.created_at, r.run_at, r.ended_at
+       r.input::text as input, r.created_at, r.run_at, r.ended_at, r.forked_from
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -14,7 +14,7 @@ select input::text as input
 -- name: list_runs
 -- Newest first, after the one that ended the page before.
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       r.input::text as input, r.created_at, r.run_at, r.ended_at
+       r.input::text as input, r.created_at, r.run_at, r.ended_at, r.forked_from
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -29,7 +29,7 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
 -- name: list_runs_gone_wrong
 -- The same of runs that are over and have not completed, which have an index of their own.
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       r.input::text as input, r.created_at, r.run_at, r.ended_at
+       r.input::text as input, r.created_at, r.run_at, r.ended_at, r.forked_from
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version

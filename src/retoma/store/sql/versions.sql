@@ -79,3 +79,9 @@ update retoma.steps s
    set timeout = t.timeout
   from unnest(:step::text[], :timeout::interval[]) as t (step, timeout)
  where s.version = :version and s.step = t.step and s.timeout <> t.timeout;
+
+-- name: set_reviews
+update retoma.steps s
+   set review = t.review
+  from unnest(:step::text[], :review::json[]) as t (step, review)
+ where s.version = :version and s.step = t.step and s.review::text is distinct from t.review::text;

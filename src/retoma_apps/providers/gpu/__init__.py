@@ -1,6 +1,6 @@
 """GPU hosts: RunPod, its stand-in, and ffmpeg on this machine; one port for all."""
 
-from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
+from retoma_apps.providers.captions import Segment, Style, parse_srt
 from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable, Operation, OutcomeUnknown
 from retoma_apps.providers.gpu.local import LocalHost
 from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid, Picture, filename

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from retoma import GiveUp
 from retoma.files import PREFIX
-from retoma_apps.providers.gpu.captions import Segment, Style, parse_srt
+from retoma_apps.providers.captions import Segment, Style, parse_srt
 from retoma_apps.providers.gpu.host import Operation
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
 

@@ -8,9 +8,9 @@ from typing import Any, assert_never
 
 from retoma.files import Files
 from retoma.outgoing import NoAnswer, Outgoing, UnsafeUrl
-from retoma_apps.providers.gpu import ffmpeg
-from retoma_apps.providers.gpu.captions import ALWAYS, FONT, Segment, ass_script, parse_srt
-from retoma_apps.providers.gpu.ffmpeg import FfmpegFailed
+from retoma_apps.providers import ffmpeg, fonts
+from retoma_apps.providers.captions import ALWAYS, Segment, ass_script, burning, parse_srt
+from retoma_apps.providers.ffmpeg import FfmpegFailed
 from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, AddAudio, Caption, Image, Img2Vid, Picture, filename
 from retoma_apps.providers.gpu.zooms import Zoom, zoom_filter
 
@@ -100,8 +100,8 @@ class Work:
         segments = await self._segments(order)
         source, known = await self._video(order.video_url)
         self._folder.joinpath("captions.ass").write_text(ass_script(segments, order.style), encoding="utf-8")
-        _link_fonts(self._folder / "fonts")
-        burned = ["-vf", f"subtitles=captions.ass:fontsdir=fonts:force_style='FontName={FONT}'"]
+        fonts.link(self._folder / "fonts")
+        burned = ["-vf", burning("captions.ass", "fonts")]
         kept_audio = ["-map", "0:v:0", "-map", "0:a?", *_AAC]
         await self._made([*ffmpeg.media_input(source), *burned, *kept_audio, *_X264], known)
         return await self._kept(order.prefix, "captioned.mp4")
@@ -183,10 +183,3 @@ def _parsed(subtitles: str) -> list[Segment]:
         return parse_srt(subtitles)
     except ValueError as error:
         raise WorkFailed("INVALID_INPUT", f"The subtitles cannot be read: {error}") from error
-
-
-def _link_fonts(link: Path) -> None:
-    import fontpkg_noto_sans  # type: ignore[import-untyped]  # an extra, as ffmpeg is
-
-    if not link.is_symlink():
-        link.symlink_to(Path(fontpkg_noto_sans.__file__).parent / "files", target_is_directory=True)

@@ -11,7 +11,8 @@ import pytest
 
 from retoma.files import FileSettings, files_of
 from retoma.outgoing import LOOPBACK, Guard, Outgoing
-from retoma_apps.providers.gpu import GpuHost, LocalHost, Operation, RunPodHost, Zoom, ffmpeg
+from retoma_apps.providers import ffmpeg
+from retoma_apps.providers.gpu import GpuHost, LocalHost, Operation, RunPodHost, Zoom
 from retoma_apps.providers.gpu.orders import order
 from retoma_apps.providers.gpu.work import Work, WorkFailed
 from tests.apps.providers.gpu.media import Seen, picture, plain_picture, seen, tone, video, white

@@ -55,7 +55,7 @@ begin
       returning j.*)
     select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
            t.tenant, p.run_input, p.item_value, p.results
-      from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input) p;
+      from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input, retoma.latest()) p;
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;
   end if;
@@ -83,7 +83,7 @@ begin
         returning j.*)
       select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
              t.tenant, p.run_input, p.item_value, p.results
-        from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input) p;
+        from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input, retoma.latest()) p;
       get diagnostics v_got = row_count;
       v_left := v_left - v_got;
       -- With one tenant one round takes all there is; with several, another shares out what is left.
@@ -133,7 +133,7 @@ stable language sql as $$
   select 'claimed', j.run, j.step, j.item, j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
          j.tenant, p.run_input, p.item_value, p.results
     from retoma.jobs_held(p_worker) j,
-         retoma.parameters_of(j.run, j.step, j.item, j.version, j.input) p;
+         retoma.parameters_of(j.run, j.step, j.item, j.version, j.input, retoma.latest()) p;
 $$;
 
 -- They are looked for in the runs that are under way, one by one: no index holds a column that finishing writes, and

@@ -84,6 +84,10 @@ begin
   if v_stopping is not null then
     perform retoma.close_runs(v_now, v_stopping);
   end if;
+  -- People may be asked in these runs, or have just been.
+  if exists (select from retoma.reviews v where v.run = any (p_run || b_run) and v.applied_at is null) then
+    perform retoma.restate(p_run || b_run);
+  end if;
   if v_refused > 0 then
     return query select 'refused', null::uuid, null, null, null::int, v_refused, null::int, null::int, null::int,
                         null::int, null::int, null::int, null::json, null::json, null::json[];

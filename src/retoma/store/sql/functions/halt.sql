@@ -11,6 +11,10 @@ begin
     perform from retoma.jobs
       where run = any (p_runs) and state in ('running', 'parked') and not ending
       order by run, step, item, revision for update;
+    if exists (select from retoma.reviews v where v.run = any (p_runs)) then
+      perform retoma.stop_asking(p_now, array_agg((j.run, j.step, j.item, j.revision)::retoma.handle), 'RUN_STOPPED')
+         from retoma.jobs j where j.run = any (p_runs) and j.state = 'parked' and retoma.is_asking(j);
+    end if;
     update retoma.jobs set ending = true
      where run = any (p_runs) and state in ('running', 'parked') and not ending;
     perform from retoma.jobs
@@ -39,7 +43,7 @@ begin
     update retoma.runs r
        set state = r.ends_as, ended_at = p_now
      where r.id = any (p_runs) and r.ends_as is not null and r.ended_at is null
-       and not exists (select from retoma.jobs j where j.run = r.id and j.state in ('running', 'parked'))
+       and not exists (select from retoma.jobs j where j.run = r.id and j.state in ('ready', 'running', 'parked'))
     returning r.id, r.revision, r.state
   ), told as (
     insert into retoma.events (run, at, revision, kind, data)

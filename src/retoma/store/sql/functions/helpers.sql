@@ -20,15 +20,19 @@ stable language sql as $$
           p_edge.queue, p_edge.head_start, p_edge.needs, p_edge.pool)::retoma.motion;
 $$;
 
--- What a job's parameters are filled from. Simple enough for the planner to inline.
-create or replace function retoma.parameters_of(p_run uuid, p_step text, p_item text, p_version int, p_input json)
+-- Beyond all revisions.
+create or replace function retoma.latest() returns int immutable language sql as 'select 2147483647';
+
+-- What a job's parameters are filled from, as it was through a revision. Simple enough for the planner to inline.
+create or replace function retoma.parameters_of(
+  p_run uuid, p_step text, p_item text, p_version int, p_input json, p_through int)
 returns table (run_input json, item_value json, results json[]) stable language sql as $$
   select
     -- A large input is fetched by the workers whose steps take it, once, and does not travel with every job.
     (select case when pg_column_size(r.input) <= 8000 then r.input end from retoma.runs r where r.id = p_run),
     coalesce(p_input, (select i.input
                          from retoma.jobs i
-                        where i.run = p_run and i.step = s.item_from and i.item = p_item
+                        where i.run = p_run and i.step = s.item_from and i.item = p_item and i.revision <= p_through
                         order by i.revision desc limit 1)),
     array(select case d.what
                    when 'results of all items' then
@@ -45,18 +49,28 @@ returns table (run_input json, item_value json, results json[]) stable language 
                                         limit 1))
                         from (select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
                                 from retoma.jobs p
-                               where p.run = p_run and p.step = d.from_step
+                               where p.run = p_run and p.step = d.from_step and p.revision <= p_through
+                                 and p.revision >= retoma.list_revision(p_run, p_version, d.from_step, p_through)
                                order by p.item, p.revision desc) c) end
                    else
                      (select p.output
                         from retoma.jobs p
                        where p.run = p_run and p.step = d.from_step
-                         and p.item = case d.what when 'result of the item' then p_item else '' end
+                         and p.item = case d.what when 'result of the item' then p_item else '' end and p.revision <= p_through
                        order by p.revision desc limit 1)
                  end
             from retoma.reads d
            where d.version = p_version and d.step = p_step
            order by d.position)
     from retoma.steps s
+   where s.version = p_version and s.step = p_step;
+$$;
+
+-- The revision of the list whose items a step goes over. What has no row since then is not on it any more.
+create or replace function retoma.list_revision(p_run uuid, p_version int, p_step text, p_through int) returns int
+stable language sql as $$
+  select coalesce(max(l.revision), 1)
+    from retoma.steps s
+    join retoma.jobs l on l.run = p_run and l.step = s.source and l.item = '' and l.state = 'succeeded' and l.revision <= p_through
    where s.version = p_version and s.step = p_step;
 $$;

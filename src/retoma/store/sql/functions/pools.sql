@@ -40,7 +40,7 @@ language sql as $$
   )
   select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt, t.failures, t.deaths, t.spent_ms, t.version,
          t.tenant, p.run_input, p.item_value, p.results
-    from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input) p
+    from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input, retoma.latest()) p
    order by t.rank, t.run, t.position;
 $$;
 

@@ -1,6 +1,15 @@
--- The jobs that stand for a run: of every step and item the latest.
+-- The jobs that stand for a run: of every step and item the latest. Items that are no longer on their list are left out.
 create or replace function retoma.standing(p_run uuid) returns setof retoma.jobs stable language sql as $$
-  select distinct on (j.step, j.item) j.* from retoma.jobs j where j.run = p_run order by j.step, j.item, j.revision desc;
+  with lists as materialized (
+    select s.step, retoma.list_revision(p_run, s.version, s.step, r.revision) as revision
+      from retoma.runs r
+      join retoma.steps s on s.version = r.version and s.each
+     where r.id = p_run and r.revision > 1
+  )
+  select distinct on (j.step, j.item) j.*
+    from retoma.jobs j
+   where j.run = p_run and j.revision >= coalesce((select l.revision from lists l where l.step = j.step), 1)
+   order by j.step, j.item, j.revision desc;
 $$;
 
 -- A run that a person acts on; null if there is no such run of this tenant.
@@ -12,6 +21,35 @@ begin
   select * into v_run from retoma.runs where id = p_run and (p_tenant is null or tenant = p_tenant) for update;
   return v_run;
 end $$;
+
+-- The same with every job that is yet to end held fast, so that what is made anew now and what ends just now see each other.
+create or replace function retoma.locked_live(p_run uuid, p_tenant int) returns retoma.runs language plpgsql as $$
+declare
+  v_run retoma.runs;
+  v_before text;
+  v_after text;
+begin
+  perform retoma.lock_runs('stop', array[p_run]);
+  loop
+    v_before := v_after;
+    -- First what runs and then what waits, each by key, as those do that end jobs.
+    perform from retoma.jobs where run = p_run and state in ('running', 'parked') order by step, item, revision for update;
+    perform from retoma.jobs where run = p_run and state in ('waiting', 'ready') order by step, item, revision for update;
+    -- What ended while we waited has made others.
+    select md5(string_agg(format('%s %s %s %s', j.step, j.item, j.revision, j.state), ',' order by j.step, j.item, j.revision))
+      into v_after from retoma.jobs j where j.run = p_run and j.state in ('waiting', 'ready', 'running', 'parked');
+    exit when v_after is not distinct from v_before;
+  end loop;
+  select * into v_run from retoma.runs where id = p_run and (p_tenant is null or tenant = p_tenant) for update;
+  return v_run;
+end $$;
+
+-- The jobs of these steps, or of these items of them.
+create or replace function retoma.targets_of(p_run retoma.runs, p_steps text[], p_items text[]) returns retoma.handle[] stable language sql as $$
+  select array_agg((s.run, s.step, s.item, s.revision)::retoma.handle order by s.step, s.item)
+    from retoma.standing(p_run.id) s
+   where s.step = any (p_steps) and (p_items is null or s.item = '' or s.item = any (p_items));
+$$;
 
 -- Everything that must be made anew when these jobs are: they, and all that can be reached from them. An item that is null
 -- stands for all items of a step whose list is yet to come.
@@ -47,39 +85,111 @@ create or replace function retoma.is_made_good(p_job retoma.jobs) returns boolea
                   where t.step <> p_job.step and t.author is not null and t.state = 'succeeded' and t.revision >= p_job.revision);
 $$;
 
+-- What will be yet to end when these are made anew: they, and what is under way or still to come. An item that is null stands
+-- for all items of a step whose list is yet to come.
+create or replace function retoma.yet_to_end(p_run retoma.runs, p_affected retoma.handle[]) returns retoma.handle[] stable language sql as $$
+  with affected as materialized (
+    select a.step, a.item from unnest(p_affected) a
+  ), steps as materialized (
+    select s.* from retoma.steps s where s.version = p_run.version and p_run.ended_at is null
+  ), standing as materialized (
+    select s.step, s.item, s.revision, s.state in ('waiting', 'ready', 'running', 'parked') or exists (
+             select from retoma.remakes l
+              where l.run = p_run.id and l.step = s.step and l.item = s.item and l.revision > s.revision) as open
+      from retoma.standing(p_run.id) s
+     where p_run.ended_at is null
+  ), plain as materialized (
+    select s.step from steps s
+     where not s.each and not exists (select from affected a where a.step = s.step)
+       and not exists (select from standing t where t.step = s.step and not t.open)
+  ), lists as materialized (
+    select s.step from steps s join plain p on p.step = s.source
+  ), items as (
+    select s.step, k.item
+      from steps s
+      join standing k on k.step = s.item_from
+      left join standing t on t.step = s.step and t.item = k.item
+      left join affected a on a.step = s.step and (a.item is null or a.item = k.item)
+     where s.each and a.step is null and coalesce(t.open, true) and not exists (select from lists l where l.step = s.step)
+  )
+  select array_agg((p_run.id, o.step, o.item, 0)::retoma.handle)
+    from (select step, item from affected
+          union select step, '' from plain
+          union select step, null from lists
+          union select step, item from items) o;
+$$;
+
+-- What was being made and must be made of other things now: late results are refused, and nobody need decide about it.
+create or replace function retoma.supersede(p_now timestamptz, p_run uuid, p_affected retoma.handle[]) returns void language plpgsql as $$
+declare
+  v_live retoma.jobs[] := array(
+    select j from retoma.jobs j
+     where j.run = p_run and j.state in ('waiting', 'ready', 'running', 'parked')
+       and exists (select from unnest(p_affected) a where a.step = j.step and (a.item is null or a.item = j.item)));
+begin
+  perform retoma.stop_asking(p_now, array_agg((j.run, j.step, j.item, j.revision)::retoma.handle), 'SUPERSEDED')
+     from unnest(v_live) j where retoma.is_asking(j);
+  -- What goes on outside keeps its slots until it has ended there.
+  update retoma.jobs j set ending = true from unnest(v_live) l
+   where j.run = l.run and j.step = l.step and j.item = l.item and j.revision = l.revision and j.state = 'parked';
+  update retoma.outside o set next_at = p_now from unnest(v_live) l
+   where o.run = l.run and o.step = l.step and o.item = l.item and o.revision = l.revision and o.ended_at is null and l.state = 'parked';
+  update retoma.jobs j
+     set state = 'cancelled', code = 'SUPERSEDED', worker = 0, fence = j.fence + 1, ready_at = null, ended_at = p_now
+    from unnest(v_live) l
+   where j.run = l.run and j.step = l.step and j.item = l.item and j.revision = l.revision
+     and j.state in ('waiting', 'ready', 'running');
+  perform retoma.release(array_agg((l.run, l.step, l.item, l.revision)::retoma.handle)) from unnest(v_live) l where l.state = 'running';
+end $$;
+
 -- Make these jobs anew at the run's next revision, and all that depends on them and on those that a person has `p_given` a
 -- row of that revision; the run goes on. A job whose needs stay as they are is made at once, the rest as its needs end, by
--- the same means as the first time. Gives how many were made at once.
-create or replace function retoma.remake(p_now timestamptz, p_run retoma.runs, p_jobs retoma.handle[], p_given retoma.handle[]) returns int
+-- the same means as the first time. What is no target keeps its result if it would be made of the same, unless `p_fresh`.
+-- The caller holds the run as `locked_live` does; with `p_force` what runs is superseded. Gives how many were made at once.
+create or replace function retoma.remake(
+  p_now timestamptz, p_run retoma.runs, p_jobs retoma.handle[], p_given retoma.handle[], p_feedback jsonb, p_fresh boolean,
+  p_force boolean) returns int
 set plan_cache_mode = force_generic_plan
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_revision int := p_run.revision + 1;
+  v_affected retoma.handle[];
+  v_open retoma.handle[];
   v_sinks int;
   v_made int;
 begin
-  if exists (select from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
-              join retoma.standing(p_run.id) s on s.step = a.step where a.item is null) then
+  if exists (select from unnest(p_given) j join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.act = 'expand') then
     raise exception 'its list has items already' using errcode = 'RT003';
+  end if;
+  select array_agg((p_run.id, a.step, a.item, 0)::retoma.handle) into v_affected
+    from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
+   where not exists (select from unnest(p_given) g where g.step = a.step and g.item = a.item);
+  v_open := retoma.yet_to_end(p_run, v_affected);
+  if p_run.ended_at is null then
+    perform retoma.refuse_if_at_work(p_run, p_jobs, v_affected, v_open, p_force);
+    perform retoma.supersede(p_now, p_run.id, v_affected);
+  else
+    -- What was to follow when the run ended will not.
+    delete from retoma.remakes l
+     where l.run = p_run.id
+       and not exists (select from retoma.jobs j where j.run = l.run and j.step = l.step and j.item = l.item and j.revision = l.revision);
   end if;
 
   with affected as materialized (
-    select a.* from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
-     where not exists (select from unnest(p_given) g where g.step = a.step and g.item = a.item)
-  ), waits as (
-    -- What each waits for: of every need that is made anew itself, its end, or the ends of its items. Items that are
-    -- yet to come are stood in for by their source.
-    select a.step, a.item, count(n.step)::int as left
+    select a.step, a.item from unnest(v_affected) a
+  ), open as materialized (
+    select o.step, o.item from unnest(v_open) o
+  ), needs as materialized (
+    select g.from_step, g.to_step, g.same_item from retoma.edges g
+     where g.version = p_run.version and g.via = '' and g.act in ('make', 'count', 'share')
+  ), waits as materialized (
+    select a.step, a.item,
+           (select count(*) from needs n join open o on o.step = n.from_step where n.to_step = a.step and not n.same_item)
+           + (select count(*) from needs n join open o on o.step = n.from_step and o.item = a.item
+               where n.to_step = a.step and n.same_item) as left
       from affected a
-      left join retoma.edges g
-        on g.version = p_run.version and g.to_step = a.step and g.via = '' and g.act in ('make', 'count', 'share')
-      left join affected n
-        on n.step = g.from_step and (not g.same_item or n.item is not distinct from a.item)
      where a.item is not null
-     group by 1, 2
-  ), former as (
+  ), former as materialized (
     select * from retoma.standing(p_run.id)
   ), made as (
     insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, waiting_on, created_at,
@@ -94,15 +204,15 @@ begin
      where w.left = 0 or s.born <> 'need'
      order by w.step, w.item
     returning 1
-  ), later as (
-    insert into retoma.remakes (run, revision, step, item)
-    select p_run.id, v_revision, w.step, w.item
-      from waits w
-      join retoma.steps s on s.version = p_run.version and s.step = w.step
-     where w.left > 0 and s.born = 'need'
+  ), told as (
+    insert into retoma.remakes (run, revision, step, item, target, feedback)
+    select p_run.id, v_revision, a.step, coalesce(a.item, ''), p_fresh or t.step is not null, case when t.step is not null then p_feedback end
+      from affected a
+      left join unnest(p_jobs) t on t.step = a.step and t.item = a.item
+        on conflict do nothing
   )
   select (select count(*) from made),
-         (select count(n.step) from retoma.edges g join affected n on n.step = g.from_step
+         (select count(*) from retoma.edges g join open o on o.step = g.from_step
            where g.version = p_run.version and g.act = 'end' and g.via = '')
     into v_made, v_sinks;
 
@@ -117,10 +227,98 @@ begin
     -- A failure that is not made good by this.
     from (select exists (select from retoma.standing(p_run.id) s
                           where s.state in ('failed', 'quarantined') and s.revision < v_revision and not retoma.is_made_good(s)
-                            and not exists (select from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
+                            and not exists (select from unnest(v_affected) a
                                              where a.step = s.step and (a.item = s.item or a.item is null))) as lacks) f
    where r.id = p_run.id;
+  perform retoma.restate(array[p_run.id]);
   return v_made;
+end $$;
+
+-- What is under way is not made twice at once: who wants it again waits for it, or decides about it where it is reviewed.
+create or replace function retoma.refuse_if_at_work(
+  p_run retoma.runs, p_jobs retoma.handle[], p_affected retoma.handle[], p_open retoma.handle[], p_force boolean) returns void
+language plpgsql as $$
+declare
+  v_step text;
+begin
+  select j.step into v_step
+    from retoma.jobs j
+    join unnest(p_affected) a on a.step = j.step and (a.item is null or a.item = j.item)
+   where j.run = p_run.id and (j.state = 'running' or j.state = 'parked' and not j.ending and not retoma.is_asking(j)) and not p_force
+   limit 1;
+  -- A target is made when its one need ends; if that is under way, it would be made by the wrong revision.
+  if v_step is null then
+    select o.step into v_step
+      from unnest(p_jobs) t
+      join retoma.steps s on s.version = p_run.version and s.step = t.step and s.born = 'need'
+      join retoma.edges g on g.version = p_run.version and g.to_step = t.step and g.act = 'make'
+      join unnest(p_open) o on o.step = g.from_step and (not g.same_item or o.item is not distinct from t.item)
+     where not exists (select from unnest(p_affected) a where a.step = o.step and a.item is not distinct from o.item)
+     limit 1;
+  end if;
+  if v_step is not null then
+    raise exception '%', v_step using errcode = 'RT004';
+  end if;
+end $$;
+
+-- Results that are made of something that is no longer current.
+create or replace function retoma.stale(p_run uuid) returns setof retoma.handle stable language sql as $$
+  with standing as materialized (
+    select * from retoma.standing(p_run)
+  )
+  select distinct s.run, s.step, s.item, s.revision
+    from standing s
+    join retoma.reads d on d.version = s.version and d.step = s.step
+    join standing n on n.step = d.from_step and (d.what <> 'result of the item' or n.item = s.item)
+   where s.state = 'succeeded' and n.state = 'succeeded' and n.revision > s.revision;
+$$;
+
+-- The former result of a job that is to be made anew of the very same, and is no target; null if it must be made.
+create or replace function retoma.reusable(p_run uuid, p_step text, p_item text, p_revision int, out o_output json, out o_revision int)
+stable language sql as $$
+  select f.output, f.revision
+    from (select j.* from retoma.jobs j
+           where j.run = p_run and j.step = p_step and j.item = p_item and j.revision < p_revision and j.state <> 'cancelled'
+           order by j.revision desc limit 1) f
+   cross join lateral retoma.parameters_of(p_run, p_step, p_item, f.version, null, f.revision) before
+   cross join lateral retoma.parameters_of(p_run, p_step, p_item, f.version, null, p_revision) now
+   where f.state = 'succeeded'
+     and exists (select from retoma.remakes m
+                  where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item in (p_item, ''))
+     and not exists (select from retoma.remakes m
+                      where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item in (p_item, '') and m.target)
+     and before.item_value::text is not distinct from now.item_value::text and before.results::text[] = now.results::text[]
+     -- What it only comes after has not been done again.
+     and not exists (select from retoma.edges g
+                      join retoma.jobs n on n.run = p_run and n.step = g.from_step and n.revision > f.revision and n.revision <= p_revision
+                     where g.version = f.version and g.to_step = p_step and g.via = '' and g.act <> 'expand'
+                       and not exists (select from retoma.reads d where d.version = f.version and d.step = p_step and d.from_step = g.from_step)
+                       and not exists (select from retoma.remakes m
+                                        where m.run = p_run and m.revision = n.revision and m.step = n.step and m.item = n.item
+                                          and m.reused_from is not null));
+$$;
+
+-- What the worker of a job must know that was begun before, or is made anew, or was decided by a person.
+create or replace function retoma.what_came_before(
+  p_run uuid, p_step text, p_item text, p_revision int,
+  out o_reused json, out o_former json, out o_feedback json, out o_decision text, out o_value json)
+language plpgsql as $$
+declare
+  v_from int;
+begin
+  select r.o_output, r.o_revision into o_reused, v_from from retoma.reusable(p_run, p_step, p_item, p_revision) r;
+  if v_from is not null then
+    update retoma.remakes set reused_from = v_from
+     where run = p_run and revision = p_revision and step = p_step and item = p_item;
+  end if;
+  select j.output into o_former from retoma.jobs j
+   where j.run = p_run and j.step = p_step and j.item = p_item and j.revision < p_revision and j.state = 'succeeded'
+   order by j.revision desc limit 1;
+  select m.feedback into o_feedback from retoma.remakes m
+   where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item = p_item;
+  select v.state, coalesce(v.value, v.reason -> 'value') into o_decision, o_value from retoma.reviews v
+   where v.run = p_run and v.step = p_step and v.item = p_item and v.revision = p_revision
+     and v.applied_at is not null and v.state in ('approved', 'expired');
 end $$;
 
 -- What was done to a run, and by whom.
@@ -157,7 +355,7 @@ declare
   v_run retoma.runs;
   v_jobs retoma.handle[];
 begin
-  v_run := retoma.locked_for_act(p_run, p_tenant);
+  v_run := retoma.locked_live(p_run, p_tenant);
   if v_run.id is null then
     return;
   end if;
@@ -179,28 +377,122 @@ begin
   o_revision := v_run.revision + (o_jobs > 0)::int;
   if o_jobs > 0 then
     perform retoma.tell_act(v_now, p_run, o_revision, p_by, v_asked || jsonb_build_object('jobs', o_jobs));
-    perform retoma.remake(v_now, v_run, v_jobs, '{}');
+    perform retoma.remake(v_now, v_run, v_jobs, '{}', null, false, false);
   end if;
 end $$;
 
--- A person's result in place of a job's, in a run that is over. What depends on it is made anew, and in a run that had failed
--- also what else it lacks.
+-- A person's result in place of a job's. What depends on it is made anew, and in a run that had failed also what else it
+-- lacks; with `p_stay` it is only stale.
 create or replace function retoma.edit_result(
-  p_run uuid, p_tenant int, p_by text, p_step text, p_item text, p_value json, out o_revision int, out o_jobs int)
+  p_run uuid, p_tenant int, p_by text, p_step text, p_item text, p_value json, p_stay boolean, out o_revision int, out o_jobs int)
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
-  v_run retoma.runs;
+  v_run retoma.runs := retoma.open_to_acts(p_run, p_tenant, p_stay);
   v_given retoma.handle[];
 begin
-  v_run := retoma.over_for_act(p_run, p_tenant);
   v_given := retoma.give(v_now, v_run, p_by, array[p_step], array[p_item], 'succeeded', null, p_value);
   if v_given is null then
     return;
   end if;
   o_revision := v_run.revision + 1;
   perform retoma.tell_act(v_now, p_run, o_revision, p_by, jsonb_build_object('act', 'edit', 'step', p_step, 'item', p_item));
-  o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given);
+  if p_stay then
+    update retoma.runs set revision = o_revision where id = p_run;
+    o_jobs := 0;
+  else
+    o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
+  end if;
+end $$;
+
+-- Make steps anew, or these items of them, and what depends on them; with `p_stale` what is made of something that is no
+-- longer current. With `p_alone` what depends on them stays as it is; with `p_fresh` nothing keeps its result.
+create or replace function retoma.rerun(
+  p_run uuid, p_tenant int, p_by text, p_why text, p_steps text[], p_items text[], p_stale boolean, p_alone boolean, p_fresh boolean,
+  out o_revision int, out o_jobs int)
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_run retoma.runs := retoma.open_to_acts(p_run, p_tenant, p_alone);
+  v_jobs retoma.handle[];
+begin
+  if v_run.id is null then
+    return;
+  end if;
+  v_jobs := case when p_stale then array(select s from retoma.stale(p_run) s) else retoma.targets_of(v_run, p_steps, p_items) end;
+  o_jobs := coalesce(cardinality(v_jobs), 0);
+  o_revision := v_run.revision + (o_jobs > 0)::int;
+  if o_jobs = 0 then
+    return;
+  end if;
+  perform retoma.tell_act(v_now, p_run, o_revision, p_by, jsonb_strip_nulls(jsonb_build_object(
+    'act', 'rerun', 'steps', p_steps, 'items', p_items, 'stale', p_stale, 'alone', p_alone, 'fresh', p_fresh, 'why', p_why)));
+  if p_alone then
+    perform retoma.remake_alone(v_now, v_run, v_jobs);
+  else
+    perform retoma.remake(v_now, v_run, v_jobs || retoma.other_lacking(v_run, v_jobs), '{}', null, p_fresh, false);
+    if p_stale and not p_fresh then
+      update retoma.remakes m set target = false from unnest(v_jobs) j
+       where m.run = p_run and m.revision = o_revision and m.step = j.step and m.item = j.item;
+    end if;
+  end if;
+end $$;
+
+-- Make these jobs anew and nothing that depends on them: the run then ends as it had.
+create or replace function retoma.remake_alone(p_now timestamptz, p_run retoma.runs, p_jobs retoma.handle[]) returns void language plpgsql as $$
+begin
+  if exists (select from unnest(p_jobs) j join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.act = 'expand') then
+    raise exception 'its list has items already' using errcode = 'RT003';
+  end if;
+  insert into retoma.remakes (run, revision, step, item)
+  select p_run.id, p_run.revision + 1, j.step, j.item from unnest(p_jobs) j;
+  insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, created_at, input, pool, alone)
+  select s.run, s.step, s.item, p_run.revision + 1, s.version, s.tenant, t.queue, s.rank, s.position, 'ready', p_now, s.input, t.pool, true
+    from unnest(p_jobs) j
+    join retoma.standing(p_run.id) s on s.step = j.step and s.item = j.item
+    join retoma.steps t on t.version = s.version and t.step = s.step;
+  update retoma.runs r
+     set revision = r.revision + 1, state = 'running', ended_at = null, ends_as = p_run.state, deadline_at = p_now + r.deadline,
+         watch_at = p_now + least((select stuck_after from retoma.versions where id = r.version), r.deadline)
+   where r.id = p_run.id;
+end $$;
+
+-- A new run with another input that shares the results of one that is over: all but those of these steps, and of what was to
+-- be made of them. Its first revision is that run's.
+create or replace function retoma.fork_run(
+  p_run uuid, p_tenant int, p_by text, p_new uuid, p_input json, p_steps text[], out o_revision int, out o_jobs int)
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
+  v_new retoma.runs;
+  v_jobs retoma.handle[];
+begin
+  if v_run.id is null then
+    return;
+  elsif v_run.ended_at is null then
+    raise exception '%', v_run.state using errcode = 'RT002';
+  end if;
+  insert into retoma.runs (id, tenant, version, state, open_sinks, with_errors, input, created_at, run_at, ended_at, watch_at, resumes, retries,
+                           deadline, forked_from)
+  select p_new, r.tenant, r.version, case when r.state in ('completed', 'completed_with_errors') then r.state else 'failed' end, 0,
+         r.with_errors, p_input, v_now, v_now, v_now, 'infinity', r.resumes, r.retries, r.deadline, r.id
+    from retoma.runs r where r.id = p_run
+  returning * into v_new;
+  insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, worker, ending, created_at, ended_at,
+                           code, input, output, author)
+  select p_new, s.step, s.item, 1, s.version, s.tenant, s.queue, s.rank, s.position,
+         s.state, 0, s.ending, v_now, v_now, s.code, s.input, s.output, s.author
+    from retoma.standing(p_run) s;
+  insert into retoma.events (run, at, revision, kind, data) values (p_new, v_now, 1, 'start', json_build_object('forked_from', p_run));
+  v_jobs := coalesce(retoma.targets_of(v_new, p_steps, null), '{}');
+  v_jobs := v_jobs || retoma.other_lacking(v_new, v_jobs);
+  o_revision := 1 + (cardinality(v_jobs) > 0)::int;
+  o_jobs := cardinality(v_jobs);
+  perform retoma.tell_act(v_now, p_new, o_revision, p_by, jsonb_build_object('act', 'fork', 'from', p_run, 'steps', p_steps));
+  if o_jobs > 0 then
+    perform retoma.remake(v_now, v_new, v_jobs, '{}', null, false, false);
+  end if;
 end $$;
 
 -- Items of a step that a person does not want, in a run that is over: neither they nor what is made of them alone.
@@ -212,7 +504,7 @@ declare
   v_run retoma.runs;
   v_given retoma.handle[];
 begin
-  v_run := retoma.over_for_act(p_run, p_tenant);
+  v_run := retoma.open_to_acts(p_run, p_tenant, true);
   with recursive chain (step) as (
     select p_step collate "C"
     union
@@ -226,15 +518,15 @@ begin
   o_revision := v_run.revision + 1;
   perform retoma.tell_act(v_now, p_run, o_revision, p_by,
                           jsonb_build_object('act', 'skip', 'step', p_step, 'items', to_jsonb(p_items)));
-  o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given);
+  o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
 end $$;
 
--- A run that is over; another cannot be acted on in this way.
-create or replace function retoma.over_for_act(p_run uuid, p_tenant int) returns retoma.runs language plpgsql as $$
+-- A run that a person may act on: none that is stopping or was ended by a person; with `p_over`, only one that is over.
+create or replace function retoma.open_to_acts(p_run uuid, p_tenant int, p_over boolean) returns retoma.runs language plpgsql as $$
 declare
-  v_run retoma.runs := retoma.locked_for_act(p_run, p_tenant);
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
 begin
-  if v_run.state not in ('completed', 'completed_with_errors', 'failed') then
+  if v_run.state in ('pending', 'cancelling', 'cancelled', 'rejected') or v_run.ended_at is null and (p_over or v_run.ends_as is not null) then
     raise exception '%', v_run.state using errcode = 'RT002';
   end if;
   return v_run;
@@ -251,6 +543,7 @@ returns retoma.handle[] language sql as $$
            p_now, p_code, s.input, p_value, p_by
       from retoma.standing(p_run.id) s
       join unnest(p_step, p_item) as w (step, item) on w.step = s.step and w.item = s.item
+     where s.state not in ('waiting', 'ready', 'running', 'parked')
     returning j.run, j.step, j.item, j.revision
   )
   select array_agg((run, step, item, revision)::retoma.handle) from given;

@@ -2,6 +2,7 @@ create or replace function retoma.state_after(p_outcome text, p_ending boolean, 
 immutable language sql as $$
   select case
            when p_outcome in ('failed', 'skipped', 'parked') then p_outcome
+           when p_outcome = 'review' then case when p_ending then 'cancelled' else 'parked' end
            when p_outcome = 'crashed_for_good' then case when p_crashes >= 2 then 'quarantined' else 'failed' end
            when p_ending then 'cancelled'
            when p_outcome = 'died' and p_deaths >= 2 or p_outcome = 'crashed' and p_crashes >= 2 then 'quarantined'
@@ -23,11 +24,33 @@ returns text[] stable language sql as $$
            order by o.place) end;
 $$;
 
+-- The outcomes, where a person is asked in place of a failure.
+create or replace function retoma.with_help(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
+returns text[] stable language sql as $$
+  select case when not p_outcome && '{failed, crashed, crashed_for_good, died}' then p_outcome else
+    array(select case when retoma.asks_for_help(o.run, o.step, o.item, o.revision, o.outcome) then 'review' else o.outcome end
+            from unnest(p_run, p_step, p_item, p_revision, p_outcome)
+                 with ordinality as o (run, step, item, revision, outcome, place)
+           order by o.place) end;
+$$;
+
+create or replace function retoma.asks_for_help(p_run uuid, p_step text, p_item text, p_revision int, p_outcome text)
+returns boolean stable language plpgsql as $$
+declare
+  v_job retoma.jobs;
+begin
+  select * into v_job from retoma.jobs where run = p_run and step = p_step and item = p_item and revision = p_revision;
+  return (p_outcome in ('failed', 'crashed_for_good') or p_outcome = 'crashed' and v_job.crashes >= 2
+          or p_outcome = 'died' and v_job.deaths >= 2)
+     and (select on_failure from retoma.steps where version = v_job.version and step = p_step) = 'review';
+end $$;
+
 -- Record every outcome that is not a result, if these leases still own the jobs. The outcomes:
 --   failed, skipped    final
 --   retry              to be tried again after a delay
 --   wait, back         the same, and the attempt is given back: it asked to wait, or its body did not begin
 --   parked             its work goes on outside; the attempt is given back
+--   review             a person is asked how to go on
 --   interrupted        its worker stopped while it ran
 --   crashed            the same as retry, because the child that ran it died; the third time it is quarantined
 --   crashed_for_good   the same as crashed, without a try left: it failed, and the third time it is quarantined
@@ -45,8 +68,11 @@ declare
   v_parked retoma.jobs[];
   v_handovers json[];
   v_again retoma.handle[];
+  v_asking retoma.jobs[];
+  v_reasons json[];
 begin
-  p_outcome := retoma.within_retries(p_run, p_step, p_item, p_revision, p_outcome);
+  p_outcome := retoma.with_help(p_run, p_step, p_item, p_revision,
+                                retoma.within_retries(p_run, p_step, p_item, p_revision, p_outcome));
   perform retoma.lock_runs('stop', array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
     where o.outcome in ('failed', 'crashed', 'crashed_for_good', 'died');
@@ -90,7 +116,7 @@ begin
            (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code)),
            (c.job).started_at, (c.job).ready_at
       from changed c
-     where c.outcome not in ('back', 'parked') and (c.job).state <> 'cancelled'
+     where c.outcome not in ('back', 'parked', 'review') and (c.job).state <> 'cancelled'
   ), final as (
     select c.job, s.on_failure = 'stop' and (c.job).state <> 'skipped' as stops
       from changed c
@@ -98,21 +124,25 @@ begin
      where (c.job).state in ('failed', 'quarantined', 'skipped')
   )
   select (select count(*) from changed),
-         (select array_agg(distinct (c.job).run) from changed c where (c.job).ending and (c.job).state <> 'parked'),
+         (select array_agg(distinct (c.job).run) from changed c where ((c.job).ending or (c.job).alone) and (c.job).state <> 'parked'),
          (select array_agg(retoma.motion_of(f.job, g))
             from final f
             join retoma.edges g on g.version = (f.job).version and g.from_step = (f.job).step
-           where not (f.job).ending
+           where not (f.job).ending and not (f.job).alone
              and not exists (select from final s where s.stops and (s.job).run = (f.job).run)),
          (select array_agg(distinct (f.job).run) from final f where (f.job).state <> 'skipped'),
          (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).ending),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)
-            from changed c where (c.job).state <> 'parked'),
-         (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where (c.job).state = 'parked'),
-         (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item) from changed c where (c.job).state = 'parked'),
+            from changed c where c.outcome <> 'parked'),
+         (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
+         (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)
-            from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed', 'wait'))
-    into o_accepted, o_stopping, o_motions, o_failed, v_stopped, v_released, v_parked, v_handovers, v_again;
+            from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed', 'wait')),
+         (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item)
+            from changed c where c.outcome = 'review' and (c.job).state = 'parked'),
+         (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item)
+            from changed c where c.outcome = 'review' and (c.job).state = 'parked')
+    into o_accepted, o_stopping, o_motions, o_failed, v_stopped, v_released, v_parked, v_handovers, v_again, v_asking, v_reasons;
 
   if v_released is not null then
     perform retoma.release(v_released);
@@ -123,6 +153,9 @@ begin
   if v_again is not null then
     perform retoma.forget_outside(v_again);
   end if;
+  for v_place in 1 .. coalesce(cardinality(v_asking), 0) loop
+    perform retoma.add_review(p_now, v_asking[v_place], v_reasons[v_place]);
+  end loop;
 
   if v_stopped is not null then
     perform retoma.halt(p_now, v_stopped, 'failed');

@@ -14,7 +14,7 @@ begin
            with ordinality as o (run, step, item, revision, fence, output, items, outcome)
      where j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
        and j.worker = p_worker and j.fence = o.fence and j.state = 'running'
-    returning j.run, j.version, j.tenant, j.revision, j.rank, j.position, j.item, j.step, j.attempt, j.ending, j.pool,
+    returning j.run, j.version, j.tenant, j.revision, j.rank, j.position, j.item, j.step, j.attempt, j.ending, j.alone, j.pool,
               o.outcome::int, o.items
   ), told as (
     insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
@@ -26,7 +26,7 @@ begin
            g.light and g.queue = any (p_queues) and row_number() over () <= p_keep as kept
       from ended e
       join retoma.edges g on g.version = e.version and g.from_step = e.step
-     where not e.ending
+     where not e.ending and not e.alone
   ), made as (
     insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, worker, fence,
                              attempt, created_at, started_at, pool)
@@ -38,7 +38,7 @@ begin
     returning run, step, item, revision, version, tenant, worker
   )
   select (select count(*) from ended),
-         (select array_agg(distinct run) from ended where ending),
+         (select array_agg(distinct run) from ended where ending or alone),
          (select array_agg(motion) from moved where act <> 'make'),
          (select array_agg((run, step, item, revision, version, tenant)::retoma.kept) from made where worker is not null),
          (select array_agg((run, step, item, revision)::retoma.handle) from ended where pool is not null)

@@ -37,7 +37,7 @@ begin
   delete from retoma.lanes where worker = p_worker;
   update retoma.workers set ended_at = v_now where id = p_worker and ended_at is null;
 
-  select back.* into v_back
+  select back.*, h.run as runs into v_back
     from (select array_agg(run) as run, array_agg(step) as step, array_agg(item) as item, array_agg(revision) as revision,
                  array_agg(fence) as fence, array_agg(spent_ms) as spent_ms, count(*)::int as jobs
             from (select * from retoma.jobs_held(p_worker) order by run, step, item, revision) held) h,
@@ -52,6 +52,7 @@ begin
   if v_back.o_stopping is not null then
     perform retoma.close_runs(v_now, v_back.o_stopping);
   end if;
+  perform retoma.restate(v_back.runs);
   return coalesce(v_back.o_accepted, 0);
 end $$;
 
@@ -65,7 +66,7 @@ create or replace function retoma.why_buried(p_code text) returns text immutable
 $$;
 
 -- Make delayed jobs claimable whose time has come, the runs running that waited for it, and pools open whose pause is
--- over. Gives how many, when the next is due, and when somebody should look at outside work
+-- over; attend to the reviews whose time has come. Gives how many, when the next is due, and when somebody should look at outside work
 -- and at runs that may be stuck.
 create or replace function retoma.promote(p_limit int, out promoted int, out next_at timestamptz, out look_at timestamptz,
   out watch_at timestamptz)
@@ -94,8 +95,12 @@ begin
      where paused_until <= v_now or open_until <= v_now;
     promoted := promoted + 1;
   end if;
+  if exists (select from retoma.reviews v where v.next_at <= v_now) then
+    promoted := promoted + retoma.attend_reviews(p_limit);
+  end if;
   select least((select min(ready_at) from retoma.jobs where ready_at is not null),
-               (select min(least(paused_until, open_until)) from retoma.pools)),
+               (select min(least(paused_until, open_until)) from retoma.pools),
+               (select min(v.next_at) from retoma.reviews v where v.next_at is not null)),
          (select min(o.next_at) from retoma.outside o where o.ended_at is null),
          (select min(r.watch_at) from retoma.runs r where r.ended_at is null)
     into next_at, look_at, watch_at;

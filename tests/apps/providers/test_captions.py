@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from retoma_apps.providers.captions import ass_script
 from retoma_apps.providers.gpu import Segment, Style, parse_srt
-from retoma_apps.providers.gpu.captions import ass_script
 
 
 def test_srt_is_read_however_it_was_saved() -> None:

@@ -75,27 +75,33 @@ def media_kind(path: Path) -> str:
 
 async def run(arguments: Sequence[str], folder: Path, progress: Progress | None = None) -> None:
     """Run ffmpeg in `folder`. It is killed if this is cancelled."""
-    process = await _started([*arguments[:-1], *_TELLING, "-y", arguments[-1]], folder)
-    try:
-        _, said = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
-        code = await process.wait()
-    finally:
-        await _ended(process)
+    code, said = await _worked([*arguments[:-1], *_TELLING, "-y", arguments[-1]], folder, "error", progress)
     if code:
         raise FfmpegFailed(_first_line(said) or f"ffmpeg ended with {code}")
 
 
+async def said(arguments: Sequence[str], folder: Path) -> str:
+    """The end of what ffmpeg tells of these arguments, whether or not it likes them."""
+    return (await _worked(["-hide_banner", *arguments], folder, "info"))[1]
+
+
 async def probe(path: Path) -> Probe:
     """What is in a file, by ffmpeg's own account of it."""
-    process = await _started(["-hide_banner", *media_input(path)], path.parent, level="info")
+    told = await said(media_input(path), path.parent)
+    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", told)
+    seconds = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else None
+    return Probe(seconds, _has_stream("Video", told), _has_stream("Audio", told))
+
+
+async def _worked(
+    arguments: Sequence[str], folder: Path, level: str, progress: Progress | None = None
+) -> tuple[int, str]:
+    process = await _started(arguments, folder, level)
     try:
-        _, said = await asyncio.gather(_follow(process.stdout, None), _tail(process.stderr))
-        await process.wait()
+        _, told = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
+        return await process.wait(), told
     finally:
         await _ended(process)
-    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", said)
-    seconds = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else None
-    return Probe(seconds, _has_stream("Video", said), _has_stream("Audio", said))
 
 
 def _has_stream(kind: str, said: str) -> bool:
@@ -115,7 +121,7 @@ def _kind(path: Path, known: Sequence[tuple[bytes, int, str]], what: str) -> str
     raise FfmpegFailed(f"this is not {what}")
 
 
-async def _started(arguments: Sequence[str], folder: Path, level: str = "error") -> asyncio.subprocess.Process:
+async def _started(arguments: Sequence[str], folder: Path, level: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         _program(),
         "-nostdin",

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from retoma_apps.providers import fonts
+
 Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
-FONT = "Noto Sans"
 ALWAYS = 35_999.0  # seconds; the longest that an ASS clock shows with one digit of hours
 _TIME = r"(\d{1,3}):(\d{2}):(\d{2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}")
@@ -64,6 +65,11 @@ def ass_script(segments: Iterable[Segment], style: Style) -> str:
     return "\n".join([*_head(style), *lines, ""])
 
 
+def burning(script: str, folder: str) -> str:
+    """The filter that draws a script with the fonts in `folder`; both are plain names in ffmpeg's own folder."""
+    return f"subtitles={script}:fontsdir={folder}:force_style='FontName={fonts.NAME}'"
+
+
 def _segment(number: int, block: str) -> Segment:
     lines = block.strip("\n").split("\n")
     at = 0 if _TIMES.match(lines[0]) else 1
@@ -92,7 +98,7 @@ def _escaped(text: str) -> str:
 
 def _head(style: Style) -> list[str]:
     fields = (
-        f"Default,{FONT},{style.font_size},{_colour(style.color)},{_colour(style.outline_color)},"
+        f"Default,{fonts.NAME},{style.font_size},{_colour(style.color)},{_colour(style.outline_color)},"
         f"{-1 if style.bold else 0},1,{style.outline:g},0,{_ALIGNMENT[style.position]},80,80,60"
     )
     return [

@@ -1,0 +1,81 @@
+"""A review: a step that a person does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+OnExpiry = Literal["approved", "rejected"]
+DEFAULT_CAP = 10
+
+
+@dataclass(frozen=True)
+class ReviewPolicy:
+    """How a review is held. `subject` is the step whose result it is about, None if it is about several.
+
+    `back_to` are the steps that work may go back to, the first if none is named; after `cap` times it may not.
+    """
+
+    subject: str | None
+    form: Any
+    has_form: bool
+    back_to: tuple[str, ...]
+    queue: str
+    cap: int = DEFAULT_CAP
+    due: timedelta | None = None
+    remind: timedelta | None = None
+    escalate: timedelta | None = None
+    escalate_to: str | None = None
+    expires: timedelta | None = None
+    on_expiry: OnExpiry = "rejected"
+    assignee: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the database's functions read it, in seconds."""
+        times = {"due": self.due, "remind": self.remind, "escalate": self.escalate, "expires": self.expires}
+        return {
+            "queue": self.queue,
+            "to": list(self.back_to),
+            "cap": self.cap,
+            "assignee": self.assignee,
+            "escalate_to": self.escalate_to,
+            "on_expiry": self.on_expiry,
+            **{name: time.total_seconds() for name, time in times.items() if time is not None},
+        }
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A remark about one moment of a recording, or about a range of it, in seconds."""
+
+    text: str
+    at: float | None = None
+    to: float | None = None
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a person said who sent work back. `items` are what it is about, as the form named them."""
+
+    notes: str = ""
+    by: str = ""
+    review: str = ""
+    items: tuple[str, ...] = ()
+    comments: tuple[Comment, ...] = ()
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Feedback:
+        comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in plain.get("comments") or ())
+        return cls(plain.get("notes") or "", plain["by"], plain["review"], tuple(plain.get("items") or ()), comments)
+
+
+class Approval:
+    """The function of a review: what is approved is the subject as it is, unless a person gave another."""
+
+    def __init__(self, parameter: str | None) -> None:
+        self._parameter = parameter
+
+    def __call__(self, **subjects: Any) -> Any:
+        return subjects[self._parameter] if self._parameter else None

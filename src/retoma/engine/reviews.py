@@ -1,0 +1,160 @@
+"""What a person may decide, and how it is checked before the database decides who was first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from retoma.define.codec import codec_of
+from retoma.define.pipeline import Pipeline
+from retoma.define.review import Comment
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, NotFound
+from retoma.records import Review, Subject
+from retoma.states import ReviewState
+from retoma.store import reviews
+from retoma.store.database import Database
+
+LONGEST_NOTES = 20_000
+MOST_COMMENTS = 500
+MOST_ITEMS = 10_000
+LONGEST_UNDO = timedelta(hours=1)
+_STATES = {"approve": ReviewState.APPROVED, "send_back": ReviewState.SENT_BACK, "reject": ReviewState.REJECTED}
+ACTIONS = tuple(_STATES)
+_AS_IT_WAS = object()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`approve`, `send_back` or `reject`, by whom, and having seen which revision.
+
+    `value` is what is approved in place of the subject, or what the review's form asks for. `to` is the step that work
+    goes back to, `items` what of it, and `comments` are about moments of a recording. The same `key` again is the same
+    decision. It takes effect after `undo`.
+    """
+
+    action: str
+    by: str
+    seen: int | None = None
+    value: Any = _AS_IT_WAS
+    notes: str = ""
+    to: str | None = None
+    items: Sequence[str] | None = None
+    comments: Sequence[Comment] = ()
+    key: str | None = None
+    via: str = "client"
+    undo: timedelta = timedelta(0)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def edits(self) -> bool:
+        return self.value is not _AS_IT_WAS
+
+
+async def decide(
+    database: Database, review: Review, tenant: int | None, decision: Decision, pipeline: Pipeline | None
+) -> None:
+    """Raises InvalidInput, AlreadyDecided with the winner, or Conflict."""
+    _check(decision, review)
+    value = await _approved(database, review, decision, pipeline) if decision.action == "approve" else None
+    outcome = await reviews.decide(
+        database,
+        review.id,
+        tenant=tenant,
+        state=_STATES[decision.action],
+        by=decision.by,
+        via=decision.via,
+        seen=review.revision if decision.seen is None else decision.seen,
+        key=decision.key,
+        value=value,
+        notes=decision.notes or None,
+        feedback=_feedback(decision),
+        to=decision.to,
+        items=None if decision.items is None else list(decision.items),
+        undo=decision.undo,
+    )
+    if outcome not in ("decided", "same"):
+        raise await _refusal(database, review, decision, outcome)
+
+
+def form_of(review: Review, pipeline: Pipeline | None) -> Any:
+    """The type of what an approval gives; None if this application does not define the step."""
+    step = pipeline.steps.get(review.step) if pipeline else None
+    return None if step is None else step.returns
+
+
+def has_form(review: Review, pipeline: Pipeline | None) -> bool:
+    step = pipeline.steps.get(review.step) if pipeline else None
+    return bool(step and step.review and step.review.has_form and review.planned)
+
+
+async def _approved(database: Database, review: Review, decision: Decision, pipeline: Pipeline | None) -> str | None:
+    """The value as JSON, checked by its type; None for the subject as it stands."""
+    if not decision.edits and not has_form(review, pipeline):
+        return None
+    given = decision.value if decision.edits else {}
+    text = json.dumps(to_jsonable_python(given), allow_nan=False)
+    form = form_of(review, pipeline)
+    if form is None:
+        return text
+    codec = codec_of(form)
+    try:
+        return codec.encode(codec.decode(text))
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"this is nothing that {review.step!r} can give: {error}") from error
+
+
+def _check(decision: Decision, review: Review) -> None:
+    if decision.action not in _STATES:
+        raise InvalidInput(f"a review is decided by {', '.join(ACTIONS)}; given: {decision.action!r:.40}")
+    if not decision.by.strip():
+        raise InvalidInput("a decision says by whom it was made")
+    if len(decision.notes) > LONGEST_NOTES:
+        raise InvalidInput(f"notes have at most {LONGEST_NOTES:,} characters; given: {len(decision.notes):,}")
+    if decision.action == "reject" and not decision.notes.strip():
+        raise InvalidInput("say in the notes why it is rejected")
+    if decision.action == "send_back" and not (decision.notes.strip() or decision.comments or decision.items):
+        raise InvalidInput("say in the notes what should become better, or mark what should")
+    if len(decision.comments) > MOST_COMMENTS or len(decision.items or ()) > MOST_ITEMS:
+        raise InvalidInput(f"there are at most {MOST_COMMENTS} comments and {MOST_ITEMS:,} items in one decision")
+    if not timedelta(0) <= decision.undo <= LONGEST_UNDO:
+        raise InvalidInput(f"a decision can be undone for at most {LONGEST_UNDO}")
+    if decision.to is not None and decision.action != "send_back":
+        raise InvalidInput(
+            f"only what is sent back goes back to a step; {decision.action} was asked for {review.step!r}"
+        )
+
+
+def _feedback(decision: Decision) -> str | None:
+    plain = {**decision.extra, "comments": [vars(comment) for comment in decision.comments]}
+    return json.dumps(to_jsonable_python(plain)) if decision.action == "send_back" else None
+
+
+async def _refusal(database: Database, review: Review, decision: Decision, outcome: str | None) -> Exception:
+    match outcome:
+        case None:
+            return NotFound(f"there is no review {review.id}")
+        case "changed":
+            return Conflict(
+                f"what you saw was revision {decision.seen} and this is of revision {review.revision}: look at it again"
+            )
+        case "forbidden":
+            allowed = ", ".join(map(repr, review.may_go_back_to))
+            return InvalidInput(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
+        case "capped":
+            return Conflict(
+                f"{review.step!r} went back {review.sent_back} times, as often as it may: approve it, reject it, "
+                "or assign it to somebody else"
+            )
+        case _:
+            (winner,) = await reviews.listed(database, ids=[review.id])
+            return AlreadyDecided(winner)
+
+
+def shown(subjects: Sequence[Subject]) -> dict[str, Any]:
+    """What a person looks at, by step."""
+    return {subject.step: subject.value for subject in subjects}

@@ -1,0 +1,305 @@
+-- A job of a review that has become ready waits for a person instead, in the same transaction. One whose subject is as it
+-- was when it was decided goes on, and keeps that decision.
+create or replace function retoma.open_review() returns trigger language plpgsql as $$
+declare
+  v_review json := (select s.review from retoma.steps s where s.version = new.version and s.step = new.step);
+begin
+  if new.revision > 1 and retoma.reusable(new.run, new.step, new.item, new.revision) is not null then
+    new.queue := v_review ->> 'queue';
+    return new;
+  end if;
+  new.state := 'parked';
+  new.worker := 0;
+  perform retoma.add_review(retoma.now(), new, null);
+  return new;
+end $$;
+
+create or replace trigger reviews_are_opened
+  before insert or update of state on retoma.jobs for each row
+  when (new.queue = '' and new.state = 'ready')
+  execute function retoma.open_review();
+
+-- Ask a person about a job that was just parked. With a reason a step has asked for help; without one its pipeline plans it.
+create or replace function retoma.add_review(p_now timestamptz, p_job retoma.jobs, p_reason json) returns void language sql as $$
+  with held as (
+    select s.review from retoma.steps s where s.version = p_job.version and s.step = p_job.step
+  ), opened as (
+    insert into retoma.reviews (run, step, item, revision, version, tenant, planned, reason, opened_at, due_at, remind_at,
+                                escalate_at, expires_at, assignee, next_at)
+    select p_job.run, p_job.step, p_job.item, p_job.revision, p_job.version, p_job.tenant, p_reason is null, p_reason, p_now,
+           p_now + retoma.seconds(h.review -> 'due'), p_now + retoma.seconds(h.review -> 'remind'),
+           p_now + retoma.seconds(h.review -> 'escalate'), p_now + retoma.seconds(h.review -> 'expires'),
+           h.review ->> 'assignee',
+           p_now + least(retoma.seconds(h.review -> 'remind'), retoma.seconds(h.review -> 'escalate'),
+                         retoma.seconds(h.review -> 'expires'))
+      from held h
+        -- A step may ask again in the same revision, after a person let it go on.
+        on conflict (run, step, item, revision) do update
+       set state = 'open', reason = excluded.reason, opened_at = excluded.opened_at, ended_at = null, decided_by = null, via = null,
+           decided_at = null, effective_at = null, applied_at = null, decision_key = null, value = null, notes = null,
+           feedback = null, back_to = null, back_items = null, next_at = excluded.next_at
+     where retoma.reviews.state = 'withdrawn'
+    returning *
+  )
+  insert into retoma.events (run, at, revision, kind, step, item, data)
+  select o.run, p_now, o.revision, 'review', o.step, o.item,
+         json_build_object('review', o.id, 'what', 'opened', 'planned', o.planned, 'code', o.reason ->> 'code')
+    from opened o;
+$$;
+
+create or replace function retoma.seconds(p_value json) returns interval immutable language sql as $$
+  select make_interval(secs => (p_value #>> '{}')::float);
+$$;
+
+-- How these runs stand, if people are asked in them: they run while anything can go on without a person.
+create or replace function retoma.restate(p_runs uuid[]) returns void language plpgsql as $$
+declare
+  v_asked uuid[] := array(select distinct v.run from retoma.reviews v where v.run = any (p_runs) and v.applied_at is null);
+begin
+  if v_asked = '{}' then
+    return;
+  end if;
+  -- The last two jobs may end at once: the lock lets the second see the first.
+  perform from retoma.runs where id = any (v_asked) order by id for update;
+  update retoma.runs r
+     set state = n.state,
+         watch_at = case when n.state = 'running' then retoma.watched_until(r, retoma.now() + v.stuck_after) else r.watch_at end
+    from (select a.run, retoma.state_while_asked(a.run) as state from unnest(v_asked) as a (run)) n, retoma.versions v
+   where r.id = n.run and v.id = r.version and r.state in ('running', 'paused', 'needs_review') and r.ended_at is null
+     and r.ends_as is null and r.state <> n.state;
+end $$;
+
+create or replace function retoma.state_while_asked(p_run uuid) returns retoma.run_state stable language sql as $$
+  select case
+    when exists (select from retoma.jobs j
+                  where j.run = p_run and (j.state in ('ready', 'running') or j.state = 'parked' and not j.ending)
+                    and not exists (select from retoma.reviews v
+                                     where v.run = p_run and v.step = j.step and v.item = j.item and v.revision = j.revision
+                                       and v.applied_at is null)) then 'running'
+    when exists (select from retoma.reviews v
+                  where v.run = p_run and v.applied_at is null and not v.planned) then 'needs_review'
+    when exists (select from retoma.reviews v where v.run = p_run and v.applied_at is null) then 'paused'
+    else 'running' end::retoma.run_state;
+$$;
+
+-- Decide a review. The outcome: `decided`; `same`, if this very decision was taken before; `taken`, if another was; `changed`,
+-- if the person saw another revision; `forbidden`, if it may not go back there; `capped`, if it went back too often; null if
+-- there is no such review. A decision takes effect after `p_undo`.
+create or replace function retoma.decide_review(
+  p_review uuid, p_tenant int, p_state retoma.review_state, p_by text, p_via text, p_seen int, p_key text, p_value json,
+  p_notes text, p_feedback json, p_to text, p_items text[], p_undo interval) returns text
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_review retoma.reviews := retoma.locked_review(p_review, p_tenant);
+  v_held json;
+begin
+  if v_review.id is null then
+    return null;
+  elsif v_review.state <> 'open' then
+    return case when v_review.decision_key = p_key and v_review.state = p_state and v_review.decided_by = p_by
+                then 'same' else 'taken' end;
+  elsif v_review.revision <> p_seen then
+    return 'changed';
+  end if;
+  if p_state = 'sent_back' then
+    select review into v_held from retoma.steps where version = v_review.version and step = v_review.step;
+    p_to := coalesce(p_to, v_held -> 'to' ->> 0, v_review.step);
+    if p_to <> v_review.step and not coalesce(v_held::jsonb -> 'to' ? p_to, false) or v_review.planned and p_to = v_review.step then
+      return 'forbidden';
+    elsif retoma.times_sent_back(v_review) >= (v_held ->> 'cap')::int then
+      return 'capped';
+    end if;
+  end if;
+  update retoma.reviews
+     set state = p_state, decided_by = p_by, via = p_via, decided_at = v_now, effective_at = v_now + p_undo, ended_at = v_now,
+         next_at = v_now + p_undo, decision_key = p_key, value = p_value, notes = p_notes, feedback = p_feedback,
+         back_to = p_to, back_items = p_items
+   where id = p_review;
+  perform retoma.tell_review(v_now, v_review, jsonb_build_object(
+    'what', p_state, 'by', p_by, 'via', p_via, 'notes', p_notes, 'to', p_to, 'items', p_items, 'edited', p_value is not null));
+  if p_undo <= interval '0' then
+    perform retoma.apply_decision(v_now, p_review);
+  end if;
+  return 'decided';
+end $$;
+
+-- Whoever acts on a run takes its lock first, and only then the review.
+create or replace function retoma.locked_review(p_review uuid, p_tenant int) returns retoma.reviews language plpgsql as $$
+declare
+  v_review retoma.reviews;
+begin
+  select * into v_review from retoma.reviews where id = p_review and (p_tenant is null or tenant = p_tenant);
+  if found then
+    perform retoma.lock_runs('stop', array[v_review.run]);
+    select * into v_review from retoma.reviews where id = p_review for update;
+  end if;
+  return v_review;
+end $$;
+
+create or replace function retoma.times_sent_back(p_review retoma.reviews) returns int stable language sql as $$
+  select count(*)::int from retoma.reviews v
+   where v.run = p_review.run and v.step = p_review.step and v.item = p_review.item and v.state = 'sent_back';
+$$;
+
+create or replace function retoma.tell_review(p_now timestamptz, p_review retoma.reviews, p_data jsonb) returns void language sql as $$
+  insert into retoma.events (run, at, revision, kind, step, item, data)
+  values (p_review.run, p_now, p_review.revision, 'review', p_review.step, p_review.item,
+          (jsonb_build_object('review', p_review.id) || jsonb_strip_nulls(p_data))::json);
+$$;
+
+-- Take a decision back before it takes effect: the review is open again. Gives whether that was in time.
+create or replace function retoma.undo_decision(p_review uuid, p_tenant int, p_by text) returns boolean language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_review retoma.reviews := retoma.locked_review(p_review, p_tenant);
+begin
+  if v_review.id is null then
+    return null;
+  elsif v_review.state not in ('approved', 'sent_back', 'rejected') or v_review.applied_at is not null then
+    return false;
+  end if;
+  update retoma.reviews
+     set state = 'open', decided_by = null, via = null, decided_at = null, effective_at = null, ended_at = null, decision_key = null,
+         value = null, notes = null, feedback = null, back_to = null, back_items = null,
+         next_at = least(case when remind_at > v_now then remind_at end, case when escalate_at > v_now then escalate_at end, expires_at)
+   where id = p_review;
+  perform retoma.tell_review(v_now, v_review, jsonb_build_object('what', 'undone', 'by', p_by));
+  return true;
+end $$;
+
+-- Let a decision take effect: the job goes on, the work goes back, or the run ends. The caller holds the run's lock and the review.
+create or replace function retoma.apply_decision(p_now timestamptz, p_review uuid) returns void language plpgsql as $$
+declare
+  v_review retoma.reviews;
+  v_state retoma.review_state;
+begin
+  update retoma.reviews v set applied_at = p_now, next_at = null where id = p_review returning * into v_review;
+  v_state := v_review.state;
+  if v_state = 'expired' then
+    select (s.review ->> 'on_expiry')::retoma.review_state into v_state
+      from retoma.steps s where s.version = v_review.version and s.step = v_review.step;
+  end if;
+  if v_state = 'rejected' then
+    perform retoma.halt(p_now, array[v_review.run], 'rejected');
+    perform retoma.close_runs(p_now, array[v_review.run]);
+  elsif v_state = 'sent_back' then
+    begin
+      perform retoma.send_back(p_now, v_review);
+    exception when sqlstate 'RT004' then
+      -- What it needs is being made just now: it goes back when that has ended.
+      update retoma.reviews set applied_at = null, next_at = p_now + interval '1 second' where id = p_review;
+    end;
+  else
+    perform from retoma.jobs j
+      where j.run = v_review.run and j.step = v_review.step and j.item = v_review.item and j.revision = v_review.revision for update;
+    update retoma.jobs j
+       set state = 'ready', worker = null, pool = null,
+           queue = coalesce((select s.review ->> 'queue' from retoma.steps s where s.version = j.version and s.step = j.step), j.queue)
+     where j.run = v_review.run and j.step = v_review.step and j.item = v_review.item and j.revision = v_review.revision
+       and j.state = 'parked';
+    perform pg_notify('retoma_ready', '');
+  end if;
+  perform retoma.restate(array[v_review.run]);
+end $$;
+
+create or replace function retoma.send_back(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$
+declare
+  v_run retoma.runs := retoma.locked_live(p_review.run, null);
+  v_jobs retoma.handle[];
+begin
+  v_jobs := retoma.targets_of(v_run, array[p_review.back_to],
+    -- What is made for one item goes back for that item, unless others were chosen.
+    coalesce(p_review.back_items, case when p_review.item <> '' then array[p_review.item] end));
+  perform retoma.tell_act(p_now, p_review.run, v_run.revision + 1, p_review.decided_by,
+                          jsonb_build_object('act', 'send_back', 'review', p_review.id, 'step', p_review.back_to,
+                                             'items', p_review.back_items, 'why', p_review.notes));
+  perform retoma.remake(p_now, v_run, v_jobs, '{}', jsonb_build_object(
+    'by', p_review.decided_by, 'review', p_review.step, 'notes', coalesce(p_review.notes, ''),
+    'items', coalesce(to_jsonb(p_review.back_items), '[]')) || coalesce(p_review.feedback::jsonb, '{}'), false, true);
+end $$;
+
+-- Whether a job waits for a person, and not for work outside.
+create or replace function retoma.is_asking(p_job retoma.jobs) returns boolean stable language sql as $$
+  select p_job.state = 'parked'
+     and exists (select from retoma.reviews v
+                  where v.run = p_job.run and v.step = p_job.step and v.item = p_job.item and v.revision = p_job.revision)
+     and not exists (select from retoma.outside o
+                      where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision
+                        and o.ended_at is null);
+$$;
+
+-- Nobody need decide these any more.
+create or replace function retoma.stop_asking(p_now timestamptz, p_jobs retoma.handle[], p_code text) returns void language plpgsql as $$
+begin
+  update retoma.jobs j set state = 'cancelled', ended_at = p_now, code = p_code
+    from unnest(p_jobs) h
+   where j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision and j.state = 'parked';
+  perform retoma.withdraw_reviews(p_now, p_jobs);
+end $$;
+
+-- Reviews of jobs that are no longer wanted.
+create or replace function retoma.withdraw_reviews(p_now timestamptz, p_jobs retoma.handle[]) returns void language sql as $$
+  with withdrawn as (
+    update retoma.reviews v
+       set state = 'withdrawn', applied_at = p_now, ended_at = coalesce(v.ended_at, p_now), next_at = null
+      from unnest(p_jobs) j
+     where v.run = j.run and v.step = j.step and v.item = j.item and v.revision = j.revision and v.applied_at is null
+    returning v.*
+  )
+  select retoma.tell_review(p_now, w::retoma.reviews, '{"what": "withdrawn"}') from withdrawn w;
+$$;
+
+-- Attend to reviews whose time has come: decisions take effect, people are reminded, others are asked, and what nobody
+-- decided expires. Gives how many.
+create or replace function retoma.attend_reviews(p_limit int) returns int
+set plan_cache_mode = force_generic_plan
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_id uuid;
+  v_run uuid;
+  v_review retoma.reviews;
+  v_attended int := 0;
+begin
+  for v_id, v_run in select v.id, v.run from retoma.reviews v where v.next_at <= v_now order by v.next_at limit p_limit loop
+    -- Another sees to this run just now.
+    continue when not pg_try_advisory_xact_lock(hashtextextended('stop' || v_run::text, 0));
+    select * into v_review from retoma.reviews where id = v_id and next_at <= v_now for update skip locked;
+    continue when not found;
+    v_attended := v_attended + 1;
+    if v_review.state <> 'open' then
+      perform retoma.apply_decision(v_now, v_id);
+    elsif v_review.expires_at <= v_now then
+      update retoma.reviews set state = 'expired', ended_at = v_now where id = v_id;
+      perform retoma.tell_review(v_now, v_review, '{"what": "expired"}');
+      perform retoma.apply_decision(v_now, v_id);
+    else
+      perform retoma.urge(v_now, v_review);
+    end if;
+  end loop;
+  return v_attended;
+end $$;
+
+create or replace function retoma.urge(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$
+declare
+  v_to text := (select s.review ->> 'escalate_to' from retoma.steps s where s.version = p_review.version and s.step = p_review.step);
+begin
+  if p_review.escalate_at <= p_now then
+    update retoma.reviews set assignee = coalesce(v_to, assignee), escalate_at = null where id = p_review.id;
+    perform retoma.tell_review(p_now, p_review, jsonb_build_object('what', 'escalated', 'to', v_to));
+  end if;
+  if p_review.remind_at <= p_now then
+    update retoma.reviews set remind_at = null where id = p_review.id;
+    perform retoma.tell_review(p_now, p_review, jsonb_build_object('what', 'reminded', 'assignee', p_review.assignee));
+  end if;
+  update retoma.reviews set next_at = least(remind_at, escalate_at, expires_at) where id = p_review.id;
+end $$;
+
+-- Whether nobody was asked this before in its run.
+create or replace function retoma.is_first(p_review retoma.reviews) returns boolean stable language sql as $$
+  select not exists (select from retoma.reviews v
+                      where v.run = p_review.run and v.step = p_review.step and v.item = p_review.item
+                        and v.revision < p_review.revision and v.state <> 'withdrawn');
+$$;

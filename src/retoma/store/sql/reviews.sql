@@ -1,0 +1,83 @@
+-- name: list_reviews
+-- The oldest first, after the one that ended the page before.
+select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.planned, v.state::text as state,
+       v.reason::text as reason, v.opened_at, v.due_at, v.expires_at, v.assignee,
+       case when v.claimed_until > retoma.now() then v.claimed_by end as claimed_by,
+       v.decided_by, v.via, v.decided_at, v.effective_at, v.applied_at, v.value::text as value, v.notes,
+       v.feedback::text as feedback, v.back_to, v.back_items,
+       (select s.review::text from retoma.steps s where s.version = v.version and s.step = v.step) as policy,
+       retoma.times_sent_back(v) as sent_back
+  from retoma.reviews v
+  join retoma.tenants t on t.id = v.tenant
+  join retoma.versions g on g.id = v.version
+ where (:tenant::int is null or v.tenant = :tenant)
+   and (:ids::uuid[] is null or v.id = any (:ids))
+   and (:run::uuid is null or v.run = :run)
+   and (:pipeline::text is null or g.pipeline = :pipeline)
+   and (:step::text is null or v.step = :step)
+   and (:assignee::text is null or v.assignee = :assignee)
+   and (:states::text[] is null or v.state::text = any (:states))
+   and (:after_at::timestamptz is null or (v.opened_at, v.id) > (:after_at, :after_id::uuid))
+ order by v.opened_at, v.id
+ limit :limit;
+
+-- name: count_open_reviews
+-- How many wait for people, of which kind, how many of them too long, and since when the oldest.
+select g.pipeline, v.step, count(*)::int as open, (count(*) filter (where v.due_at < retoma.now()))::int as overdue,
+       min(v.opened_at) as oldest_at
+  from retoma.reviews v
+  join retoma.versions g on g.id = v.version
+ where v.state = 'open' and (:tenant::int is null or v.tenant = :tenant)
+ group by 1, 2
+ order by 1, 2;
+
+-- name: subjects_of_review
+-- What a person looks at: the results that the review is of, as they are now.
+select d.from_step as step, p.output::text as output, p.revision
+  from retoma.reviews v
+  join retoma.reads d on d.version = v.version and d.step = v.step
+  cross join lateral (
+    select j.output, j.revision from retoma.jobs j
+     where j.run = v.run and j.step = d.from_step
+       and j.item = case d.what when 'result of the item' then v.item else '' end and j.revision <= v.revision
+     order by j.revision desc limit 1) p
+ where v.id = :review
+ order by d.position;
+
+-- name: decide_review
+select retoma.decide_review(:review, :tenant, :state::retoma.review_state, :by, :via, :seen, :key, :value::json, :notes,
+                            :feedback::json, :to, :items::text[], :undo::interval) as outcome;
+
+-- name: undo_decision
+select retoma.undo_decision(:review, :tenant, :by) as undone;
+
+-- name: claim_review
+-- Say that this person looks at it, unless another does. Gives who.
+with claimed as (
+  update retoma.reviews v
+     set claimed_by = :by, claimed_until = retoma.now() + :lasts::interval
+   where v.id = :review and (:tenant::int is null or v.tenant = :tenant) and v.state = 'open'
+     and (v.claimed_by = :by or v.claimed_until is null or v.claimed_until <= retoma.now())
+  returning v.claimed_by
+)
+select coalesce((select claimed_by from claimed),
+                (select v.claimed_by from retoma.reviews v where v.id = :review and v.claimed_until > retoma.now())) as by;
+
+-- name: assign_review
+with assigned as (
+  update retoma.reviews v set assignee = :assignee
+   where v.id = :review and (:tenant::int is null or v.tenant = :tenant) and v.state = 'open'
+  returning v.*
+)
+select retoma.tell_review(retoma.now(), a::retoma.reviews, jsonb_build_object('what', 'assigned', 'by', :by::text, 'to', :assignee::text))
+  from assigned a;
+
+-- name: review_figures
+-- What reviews of a pipeline have come to since then.
+select count(*) filter (where v.state in ('approved', 'sent_back', 'rejected'))::int as decided,
+       count(*) filter (where v.state = 'approved' and retoma.times_sent_back(v) = 0)::int as approved_at_once,
+       count(*) filter (where retoma.is_first(v) and v.state in ('approved', 'sent_back', 'rejected'))::int as first_decided,
+       avg(extract(epoch from v.decided_at - v.opened_at)) filter (where v.decided_at is not null)::float as mean_wait
+  from retoma.reviews v
+  join retoma.versions g on g.id = v.version
+ where v.planned and g.pipeline = :pipeline and v.opened_at >= :since;

@@ -1,0 +1,1 @@
+"""Long-form videos: from a topic to a published video, with four reviews on the way."""

@@ -1,0 +1,372 @@
+"""People have steps made anew: one, from one on, a group, what is stale; or fork a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import Context, Decision, GiveUp, Items, Pipeline, Retry
+from retoma.errors import AtWork, InvalidInput, NotFound
+from retoma.states import JobState, ReviewState, RunState
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+
+
+class Brief(BaseModel):
+    topic: str = "café"
+    tone: str = "calm"
+
+
+class World:
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.version = 1
+        self.words = ["a", "b", "c"]
+
+
+def article(world: World) -> Pipeline:
+    """Text and pictures, put on one page that is published."""
+    pipeline = Pipeline("article", Brief, retry=Retry(0))
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        world.called.append("text")
+        return f"{topic} {world.version}"
+
+    @pipeline.step
+    def words(text: str) -> list[str]:
+        world.called.append("words")
+        return list(world.words)
+
+    @pipeline.each(words)
+    def picture(word: str, tone: str) -> str:
+        world.called.append(f"picture {word}")
+        return f"{tone} {word}"
+
+    @pipeline.step
+    def page(text: str, picture: Items[str]) -> str:
+        world.called.append("page")
+        return f"{text}: {', '.join(picture)}"
+
+    @pipeline.step(publishes=True)
+    def post(page: str) -> int:
+        world.called.append("post")
+        return len(page)
+
+    pipeline.group("images", [picture])
+    return pipeline
+
+
+async def completed(sandbox: Sandbox, world: World) -> Any:
+    run = await sandbox.run("article")
+    assert run.state is RunState.COMPLETED
+    world.called.clear()
+    return run.id
+
+
+async def ended(sandbox: Sandbox, run: Any) -> dict[str, Any]:
+    await sandbox.work()
+    assert (await sandbox.client.show(run)).state is RunState.COMPLETED
+    return await sandbox.client.results(run)
+
+
+async def test_a_step_made_anew_takes_along_what_depends_on_it(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        world.version = 2
+        revision = await sandbox.client.rerun(run, "text", by="ana", why="news")
+        results = await ended(sandbox, run)
+        assert revision.number == 2
+        assert results["page"] == "café 2: calm a, calm b, calm c"
+        # The list came out as it was, and so every picture of it is kept.
+        assert world.called == ["text", "words", "page", "post"]
+
+
+async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, "text")
+        await ended(sandbox, run)
+        assert world.called == ["text"]
+        assert [(made.revision, made.reused_from) for made in await sandbox.client.made(run, "page")] == [
+            (2, 1),
+            (1, None),
+        ]
+        assert await sandbox.client.stale(run) == []
+
+
+async def test_fresh_keeps_nothing(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, "text", fresh=True)
+        await ended(sandbox, run)
+        assert sorted(world.called) == sorted(["text", "words", "picture a", "picture b", "picture c", "page", "post"])
+
+
+async def test_from_a_step_on_everything_is_made_anew(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, after="page")
+        await ended(sandbox, run)
+        assert world.called == ["page", "post"]
+
+
+async def test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_the_others(
+    open_sandbox: OpenSandbox,
+) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        world.words = ["c", "d", "a"]
+        await sandbox.client.rerun(run, "words")
+        results = await ended(sandbox, run)
+        assert world.called == ["words", "picture d", "page", "post"]
+        assert results["page"] == "café 1: calm c, calm d, calm a"
+        assert (await sandbox.client.made(run, "picture", "b"))[0].state is JobState.SUCCEEDED
+
+
+async def test_a_list_that_becomes_empty_is_joined_at_once(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        world.words = []
+        await sandbox.client.rerun(run, "words")
+        assert (await ended(sandbox, run))["page"] == "café 1: "
+
+
+async def test_single_items_and_groups_are_made_anew(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, "picture", items=["b"])
+        await ended(sandbox, run)
+        assert world.called == ["picture b"]
+        world.called.clear()
+        await sandbox.client.rerun(run, group="images")
+        await ended(sandbox, run)
+        assert sorted(world.called) == ["picture a", "picture b", "picture c"]
+
+
+async def test_only_one_step_leaves_what_depends_on_it_stale_until_that_is_mended(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        world.version = 2
+        await sandbox.client.rerun(run, "text", alone=True)
+        results = await ended(sandbox, run)
+        assert world.called == ["text"]
+        assert (results["text"], results["page"]) == ("café 2", "café 1: calm a, calm b, calm c")
+        assert await sandbox.client.stale(run) == [("page", ""), ("words", "")]
+        await sandbox.client.rerun(run, stale=True)
+        results = await ended(sandbox, run)
+        assert results["page"] == "café 2: calm a, calm b, calm c"
+        assert world.called == ["text", "words", "page", "post"]
+        assert await sandbox.client.stale(run) == []
+
+
+async def test_an_edit_may_leave_what_depends_on_it_stale(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.edit(run, "page", "mine", and_continue=False, by="ana")
+        assert await sandbox.client.stale(run) == [("post", "")]
+        await sandbox.client.rerun(run, stale=True)
+        assert (await ended(sandbox, run))["post"] == len("mine")
+        assert world.called == ["post"]
+
+
+async def test_a_fork_shares_what_its_change_does_not_touch_and_publishes_again(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        forked = await sandbox.client.fork(run, {"tone": "loud"}, by="ana")
+        results = await ended(sandbox, forked.id)
+        assert results["page"] == "café 1: loud a, loud b, loud c"
+        assert sorted(world.called) == sorted(["picture a", "picture b", "picture c", "page", "post"])
+        assert (await sandbox.client.show(forked.id)).forked_from == run
+        world.called.clear()
+        again = await sandbox.client.fork(run)
+        await ended(sandbox, again.id)
+        assert world.called == ["post"]
+        assert (await sandbox.client.results(run))["page"] == "café 1: calm a, calm b, calm c"
+
+
+async def test_a_rejected_run_may_be_forked_and_its_review_is_asked_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step
+    def page(approved: str) -> str:
+        return f"page of {approved}"
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start("article")
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        await sandbox.client.decide(review.id, Decision("reject", by="ana", notes="no"))
+        forked = await sandbox.client.fork(started.id, {"topic": "chá"})
+        await sandbox.work(until_later=False)
+        (again,) = await sandbox.client.reviews(run=forked.id)
+        await sandbox.client.decide(again.id, Decision("approve", by="ana"))
+        assert (await ended(sandbox, forked.id))["page"] == "page of chá"
+
+
+async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        started = await sandbox.client.start("article")
+        async with sandbox.hands() as hands:
+            claimed = await hands.claim()
+            with pytest.raises(AtWork, match="is at work on text"):
+                await sandbox.client.rerun(started.id, "text")
+            await hands.give_back(await hands.attempt(claimed))
+        assert (await sandbox.client.rerun(started.id, "text")).number == 2
+        assert (await ended(sandbox, started.id))["post"] == 30
+
+
+async def test_an_act_on_a_run_that_waits_for_a_person_withdraws_what_they_were_asked(
+    open_sandbox: OpenSandbox,
+) -> None:
+    drafts: list[Any] = []
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str, *, ctx: Context) -> str:
+        drafts.append(ctx.former)
+        return f"{topic} {len(drafts)}"
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step
+    def page(approved: str) -> str:
+        return f"page of {approved}"
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start("article")
+        await sandbox.work(until_later=False)
+        (first,) = await sandbox.client.reviews()
+        await sandbox.client.rerun(started.id, "text")
+        assert (await sandbox.client.show(started.id)).state is RunState.RUNNING
+        await sandbox.work(until_later=False)
+        assert (await sandbox.client.review(first.id)).state is ReviewState.WITHDRAWN
+        (second,) = await sandbox.client.reviews()
+        assert drafts == [None, "café 1"]
+        await sandbox.client.decide(second.id, Decision("approve", by="ana"))
+        assert (await ended(sandbox, started.id))["page"] == "page of café 2"
+        # Its subject is as it was, so nobody is asked again.
+        await sandbox.client.rerun(started.id, after="page")
+        await ended(sandbox, started.id)
+
+
+async def test_a_review_whose_subject_is_unchanged_keeps_its_decision(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step
+    def page(approved: str) -> str:
+        return f"page of {approved}"
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start("article")
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        await sandbox.client.decide(review.id, Decision("approve", by="ana", value="edited"))
+        await ended(sandbox, started.id)
+        await sandbox.client.rerun(started.id, "text")
+        assert (await ended(sandbox, started.id))["page"] == "page of edited"
+        assert await sandbox.client.reviews() == []
+
+
+async def test_a_late_result_of_superseded_work_is_refused_and_counted(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    @pipeline.step
+    def summary(text: str) -> str:
+        return f"summary of {text}"
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step
+    def page(approved: str, summary: str) -> str:
+        return approved + summary
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start("article")
+        async with sandbox.hands() as hands:
+            await hands.give_back(await hands.attempt(await hands.claim()))
+            summary_ = await hands.claim()
+            (review,) = await sandbox.client.reviews()
+            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
+            await hands.give_back(await hands.attempt(summary_))
+            assert hands.refused == 1
+        await sandbox.work(until_later=False)
+        (again,) = await sandbox.client.reviews()
+        await sandbox.client.decide(again.id, Decision("approve", by="ana"))
+        assert (await ended(sandbox, started.id))["page"] == "cafésummary of café"
+
+
+async def test_a_failed_run_goes_on_as_a_whole_when_one_step_is_made_anew(open_sandbox: OpenSandbox) -> None:
+    bad = {"b"}
+    pipeline = Pipeline("article", Brief, retry=Retry(0))
+
+    @pipeline.step
+    def a(topic: str) -> str:
+        return topic
+
+    @pipeline.step
+    def b(a: str) -> str:
+        if bad:
+            raise GiveUp("bad")
+        return f"b {a}"
+
+    @pipeline.step
+    def c(b: str) -> str:
+        return f"c {b}"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run("article")
+        assert run.state is RunState.FAILED
+        bad.clear()
+        await sandbox.client.rerun(run.id, "a")
+        assert (await ended(sandbox, run.id))["c"] == "c b café"
+
+
+async def test_unknown_steps_and_groups_are_named_with_the_nearest_right_one(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        with pytest.raises(NotFound, match="did you mean 'picture'"):
+            await sandbox.client.rerun(run, "pictures")
+        with pytest.raises(NotFound, match="did you mean 'images'"):
+            await sandbox.client.rerun(run, group="image")
+        with pytest.raises(InvalidInput, match="say what"):
+            await sandbox.client.rerun(run)
+
+
+async def test_a_cancelled_run_is_not_made_anew(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        started = await sandbox.client.start("article")
+        await sandbox.client.cancel(started.id)
+        with pytest.raises(AtWork, match="cancelled"):
+            await sandbox.client.rerun(started.id, "text")

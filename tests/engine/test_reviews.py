@@ -1,0 +1,445 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput
+from retoma.records import Review
+from retoma.states import ReviewState, RunState
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+
+APPROVE = Decision("approve", by="ana")
+Opened = Callable[[Pipeline], Awaitable[Sandbox]]
+
+
+@pytest.fixture
+async def opened(open_sandbox: OpenSandbox) -> AsyncIterator[Opened]:
+    """Opens a sandbox that stays open until the test has ended."""
+    async with AsyncExitStack() as stack:
+        yield lambda pipeline: stack.enter_async_context(open_sandbox(pipeline))
+
+
+class Brief(BaseModel):
+    topic: str = "café"
+
+
+class Choice(BaseModel):
+    thumbnail: int
+    title: str = "as it is"
+
+
+class World:
+    """How often each step was done, and what it was told."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.feedback: dict[str, Any] = {}
+
+
+def article(world: World, **options: Any) -> Pipeline:
+    """An outline that a person approves, and a draft of it."""
+    pipeline = Pipeline("article", Brief, retry=Retry(0))
+
+    @pipeline.step
+    def facts(topic: str) -> list[str]:
+        world.called.append("facts")
+        return [topic]
+
+    @pipeline.step
+    def outline(facts: list[str], *, ctx: Context) -> str:
+        world.called.append("outline")
+        world.feedback["outline"] = ctx.feedback
+        return f"outline of {facts[0]} #{world.called.count('outline')}"
+
+    pipeline.review("approved_outline", of=outline, send_back_to=[outline, facts], **options)
+
+    @pipeline.step
+    def draft(approved_outline: str) -> str:
+        world.called.append("draft")
+        return f"draft of {approved_outline}"
+
+    return pipeline
+
+
+async def asked(sandbox: Sandbox, given: Any = None) -> Review:
+    """A run that has come to its review."""
+    started = await sandbox.client.start("article", given)
+    await sandbox.work(until_later=False)
+    (review,) = await sandbox.client.reviews(run=started.id)
+    return review
+
+
+async def test_a_run_waits_for_a_person_without_a_worker_and_goes_on_when_they_approve(
+    opened: Opened,
+) -> None:
+    world = World()
+    sandbox = await opened(article(world))
+    review = await asked(sandbox)
+    assert (await sandbox.client.show(review.run)).state is RunState.PAUSED
+    assert (review.step, review.state, review.planned) == ("approved_outline", ReviewState.OPEN, True)
+    subjects = await sandbox.client.subjects(review)
+    assert subjects["outline"].value == "outline of café #1"
+    decided = await sandbox.client.decide(review.id, APPROVE)
+    assert (decided.state, decided.decided_by) == (ReviewState.APPROVED, "ana")
+    await sandbox.work()
+    assert (await sandbox.client.show(review.run)).state is RunState.COMPLETED
+    assert (await sandbox.client.results(review.run))["draft"] == "draft of outline of café #1"
+
+
+async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    started = await sandbox.client.start("article")
+    async with sandbox.hands() as hands:
+        for _ in range(2):
+            await hands.give_back(await hands.attempt(await hands.claim()))
+    (review,) = await sandbox.client.reviews()
+    assert review.run == started.id
+    assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
+
+
+async def test_what_a_person_edits_is_what_goes_on(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    await sandbox.client.decide(review.id, Decision("approve", by="ana", value="my own"))
+    await sandbox.work()
+    results = await sandbox.client.results(review.run)
+    assert (results["approved_outline"], results["draft"]) == ("my own", "draft of my own")
+    assert results["outline"] == "outline of café #1"
+
+
+async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    with pytest.raises(InvalidInput, match="approved_outline"):
+        await sandbox.client.decide(review.id, Decision("approve", by="ana", value=["no text"]))
+    assert (await sandbox.client.review(review.id)).is_open
+
+
+async def test_work_that_is_sent_back_is_made_anew_with_what_the_person_said(opened: Opened) -> None:
+    world = World()
+    sandbox = await opened(article(world))
+    review = await asked(sandbox)
+    await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
+    await sandbox.work(until_later=False)
+    assert world.called == ["facts", "outline", "outline"]
+    assert (world.feedback["outline"].notes, world.feedback["outline"].by) == ("shorter", "ana")
+    (again,) = await sandbox.client.reviews(run=review.run)
+    assert (again.revision, again.sent_back) == (2, 1)
+    assert (await sandbox.client.subjects(again))["outline"].value == "outline of café #2"
+    await sandbox.client.decide(again.id, APPROVE)
+    await sandbox.work()
+    assert (await sandbox.client.results(review.run))["draft"] == "draft of outline of café #2"
+    assert [made.output for made in await sandbox.client.made(review.run, "outline")] == [
+        "outline of café #2",
+        "outline of café #1",
+    ]
+
+
+async def test_work_may_go_back_to_an_earlier_step_and_what_would_be_the_same_is_kept(
+    opened: Opened,
+) -> None:
+    world = World()
+    sandbox = await opened(article(world))
+    review = await asked(sandbox)
+    await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="check", to="facts"))
+    await sandbox.work(until_later=False)
+    assert world.called == ["facts", "outline", "facts"]
+    assert await sandbox.client.reviews(run=review.run, states=[ReviewState.OPEN])
+    (kept, _) = await sandbox.client.made(review.run, "outline")
+    assert (kept.revision, kept.reused_from) == (2, 1)
+
+
+async def test_a_review_may_only_go_back_where_its_pipeline_lets_it(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    with pytest.raises(InvalidInput, match="may go back to 'outline', 'facts'"):
+        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", to="draft"))
+
+
+async def test_work_goes_back_only_so_often(opened: Opened) -> None:
+    sandbox = await opened(article(World(), most_revisions=1))
+    review = await asked(sandbox)
+    await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
+    await sandbox.work(until_later=False)
+    (again,) = await sandbox.client.reviews(run=review.run)
+    with pytest.raises(Conflict, match="as often as it may"):
+        await sandbox.client.decide(again.id, Decision("send_back", by="ana", notes="again"))
+    await sandbox.client.decide(again.id, APPROVE)
+
+
+async def test_a_rejected_run_ends_as_rejected_and_not_as_failed(opened: Opened) -> None:
+    world = World()
+    sandbox = await opened(article(world))
+    review = await asked(sandbox)
+    await sandbox.client.decide(review.id, Decision("reject", by="ana", notes="off topic"))
+    await sandbox.work()
+    assert (await sandbox.client.show(review.run)).state is RunState.REJECTED
+    assert "draft" not in world.called
+
+
+@pytest.mark.parametrize("action", ["reject", "send_back"])
+async def test_who_does_not_approve_says_why(opened: Opened, action: str) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    with pytest.raises(InvalidInput, match="notes"):
+        await sandbox.client.decide(review.id, Decision(action, by="ana"))
+
+
+async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(opened: Opened) -> None:
+    world = World()
+    sandbox = await opened(article(world))
+    review = await asked(sandbox)
+    actions = [
+        Decision(("approve", "reject", "send_back")[n % 3], by=f"person {n}", notes="because", key=str(n))
+        for n in range(50)
+    ]
+    ended = await asyncio.gather(
+        *(sandbox.client.decide(review.id, decision) for decision in actions), return_exceptions=True
+    )
+    winners = [one for one in ended if isinstance(one, Review)]
+    assert len(winners) == 1
+    losers = [one for one in ended if isinstance(one, AlreadyDecided)]
+    assert len(losers) == 49
+    assert {one.winner.decided_by for one in losers} == {winners[0].decided_by}
+
+
+async def test_the_same_decision_sent_again_gets_the_same_answer(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    decision = Decision("approve", by="ana", key="k")
+    first = await sandbox.client.decide(review.id, decision)
+    again = await sandbox.client.decide(review.id, decision)
+    assert (first.decided_at, first.state) == (again.decided_at, again.state)
+    with pytest.raises(AlreadyDecided):
+        await sandbox.client.decide(review.id, Decision("approve", by="ana", key="other"))
+
+
+async def test_a_decision_about_another_revision_than_was_seen_is_refused(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    with pytest.raises(Conflict, match="look at it again"):
+        await sandbox.client.decide(review.id, Decision("approve", by="ana", seen=7))
+
+
+async def test_a_decision_can_be_undone_until_it_takes_effect(opened: Opened) -> None:
+    world = World()
+    sandbox = await opened(article(world))
+    review = await asked(sandbox)
+    later = Decision("approve", by="ana", undo=timedelta(seconds=10))
+    await sandbox.client.decide(review.id, later)
+    await sandbox.work(until_later=False)
+    assert "draft" not in world.called
+    assert (await sandbox.client.undo(review.id, by="ana")).is_open
+    await sandbox.client.decide(review.id, later)
+    await sandbox.clock.advance(timedelta(seconds=11))
+    await sandbox.work(until_later=False)
+    assert "draft" in world.called
+    with pytest.raises(Conflict, match="cannot be undone"):
+        await sandbox.client.undo(review.id, by="ana")
+
+
+async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_in_effect(
+    opened: Opened,
+) -> None:
+    sandbox = await opened(article(World()))
+    open_one, decided = await asked(sandbox), None
+    decided = await asked(sandbox, {"topic": "chá"})
+    await sandbox.client.decide(decided.id, Decision("approve", by="ana", undo=timedelta(seconds=10)))
+    for review in (open_one, decided):
+        assert await sandbox.client.cancel(review.run) is RunState.CANCELLED
+        assert (await sandbox.client.review(review.id)).state is ReviewState.WITHDRAWN
+    with pytest.raises(AlreadyDecided):
+        await sandbox.client.decide(open_one.id, APPROVE)
+
+
+async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(opened: Opened) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def video(topic: str) -> str:
+        return f"video of {topic}"
+
+    @pipeline.step
+    def thumbnails(topic: str) -> list[str]:
+        return ["one", "two"]
+
+    pipeline.review("final", of=[video, thumbnails], form=Choice)
+
+    @pipeline.step
+    def upload(video: str, thumbnails: list[str], final: Choice) -> str:
+        return f"{video} with {thumbnails[final.thumbnail]}"
+
+    sandbox = await opened(pipeline)
+    review = await asked(sandbox)
+    with pytest.raises(InvalidInput, match="thumbnail"):
+        await sandbox.client.decide(review.id, APPROVE)
+    await sandbox.client.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1}))
+    await sandbox.work()
+    assert (await sandbox.client.results(review.run))["upload"] == "video of café with two"
+
+
+async def test_only_doubtful_items_are_reviewed_each_by_itself(opened: Opened) -> None:
+    made: list[str] = []
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def documents(topic: str) -> list[str]:
+        return ["a", "b", "c"]
+
+    @pipeline.each(documents)
+    def label(document: str) -> str:
+        made.append(document)
+        return f"{document}{made.count(document)}"
+
+    pipeline.review("sure", of=label, when=lambda label: label != "a1")
+
+    @pipeline.step
+    def report(sure: Items[str]) -> list[str]:
+        return list(sure)
+
+    sandbox = await opened(pipeline)
+    started = await sandbox.client.start("article")
+    await sandbox.work(until_later=False)
+    first, second = await sandbox.client.reviews(run=started.id)
+    assert sorted((first.item, second.item)) == ["b", "c"]
+    await sandbox.client.decide(first.id, Decision("send_back", by="ana", notes="again"))
+    await sandbox.client.decide(second.id, Decision("approve", by="ana", value="mine"))
+    await sandbox.work(until_later=False)
+    assert sorted(made) == sorted(["a", "b", "c", first.item])
+    (again,) = await sandbox.client.reviews(run=started.id)
+    await sandbox.client.decide(again.id, APPROVE)
+    await sandbox.work()
+    assert (await sandbox.client.show(started.id)).state is RunState.COMPLETED
+    expected = {"a": "a1", first.item: f"{first.item}2", second.item: "mine"}
+    assert (await sandbox.client.results(started.id))["report"] == [expected[key] for key in "abc"]
+
+
+async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(opened: Opened) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def price(topic: str) -> int:
+        raise NeedsReview("this looks too high", value=900, code="HIGH")
+
+    @pipeline.step
+    def offer(price: int) -> str:
+        return f"for {price}"
+
+    sandbox = await opened(pipeline)
+    review = await asked(sandbox)
+    assert (await sandbox.client.show(review.run)).state is RunState.NEEDS_REVIEW
+    assert (review.planned, review.reason["code"], review.reason["message"]) == (False, "HIGH", "this looks too high")
+    await sandbox.client.decide(review.id, APPROVE)
+    await sandbox.work()
+    assert (await sandbox.client.results(review.run))["offer"] == "for 900"
+
+
+@pytest.mark.parametrize("action", ["approve", "send_back", "reject"])
+async def test_a_failure_may_ask_a_person_instead_of_stopping_the_run(opened: Opened, action: str) -> None:
+    calls: list[str] = []
+    pipeline = Pipeline("article", Brief, retry=Retry(0))
+
+    @pipeline.step(on_failure="review")
+    def picture(topic: str) -> str:
+        calls.append("picture")
+        if len(calls) == 1:
+            raise GiveUp("no picture", code="NO_PICTURE")
+        return "picture"
+
+    @pipeline.step
+    def page(topic: str, picture: str = "none") -> str:
+        return f"page with {picture}"
+
+    sandbox = await opened(pipeline)
+    review = await asked(sandbox)
+    assert review.reason["code"] == "NO_PICTURE"
+    await sandbox.client.decide(review.id, Decision(action, by="ana", notes="so"))
+    await sandbox.work()
+    run = await sandbox.client.show(review.run)
+    expected = {
+        "approve": (RunState.COMPLETED, "page with none"),
+        "send_back": (RunState.COMPLETED, "page with picture"),
+        "reject": (RunState.REJECTED, None),
+    }
+    assert (run.state, (await sandbox.client.results(run.id)).get("page")) == expected[action]
+
+
+async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(opened: Opened) -> None:
+    world = World()
+    pipeline = article(
+        world,
+        due=hours(2),
+        remind=hours(1),
+        escalate=hours(3),
+        escalate_to="chief",
+        expires=hours(4),
+        on_expiry="approved",
+        assignee="ana",
+    )
+    sandbox = await opened(pipeline)
+    review = await asked(sandbox)
+    assert review.due_at == review.opened_at + timedelta(hours=2)
+    await sandbox.clock.advance(timedelta(hours=3, minutes=1))
+    await sandbox.work(until_later=False)
+    assert (await sandbox.client.review(review.id)).assignee == "chief"
+    await sandbox.clock.advance(timedelta(hours=1))
+    await sandbox.work(until_later=False)
+    assert (await sandbox.client.review(review.id)).state is ReviewState.EXPIRED
+    assert (await sandbox.client.show(review.run)).state is RunState.COMPLETED
+    events = await sandbox.client.events(review.run, kinds=["review"])
+    assert [event.data["what"] for event in events] == ["opened", "escalated", "reminded", "expired"]
+
+
+async def test_a_run_is_not_paused_while_another_branch_can_go_on(opened: Opened) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return "text"
+
+    @pipeline.step(queue="slow")
+    def pictures(topic: str) -> str:
+        return "pictures"
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step
+    def page(approved: str, pictures: str) -> str:
+        return approved + pictures
+
+    sandbox = await opened(pipeline)
+    started = await sandbox.client.start("article")
+    async with sandbox.hands() as hands:
+        await hands.give_back(await hands.attempt(await hands.claim(queues=["default"])))
+        assert (await sandbox.client.show(started.id)).state is RunState.RUNNING
+        await hands.give_back(await hands.attempt(await hands.claim(queues=["slow"])))
+    assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
+
+
+async def test_a_batch_of_decisions_tells_of_each_how_it_ended(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    first, second = await asked(sandbox), await asked(sandbox, {"topic": "chá"})
+    await sandbox.client.decide(second.id, Decision("reject", by="rui", notes="no"))
+    one, other = await sandbox.client.decide_many({first.id: APPROVE, second.id: APPROVE})
+    assert one.now is not None
+    assert one.now.state is ReviewState.APPROVED
+    assert isinstance(other.error, AlreadyDecided)
+
+
+async def test_others_see_who_looks_at_a_review_and_may_still_decide_it(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    assert await sandbox.client.claim_review(review.id, by="ana", lasts=minutes(5)) == "ana"
+    assert await sandbox.client.claim_review(review.id, by="rui", lasts=minutes(5)) == "ana"
+    assert (await sandbox.client.review(review.id)).claimed_by == "ana"
+    await sandbox.clock.advance(minutes(6))
+    assert await sandbox.client.claim_review(review.id, by="rui", lasts=minutes(5)) == "rui"
+    assert (await sandbox.client.decide(review.id, APPROVE)).decided_by == "ana"
