@@ -150,6 +150,15 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """Something that an application has learnt. `source` is JSON; `confidence` is from 0 to 1."""
+
+    text: str
+    source: Any
+    confidence: float = 0.5
+
+
+@dataclass(frozen=True)
 class Try:
     """An attempt that gave no result. `again_at` is when the next one may begin, if that was put off."""
 

@@ -142,7 +142,7 @@ class Hands:
         self._catalog = catalog
         self._threads = Threads(8)
         self._children = Children()
-        desks = Desks(database, PUBLIC_URL, app.files)
+        desks = Desks(database, PUBLIC_URL, app.name, app.files)
         desks.worker = worker
         self._ledger = desks.ledger
         self._runner = Runner(catalog, Tenants(database), self._threads, self._children, desks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from retoma.define.file import File
 from retoma.define.outside import Cancel, Poll
 from retoma.define.review import Feedback
 from retoma.errors import DefinitionError
+from retoma.records import Fact
 
 
 class Desk(Protocol):
@@ -27,6 +28,10 @@ class Desk(Protocol):
     async def limit_run(self, limit: Duration) -> None: ...
 
     async def save_file(self, content: bytes | Path, name: str) -> File: ...
+
+    async def remember(self, facts: Sequence[Fact], language: str) -> None: ...
+
+    async def recall(self, query: str, language: str, limit: int) -> list[Fact]: ...
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
 
@@ -114,6 +119,15 @@ class Context:
             raise RuntimeError("files need a worker: test this step with retoma.testing.sandbox")
         return await self.desk.save_file(content, name)
 
+    async def remember(self, facts: Sequence[Fact], *, language: str) -> None:
+        """Keep what was learnt for this tenant; the same text is kept once."""
+        if self.desk is not None:
+            await self.desk.remember(facts, language)
+
+    async def recall(self, query: str, *, language: str, limit: int = 20) -> list[Fact]:
+        """What is known for this tenant and has at least half of these words, in whatever form; the nearest first."""
+        return [] if self.desk is None else await self.desk.recall(query, language, limit)
+
     async def limit_run(self, limit: Duration) -> None:
         """Let the whole run fail if it is not over so long from the first call of this in it."""
         if self.desk is not None:
@@ -168,6 +182,12 @@ class NoDesk:
         raise DefinitionError(_ISOLATED)
 
     async def save_file(self, *_: object) -> File:
+        raise DefinitionError(_ISOLATED)
+
+    async def remember(self, *_: object) -> None:
+        raise DefinitionError(_ISOLATED)
+
+    async def recall(self, *_: object) -> list[Fact]:
         raise DefinitionError(_ISOLATED)
 
     async def once(self, *_: object) -> Any:

@@ -40,6 +40,10 @@ class Catalog:
         return self._app.resources
 
     @property
+    def app_name(self) -> str:
+        return self._app.name
+
+    @property
     def files(self) -> Files | None:
         return self._app.files
 

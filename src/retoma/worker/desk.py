@@ -7,7 +7,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from math import inf
 from pathlib import Path
@@ -22,7 +22,8 @@ from retoma.define.mistakes import LONGEST_NAME
 from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
 from retoma.engine.exchange import Claim
 from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutsideFailed, RetryLater
-from retoma.store import outside, watchdog
+from retoma.records import Fact
+from retoma.store import facts, outside, watchdog
 from retoma.store.database import Database
 from retoma.worker.ledger import Ledger
 from retoma.worker.plan import LARGEST_RESULT, Plan
@@ -39,10 +40,11 @@ LAST_WORDS = 30.0  # seconds for a call that was under way when its attempt was 
 class Desks:
     """Gives each attempt of a worker its desk."""
 
-    def __init__(self, database: Database, public_url: str | None, files: Files | None = None) -> None:
+    def __init__(self, database: Database, public_url: str | None, app: str = "", files: Files | None = None) -> None:
         self.worker = 0  # known when the worker has registered
         self.database = database
         self.public_url = public_url
+        self.app = app
         self.files = files
         self.ledger = Ledger(database)
 
@@ -75,6 +77,13 @@ class AttemptDesk:
         if self._desks.files is None:
             raise DefinitionError("this application has nowhere to keep files: give App(files=...)")
         return await self._desks.files.save(content, name=name)
+
+    async def remember(self, known: Sequence[Fact], language: str) -> None:
+        claim = self._claim
+        await facts.remember(self._desks.database, self._desks.app, claim.tenant, language, claim.run, known)
+
+    async def recall(self, query: str, language: str, limit: int) -> list[Fact]:
+        return await facts.recall(self._desks.database, self._desks.app, self._claim.tenant, language, query, limit)
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)

@@ -55,7 +55,7 @@ class Life:
         self._silence = timedelta(seconds=settings.silence_seconds)
         self._catalog = catalog
         self._wakeup = wakeup
-        self._desks = Desks(database, settings.public_url, catalog.files)
+        self._desks = Desks(database, settings.public_url, catalog.app_name, catalog.files)
         self._runner = Runner(catalog, Tenants(database), threads, children, self._desks)
         self._poller = Poller(database, catalog, self._on_outside_end)
         self._queues = queues

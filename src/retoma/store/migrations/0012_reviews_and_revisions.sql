@@ -106,3 +106,21 @@ alter table retoma.events add constraint kind_is_known
 drop function if exists retoma.parameters_of(uuid, text, text, int, json);
 drop function if exists retoma.remake(timestamptz, retoma.runs, retoma.handle[], retoma.handle[]);
 drop function if exists retoma.edit_result(uuid, int, text, text, text, json);
+
+-- What an application has learnt for a tenant, to be found again by its words.
+create table retoma.facts (
+  app text not null,
+  tenant int not null,
+  language text not null,
+  text text not null,
+  digest bytea not null,
+  source json not null,
+  confidence real not null,
+  search tsvector not null,
+  run uuid not null,                       -- which told it first
+  created_at timestamptz not null,
+  primary key (app, tenant, language, digest),
+  constraint confidence_is_a_share check (confidence between 0 and 1)
+);
+
+create index facts_by_word on retoma.facts using gin (search);

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from retoma import Context, Pipeline
+from retoma.records import Fact
+from tests.conftest import OpenSandbox
+
+KNOWN = [
+    Fact("O Tesouro Selic é o investimento em renda fixa mais líquido.", {"name": "Tesouro"}, 0.9),
+    Fact("A poupança rende menos que a renda fixa.", {"name": "Banco"}, 0.6),
+    Fact("As plantas fazem fotossíntese de dia.", {"name": "Livro"}, 0.9),
+]
+
+
+def learning(told: list[Fact], query: str) -> Pipeline:
+    pipeline = Pipeline("learning")
+
+    @pipeline.step
+    async def learnt(*, ctx: Context) -> int:
+        await ctx.remember(told, language="pt-BR")
+        return len(told)
+
+    @pipeline.step
+    async def known(learnt: int, *, ctx: Context) -> list[str]:
+        return [fact.text for fact in await ctx.recall(query, language="pt-BR")]
+
+    return pipeline
+
+
+async def test_what_was_learnt_is_found_by_its_words_in_whatever_form(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(learning(KNOWN, "Como investir em renda fixa")) as sandbox:
+        run = await sandbox.run("learning")
+        assert run.results["known"] == [KNOWN[0].text, KNOWN[1].text]
+
+
+async def test_the_same_text_is_kept_once_with_the_higher_confidence(open_sandbox: OpenSandbox) -> None:
+    twice = [KNOWN[0], Fact(KNOWN[0].text, {"name": "Outro"}, 0.2)]
+    async with open_sandbox(learning(twice, "renda fixa")) as sandbox:
+        await sandbox.run("learning")
+        assert (await sandbox.run("learning")).results["known"] == [KNOWN[0].text]
+
+
+async def test_one_tenant_does_not_see_what_another_learnt(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(learning([], "renda fixa")) as sandbox:
+        pipeline = learning(KNOWN, "renda fixa")
+        async with open_sandbox(pipeline) as other:
+            await other.run("learning", tenant="one")
+        assert (await sandbox.run("learning", tenant="two")).results["known"] == []
+
+
+async def test_a_query_without_words_finds_nothing_and_quotes_in_it_do_no_harm(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(learning(KNOWN, "' | & ! :* \\ de o a")) as sandbox:
+        assert (await sandbox.run("learning")).results["known"] == []
