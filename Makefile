@@ -8,10 +8,11 @@ EXAMPLES ?= 5000
 # One more than there are cores, as many tests wait for processes that they started.
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help run test check chaos soak bench format lock clean
+.PHONY: help run demo test check chaos soak bench format lock clean
 
 help:
-	@echo 'make run     a demo that kills its own worker and picks up again (no key, no Docker, no system package)'
+	@echo 'make run     make a one-minute video from a topic, with four reviews in the browser (no key, no Docker)'
+	@echo 'make demo    a run whose worker is killed, and which picks up again'
 	@echo 'make test    every test, after make check'
 	@echo 'make check   lint, types, layers and the requirements ledger'
 	@echo 'make chaos   random kills, stalls and cuts for SECONDS=600, with a referee outside the database'
@@ -21,6 +22,9 @@ help:
 	@echo 'make lock    resolve requirements/*.txt anew'
 
 run: .venv/run.stamp
+	@exec $(BIN)/retoma dev retoma_apps.videos --demo
+
+demo: .venv/run.stamp
 	@exec $(BIN)/retoma dev --demo
 
 test: check
@@ -50,7 +54,7 @@ format: .venv/dev.stamp
 lock: .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet uv
 	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-		--generate-hashes --no-header pyproject.toml $$([ $${set%:*} = run ] || echo --extra media --extra classifier) --group $${set#*:} -o requirements/$${set%:*}.txt; done
+		--generate-hashes --no-header pyproject.toml --extra media $$([ $${set%:*} = run ] || echo --extra classifier) --group $${set#*:} -o requirements/$${set%:*}.txt; done
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

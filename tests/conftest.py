@@ -39,6 +39,7 @@ async def empty(database: Database) -> None:
         "webhook_secrets",
         "tallies",
         "delivery_ends",
+        "reviews",
         "remakes",
         "stuck",
         "callbacks",

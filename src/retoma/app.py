@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # With the client, for what `prometheus_client` calls metrics.
 Measures = Callable[[Any], Awaitable[Iterable[Any]]]
+# With the client, the address of the server, and the language of the terminal: `pt` or `en`.
+Demo = Callable[[Any, str, str], Awaitable[str]]
 
 
 class App:
@@ -27,6 +29,16 @@ class App:
     (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and stylesheets in the folder
     `static` are served under `/static/app/`, to anyone. `files` is where the files are that its runs name.
     `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of each.
+
+    `review_templates` gives by the name of a review the template that shows on its page what a person is asked about,
+    in place of the usual. It has `review`, `run`, `subjects` and `former` (`retoma.records.Subject` by step: as it is,
+    and as it was before it was made anew), `file_url(file)` and `visit`. What it puts into the forms with the ids
+    `approve`, `edit-form`, `send-back-form` and `reject-form` is sent with them: `<input name="items" value="3"
+    form="send-back-form">`. A field of the review's form that it has itself (`name="value.thumbnail"`) is not shown
+    again; `given` and `wrong` say by such a name what was typed and what is wrong with it.
+
+    `demo(client, address, language)` starts what `retoma dev APP --demo` shows, and gives sentences that say what it is
+    and where to look. It is called at each start, so let it use an idempotency key.
     """
 
     def __init__(
@@ -43,6 +55,8 @@ class App:
         static: Path | None = None,
         files: Files | None = None,
         large_bodies: Mapping[str, int] | None = None,
+        review_templates: Mapping[str, str] | None = None,
+        demo: Demo | None = None,
     ) -> None:
         self.name = name
         self.routes = tuple(routes)
@@ -53,12 +67,15 @@ class App:
         self.static = static
         self.files = files
         self.large_bodies = dict(large_bodies or {})
+        self.review_templates = dict(review_templates or {})
+        self.demo = demo
         self.resources = dict(resources or {})
         self.pipelines = _by_name(name, pipelines)
         for pipeline in pipelines:
             pipeline.check()
             for step in pipeline.steps.values():
                 self._check_resources(step)
+        self._check_review_templates()
 
     def pipeline(self, name: str) -> Pipeline:
         try:
@@ -73,6 +90,15 @@ class App:
         """Every queue that a step of this application is on."""
         steps = (step for pipeline in self.pipelines.values() for step in pipeline.steps.values())
         return sorted({step.policy.queue for step in steps})
+
+    def _check_review_templates(self) -> None:
+        steps = [step for pipeline in self.pipelines.values() for step in pipeline.steps.values()]
+        reviews = [step.name for step in steps if step.review]
+        for name in self.review_templates:
+            if name not in reviews:
+                near = get_close_matches(name, reviews, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, reviews)) or 'none'}"
+                raise DefinitionError(f"the application {self.name!r} has no review {name!r}; {hint}")
 
     def _check_resources(self, step: Step) -> None:
         for resource in step.resources:

@@ -49,6 +49,7 @@ from retoma.records import (
     Made,
     NewKey,
     Outside,
+    PipelineFigures,
     PoolRecord,
     Price,
     Profile,
@@ -69,11 +70,12 @@ from retoma.records import (
 )
 from retoma.settings import Settings
 from retoma.signing import new_secret
-from retoma.states import DeliveryState, JobState, ReviewState, RunState
+from retoma.states import JOB_ENDS, DeliveryState, JobState, ReviewState, RunState
 from retoma.store import (
     charges,
     clock,
     deliveries,
+    gauges,
     items,
     live,
     outside,
@@ -501,6 +503,7 @@ class Client:
         """
         found, text = await self.show(run, tenant=tenant), _encoded(value)
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
+            await self._check_ended(found, step, item)
             text = self._fitting(found.pipeline, step, text)
         made = await revisions.edit(
             self.database, run, await self._tenant_filter(tenant), by, step, item, text, stay=not and_continue
@@ -545,6 +548,11 @@ class Client:
             raise NotFound(f"there is no review {review}")
         return found[0]
 
+    async def find_review(self, prefix: str, *, limit: int = 5) -> list[UUID]:
+        """The newest reviews whose ids begin like this; dashes and case do not matter."""
+        ids = _range(prefix)
+        return [] if ids is None else await reviews.between(self.database, *ids, limit)
+
     async def review_counts(self, *, tenant: str | None = None) -> list[ReviewCount]:
         """How many reviews are open, by pipeline and step."""
         return await reviews.counts(self.database, await self._tenant_filter(tenant))
@@ -552,6 +560,11 @@ class Client:
     async def review_figures(self, pipeline: str, since: datetime) -> ReviewFigures:
         """What the planned reviews of a pipeline have come to since then."""
         return await reviews.figures(self.database, pipeline, since)
+
+    async def pipeline_figures(self, pipeline: str, since: datetime, *, without: Sequence[str] = ()) -> PipelineFigures:
+        """What the runs of a pipeline that ended since then have come to. The time of the steps `without` is not
+        counted, as that of reviews is not."""
+        return await gauges.of_pipeline(self.database, pipeline, since, without)
 
     async def subjects(self, review: Review) -> dict[str, Subject]:
         """The results that a person is asked about, by step."""
@@ -639,6 +652,15 @@ class Client:
             raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
         self._starter.tell_of_work()
         return state
+
+    async def _check_ended(self, run: Run, step: str, item: str) -> None:
+        name = f"{step}{f' of {item}' if item else ''} in run {run.id}"
+        newest = await self.made(run.id, step, item, limit=1)
+        if newest and newest[0].state in JOB_ENDS:
+            return
+        if newest or (not run.is_over and step in (await self.graph(run)).names):
+            raise AtWork(f"{name} has not ended yet: put its result right when it has")
+        raise NotFound(f"there is no {name}")
 
     def _fitting(self, pipeline: str, step: str, text: str) -> str:
         defined = self.app.pipelines.get(pipeline) if self.app else None

@@ -9,7 +9,8 @@ RetomaError
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
 ├── Conflict               the same idempotency key was used for another input
 │   ├── AtWork             an act needs a run that is over, and this one is not
-│   └── AlreadyDecided     a colleague was first; `winner` is the review as it stands
+│   ├── AlreadyDecided     a colleague was first; `winner` is the review as it stands
+│   └── RevisionChanged    a person decides about another revision than they saw
 ├── UnsafeUrl              a URL that must not be called from here
 ├── NoAnswer               another machine did not answer, or not with what was asked
 ├── NoBody                 the application's `webhook_body` raised; the webhook is tried again
@@ -76,6 +77,10 @@ class AlreadyDecided(Conflict):
         who = f" by {winner.decided_by}" if winner.decided_by else ""
         super().__init__(f"review {winner.id} was {winner.state}{who} already")
         self.winner = winner
+
+
+class RevisionChanged(Conflict):
+    """What was decided about is not what the person saw. Says both revisions."""
 
 
 class UnsafeUrl(RetomaError):

@@ -97,8 +97,9 @@ class Files:
         """The whole content. Raises FileNotFoundError."""
         return bytes(await (await obstore.get_async(self._store, _content_key(file.file))).bytes_async())
 
-    async def opened(self, file: File) -> Opened | None:
-        return await self.open(_content_key(file.file))
+    async def opened(self, file: File, part: tuple[int, int] | None = None) -> Opened | None:
+        """The content, or its bytes from one to before another."""
+        return await self.open(_content_key(file.file), part)
 
     async def path(self, file: File) -> Path:
         """Where the content is on this machine, fetched if need be. It may only be read. Raises FileNotFoundError."""

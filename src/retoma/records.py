@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from retoma.errors import RetomaError
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 
@@ -127,12 +128,25 @@ class ReviewFigures:
 
 
 @dataclass(frozen=True)
+class PipelineFigures:
+    """Runs that ended, and `failed` ones among them; neither rejected nor cancelled ones are. `steps` had an attempt and
+    came to an end, `retried` of them had more than one. The seconds are those of completed runs, without people."""
+
+    ended: int
+    failed: int
+    steps: int
+    retried: int
+    mean_seconds: float | None
+    median_seconds: float | None
+
+
+@dataclass(frozen=True)
 class Decided:
     """How one decision of many ended: the review as it stands now, or why it was not decided."""
 
     review: UUID
     now: Review | None = None
-    error: Exception | None = None
+    error: RetomaError | None = None
 
 
 @dataclass(frozen=True)
@@ -458,6 +472,7 @@ class WaitReason(StrEnum):
 
     DELAYED = "delayed"
     OUTSIDE = "outside"
+    PERSON = "person"
     UNDEFINED_STEP = "undefined_step"
     NO_WORKER = "no_worker"
     SUSPECT = "suspect"
@@ -498,6 +513,8 @@ class Wait:
                 return f"delayed{until}{f' ({self.code})' if self.code else ''}"
             case WaitReason.OUTSIDE:
                 return f"its work is done outside, and is looked at again{until.replace(' until', ' at')}"
+            case WaitReason.PERSON:
+                return "it waits for a person; `retoma reviews list` shows what they are asked"
             case WaitReason.UNDEFINED_STEP:
                 return f"no worker defines the step {self.step!r} as this run needs it; `retoma check APP` says why"
             case WaitReason.NO_WORKER:
@@ -535,6 +552,7 @@ class Scope(StrEnum):
     DELIVERIES_READ = "deliveries:read"
     DELIVERIES_WRITE = "deliveries:write"
     METRICS_READ = "metrics:read"
+    REVIEWS_WRITE = "reviews:write"
     ADMIN = "admin"
 
 

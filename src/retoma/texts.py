@@ -36,6 +36,7 @@ _TEXTS = {
         "the worker (process {pid}) ended with {code}; starting another",
         "o worker (processo {pid}) terminou com {code}; iniciando outro",
     ),
+    "review": ("{step} waits for you: {address}", "{step} espera por você: {address}"),
     # serve
     "no key yet": (
         "No API key exists yet, so that nobody can call this server. Make one in another terminal:",

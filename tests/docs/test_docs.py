@@ -23,7 +23,7 @@ from retoma.client import Client
 from retoma.define.options import EachOptions, StepOptions
 from retoma.errors import RetomaError, WorkerGone
 from retoma.settings import Settings
-from retoma.states import DELIVERY_MOVES, JOB_MOVES, RUN_MOVES
+from retoma.states import DELIVERY_MOVES, JOB_MOVES, REVIEW_MOVES, RUN_MOVES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,8 +35,8 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 WORD = re.compile(r"`([^`]+)`")
 
-GROUPS = ("db", "runs", "config", "deliveries", "endpoints", "keys", "pools", "prices")
-MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Deliveries": DELIVERY_MOVES}
+GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "keys", "pools", "prices")
+MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Reviews": REVIEW_MOVES, "Deliveries": DELIVERY_MOVES}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -221,7 +221,7 @@ def _command(line: str) -> Iterator[str]:
     """The words of a command line that say which command it is."""
     words = re.sub(r"^.*\bretoma ", "", line).split()
     for word in words[: 2 if words[0] in GROUPS else 1]:
-        if word.isalpha():
+        if re.fullmatch(r"[a-z]+(-[a-z]+)*", word):
             yield word
 
 

@@ -129,6 +129,10 @@ async def test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_t
         assert world.called == ["words", "picture d", "page", "post"]
         assert results["page"] == "café 1: calm c, calm d, calm a"
         assert (await sandbox.client.made(run, "picture", "b"))[0].state is JobState.SUCCEEDED
+        assert list(results["picture"]) == ["c", "d", "a"]
+        shown = await sandbox.client.items(run, "words")
+        assert [item.item for item in shown] == ["c", "d", "a"]
+        assert [job.item for job in await sandbox.client.step_jobs(run, "picture")] == ["c", "d", "a"]
 
 
 async def test_a_list_that_becomes_empty_is_joined_at_once(open_sandbox: OpenSandbox) -> None:

@@ -19,6 +19,7 @@ from retoma.states import (
     RUN_MOVES,
     DeliveryState,
     JobState,
+    ReviewState,
     RunState,
 )
 from retoma.store.database import Connection
@@ -106,6 +107,7 @@ def pairs(
     of: str,
     moves: Mapping[JobState, frozenset[JobState]]
     | Mapping[RunState, frozenset[RunState]]
+    | Mapping[ReviewState, frozenset[ReviewState]]
     | Mapping[DeliveryState, frozenset[DeliveryState]],
 ) -> set[object]:
     return {(of, str(before), str(after)) for before, afters in moves.items() for after in afters}

@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -33,7 +32,7 @@ from retoma.worker.catalog import Catalog
 from tests.conftest import empty
 from tests.model.model import Job, Run
 from tests.model.outside import BAD_ENDS
-from tests.model.outside_rules import OutsideRules, beside_in, beside_of, chosen
+from tests.model.outside_rules import OutsideRules, beside_in, beside_of, chosen, only_if
 from tests.model.shapes import GPU, SHAPES, studio
 
 Answer = TypeVar("Answer")
@@ -156,7 +155,6 @@ class Engine(OutsideRules, RuleBasedStateMachine):
             if job.holder == hand.lane.worker
         ]
 
-    @precondition(lambda self: any(hand.claims for hand in self.hands))
     @rule(
         which=st.integers(0, 999),
         handle=st.integers(0, 999),
@@ -184,6 +182,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         room=st.integers(0, 3),
         stale=st.sampled_from([True, False, False]),
     )
+    @only_if(lambda self: any(hand.claims for hand in self.hands))
     def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, room: int, stale: bool) -> None:
         """Give back any handle that was ever held: it counts only if it still is."""
         hand = chosen([hand for hand in self.hands if hand.claims], which)
@@ -253,8 +252,8 @@ class Engine(OutsideRules, RuleBasedStateMachine):
             job.beside.pool = run.shape(name[0]).pool
         job.beside.forget_failed()
 
-    @precondition(lambda self: any(not hand.is_dead for hand in self.hands))
     @rule(which=st.integers(0, 999))
+    @only_if(lambda self: any(not hand.is_dead for hand in self.hands))
     def worker_dies(self, which: int) -> None:
         """One hand falls silent while the others beat; two sweepers notice."""
         hand = chosen([hand for hand in self.hands if not hand.is_dead], which)
@@ -311,8 +310,8 @@ class Engine(OutsideRules, RuleBasedStateMachine):
             if not hand.is_dead:
                 self.wait(workers.beat(self.database, hand.lane.worker))
 
-    @precondition(lambda self: bool(self.runs))
     @rule(which=st.integers(0, 999))
+    @only_if(lambda self: bool(self.runs))
     def cancel(self, which: int) -> None:
         number = chosen(list(self.runs), which)
         run = self.runs[number]

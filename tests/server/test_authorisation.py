@@ -18,11 +18,13 @@ from retoma.server.callers import Need, need_of
 from retoma.server.server import routes_of
 from retoma.settings import Settings
 from retoma.store.database import Database
+from tests.server import articles
 from tests.server.api import Api, app
 from tests.server.conftest import OpenApi
 
 # What anyone may call, and why: a load balancer asks for health, and a callback's token is its key.
 PUBLIC = {"/healthz", "/readyz", "/api/v1/callbacks/{token}"}
+NO_REVIEW = UUID(int=9)
 BODIES: dict[str, Any] = {
     "/api/v1/runs": {"pipeline": "film"},
     "/api/v1/runs/bulk": {"pipeline": "film", "inputs": [{}]},
@@ -31,9 +33,13 @@ BODIES: dict[str, Any] = {
     "/api/v1/runs/{run}/rerun": {},
     "/api/v1/runs/{run}/edit": {"step": "cut", "value": "x"},
     "/api/v1/runs/{run}/skip": {"step": "image", "items": ["tea 0"]},
+    "/api/v1/runs/{run}/fork": {},
+    "/api/v1/reviews/decisions": {"decisions": [{"review": str(NO_REVIEW), "action": "approve"}]},
+    "/api/v1/reviews/{review}/decision": {"action": "approve"},
+    "/api/v1/reviews/{review}/assign": {"assignee": "ana"},
 }
 # Routes that name a thing of a tenant.
-OF_A_TENANT = ("{run}", "{delivery}")
+OF_A_TENANT = ("{run}", "{delivery}", "{review}")
 # Routes that name nothing of a tenant, so that another tenant's key gets its own list or the same answer.
 WITHOUT_A_TENANT = {
     "/metrics",
@@ -47,10 +53,10 @@ WITHOUT_A_TENANT = {
 }
 # Things that this run has none of; their own tests ask for them.
 WITHOUT_ONE = {"/api/v1/runs/{run}/files/{digest}"}
-LISTS = {"/api/v1/runs": "runs", "/api/v1/deliveries": "deliveries"}
+LISTS = {"/api/v1/runs": "runs", "/api/v1/deliveries": "deliveries", "/api/v1/reviews": "reviews"}
 # Lists that begin empty for everyone; their own tests ask what is in them.
 OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck"}
-STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive"}
+STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive", "/api/v1/reviews/decisions"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Route:
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
-    def filled(self, run: UUID, delivery: UUID) -> str:
+    def filled(self, run: UUID, delivery: UUID, review: UUID = NO_REVIEW) -> str:
         # A stream that follows what happens would never end.
         path = f"{self.path}?follow=false" if self.path.endswith("/live") else self.path
         return (
@@ -71,6 +77,8 @@ class Route:
             .replace("{pool}", "gpu")
             .replace("{pipeline}", "film")
             .replace("{digest}", "0" * 64)
+            .replace("{review}", str(review))
+            .replace("{step}", "cut")
         )
 
 
@@ -118,14 +126,20 @@ async def test_only_its_own_scope_and_admin_open_a_route(api: Api, route: Route)
 
 
 @each_route
-async def test_another_tenants_things_are_not_there(api: Api, route: Route) -> None:
+async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Route) -> None:
     assert route.need is not None
     if route.need.scope in SCOPES_OF_ALL_TENANTS:
         return
+    async with open_api(application=articles.app) as api:
+        await check_tenants(api, route, route.need.scope or Scope.RUNS_READ)
+
+
+async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
     run, delivery = await a_delivery(api, tenant="blog")
-    key = await api.make_key(route.need.scope or "runs:read", tenant="shop")
-    own = await api.make_key(route.need.scope or "runs:read", tenant="blog")
-    path = route.filled(run, delivery)
+    review = UUID((await articles.asked(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
+    key = await api.make_key(scope, tenant="shop")
+    own = await api.make_key(scope, tenant="blog")
+    path = route.filled(run, delivery, review)
     answer = await api.call(route.method, path, key=key, json=BODIES.get(route.path))
     mine = await api.call(route.method, path, key=own, json=BODIES.get(route.path))
     if any(part in route.path for part in OF_A_TENANT):

@@ -25,6 +25,8 @@ from retoma.cli.endpoints import endpoints
 from retoma.cli.keys import keys
 from retoma.cli.password import password
 from retoma.cli.pools import pools
+from retoma.cli.reviews import reviews
+from retoma.cli.revisions import diff, fork, rerun
 from retoma.cli.runs import runs
 from retoma.cli.serving import serve
 from retoma.cli.start import start
@@ -39,7 +41,10 @@ tree.command()(dev)
 tree.command()(worker)
 tree.command()(serve)
 tree.command()(start)
+for act in (rerun, fork, diff):
+    runs.command()(act)
 tree.add_typer(runs, name="runs")
+tree.add_typer(reviews, name="reviews")
 tree.add_typer(deliveries, name="deliveries")
 tree.add_typer(endpoints, name="endpoints")
 tree.add_typer(pools, name="pools")

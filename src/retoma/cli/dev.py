@@ -21,6 +21,7 @@ from retoma.cli import application
 from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
+from retoma.cli.demo.showing import showing
 from retoma.cli.listening import address, bound, serving
 from retoma.cli.options import AppPlace
 from retoma.cli.process import KeptWorker
@@ -40,12 +41,20 @@ LOOPBACK = "127.0.0.1"
 def dev(
     app: AppPlace = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Run the built-in demo, which kills its own worker and picks up again.")
+        bool,
+        typer.Option(
+            "--demo",
+            help="Start what the application has to show. Without APP: a run that survives the kill of its worker.",
+        ),
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --demo: exit when it is over.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --demo and without APP: exit when it is over.")] = False,
     concurrency: Annotated[
         int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="How many jobs the worker runs at a time.")
     ] = 20,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, help="The server's port; 0 takes a free one (RETOMA_PORT or PORT)."),
+    ] = None,
 ) -> None:
     """Run everything on this machine: the database, the server, and a worker that is started again when it dies.
 
@@ -54,11 +63,13 @@ def dev(
     \b
     retoma dev --demo
     retoma dev film.py
+    retoma dev retoma_apps.videos --demo
     """
-    if demo and app:
-        raise typer.BadParameter("--demo brings its own application; leave APP out")
-    if once and not demo:
-        raise typer.BadParameter("--once goes with --demo")
+    built_in = demo and not app
+    if once and not built_in:
+        raise typer.BadParameter("--once goes with --demo, without APP")
+    if port is not None:
+        os.environ["RETOMA_PORT"] = str(port)
     settings = read_settings()
     # A receiver under development is on this machine; the worker inherits it.
     os.environ["RETOMA_ALLOW_HOSTS"] = ",".join((*settings.allow_hosts, *THIS_MACHINE))
@@ -67,9 +78,11 @@ def dev(
         raise typer.BadParameter(
             "say where the application is (retoma dev film.py), or see the demo: retoma dev --demo"
         )
-    place = DEMO if demo else app or settings.app or ""
+    place = DEMO if built_in else app or settings.app or ""
     loaded = application.load(place, settings)
-    worker = [place, "-c", str(DEMO_CONCURRENCY if demo else concurrency)]
+    if demo and not built_in and loaded.demo is None:
+        raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
+    worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
     code = in_loop(_dev(loaded, settings, place, worker, demo=demo, once=once))
     raise typer.Exit(code)
 
@@ -81,15 +94,18 @@ async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, d
         async with connect(app, settings) as client:
             kind = text("embedded" if settings.database_url is None else "own")
             board.say(text("database", kind=kind, address=_address(client, settings)))
-            async with _served(app, client, settings, board):
-                if demo:
+            async with _served(app, client, settings, board) as here:
+                if place == DEMO and demo:
                     return await _demo(client, settings, board, worker, once=once)
-                return await _keep(app, place, board, worker)
+                if demo and app.demo:
+                    async with showing(app.demo, client, here, board):
+                        return await _keep(app, place, board, worker, _quiet("warning"))
+                return await _keep(app, place, board, worker, {})
 
 
 @asynccontextmanager
-async def _served(app: App, client: Client, settings: Settings, board: Board) -> AsyncIterator[None]:
-    """The API, for this machine only, so that it needs no key."""
+async def _served(app: App, client: Client, settings: Settings, board: Board) -> AsyncIterator[str]:
+    """The API, for this machine only, so that it needs no key. Gives its address."""
     listening = bound(settings, LOOPBACK, fall_back=True)
     server = make_server(app, client, settings, development=True)
     async with serving(server, listening, settings):
@@ -97,14 +113,14 @@ async def _served(app: App, client: Client, settings: Settings, board: Board) ->
         for page in app.pages:
             if page.nav:
                 board.say(text("page", address=f"{address(listening)}{page.path}"))
-        yield
+        yield address(listening)
 
 
-async def _keep(app: App, place: str, board: Board, arguments: list[str]) -> int:
+async def _keep(app: App, place: str, board: Board, arguments: list[str], environment: dict[str, str]) -> int:
     async def told(pid: int, code: int) -> None:
         board.say(text("worker ended", pid=pid, code=code), style="yellow")
 
-    kept = KeptWorker(arguments, {}, told)
+    kept = KeptWorker(arguments, environment, told)
     keeping = asyncio.create_task(kept.keep())
     await kept.started.wait()
     board.say(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
@@ -127,11 +143,10 @@ async def _demo(client: Client, settings: Settings, board: Board, arguments: lis
     board.say("")
     board.say(text("demo"))
     board.say("")
-    showing = Demo(client, board, settings.silence_seconds)
-    quiet = {"RETOMA_LOG_LEVEL": os.environ.get("RETOMA_LOG_LEVEL", "error")}
-    kept = KeptWorker(arguments, quiet, lambda *_: showing.worker_died())
+    film = Demo(client, board, settings.silence_seconds)
+    kept = KeptWorker(arguments, _quiet("error"), lambda *_: film.worker_died())
     keeping = asyncio.create_task(kept.keep())
-    shown = asyncio.create_task(showing.run(kept))
+    shown = asyncio.create_task(film.run(kept))
     stopped = _on_signals(kept, board, shown)
     try:
         proven = await shown
@@ -141,11 +156,16 @@ async def _demo(client: Client, settings: Settings, board: Board, arguments: lis
     if once or not proven:
         kept.stop()
     elif not stopped.is_set():
-        _say_next(board, after_demo(showing.run_id))
+        _say_next(board, after_demo(film.run_id))
     await keeping
     if stopped.is_set():
         board.say(text("stopped"))
     return 0 if proven else 1
+
+
+def _quiet(level: str) -> dict[str, str]:
+    """So that what a demo says is not lost among log lines, unless they are asked for."""
+    return {"RETOMA_LOG_LEVEL": os.environ.get("RETOMA_LOG_LEVEL", level)}
 
 
 def after_demo(run: UUID | None) -> list[str]:

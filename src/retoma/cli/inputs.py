@@ -19,11 +19,16 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def read_input(model: type[BaseModel] | None, whole: str | None, parts: Iterable[str]) -> dict[str, Any]:
     """The fields of `--input` (JSON, `@file` or `-`), overlaid with those of `-i key=value`."""
-    given = _object(whole) if whole is not None else {}
+    return (_object(whole) if whole is not None else {}) | read_fields("-i", model, parts)
+
+
+def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]) -> dict[str, Any]:
+    """Fields that were given as `key=value`."""
+    given = {}
     for part in parts:
         name, equals, text = part.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"-i takes key=value, not {part!r}")
+            raise typer.BadParameter(f"{option} takes key=value, not {part!r}")
         given[name] = _value(model, name, text)
     return given
 
@@ -48,24 +53,29 @@ def read_duration(option: str, text: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: float(match[1])})
 
 
-def _object(text: str) -> dict[str, Any]:
+def read_json(option: str, text: str) -> Any:
+    """JSON, `@file` or `-` for stdin."""
     try:
-        given = json.loads(_read(text))
+        return json.loads(_read(option, text))
     except ValueError as error:
-        raise typer.BadParameter(f"--input is not JSON: {error}") from None
+        raise typer.BadParameter(f"{option} is not JSON: {error}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    given = read_json("--input", text)
     if not isinstance(given, dict):
         raise typer.BadParameter(f"--input must be a JSON object, with a value for each field; it is {given!r:.80}")
     return given
 
 
-def _read(text: str) -> str:
+def _read(option: str, text: str) -> str:
     if text == "-":
         return sys.stdin.read()
     if text.startswith("@"):
         try:
             return Path(text[1:]).read_text(encoding="utf-8")
         except OSError as error:
-            raise typer.BadParameter(f"--input: {error}") from None
+            raise typer.BadParameter(f"{option}: {error}") from None
     return text
 
 

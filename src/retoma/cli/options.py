@@ -28,5 +28,8 @@ AppPlace = Annotated[
         show_default=False,
     ),
 ]
+AppOption = Annotated[
+    str | None, typer.Option("--app", help="The application, as for `retoma worker`.", show_default=False)
+]
 Listing = Annotated[Format, typer.Option("-o", "--output", help="How to print it.")]
 Shape = Annotated[ShortFormat, typer.Option("-o", "--output", help="How to print it.")]

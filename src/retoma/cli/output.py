@@ -30,6 +30,9 @@ _COLOURS = {
     "ok": "green",
     "running": "cyan",
     "sending": "cyan",
+    "open": "cyan",
+    "approved": "green",
+    "sent_back": "yellow",
     "pending": "blue",
     "ready": "blue",
     "due": "blue",
@@ -46,6 +49,8 @@ _COLOURS = {
     "disabled": "red",
     "problem": "red",
     "cancelled": "dim",
+    "expired": "dim",
+    "withdrawn": "dim",
     "skipped": "dim",
 }
 

@@ -142,22 +142,6 @@ def resume(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
 
 
 @runs.command()
-def rerun(
-    run: RunId,
-    step: Annotated[str | None, typer.Option("--step", help="Only what failed of this step.")] = None,
-    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item of it; may be repeated.")] = None,
-    how: Shape = ShortFormat.TABLE,
-) -> None:
-    """Make anew what failed in a run that is over, and what depends on it; the rest keeps its results.
-
-    \b
-    retoma runs rerun 0199a3
-    retoma runs rerun 0199a3 --step label --item invoice-812.pdf
-    """
-    in_loop(_rerun(run, step, item, how))
-
-
-@runs.command()
 def skip(
     run: RunId,
     step: Annotated[str, typer.Option("--step", help="The step whose items these are.")],
@@ -252,19 +236,13 @@ async def _resume(text: str, how: ShortFormat) -> None:
         output.out().print(output.state(state))
 
 
-async def _rerun(text: str, step: str | None, items: list[str] | None, how: ShortFormat) -> None:
-    async with opened_client(read_settings()) as client:
-        run = await found_run(client, text)
-        _say_revision(run, await client.rerun_failed(run, step=step, items=items, by="command line"), how)
-
-
 async def _skip(text: str, step: str, items: list[str], how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
-        _say_revision(run, await client.skip(run, step, items, by="command line"), how)
+        say_revision(run, await client.skip(run, step, items, by="command line"), how)
 
 
-def _say_revision(run: UUID, made: Revision, how: ShortFormat) -> None:
+def say_revision(run: UUID, made: Revision, how: ShortFormat) -> None:
     if how is ShortFormat.JSON:
         print(output.as_json({"run": run, "revision": made.number, "jobs": made.jobs}))
     elif made.jobs:

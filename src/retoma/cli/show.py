@@ -75,7 +75,8 @@ def print_facts(known: Facts) -> None:
 
 
 def _when(run: Run) -> str:
-    tenant = f"tenant {clean(run.tenant)}, version {run.version}, revision {run.revision}"
+    forked = f", forked from {run.forked_from}" if run.forked_from else ""
+    tenant = f"tenant {clean(run.tenant)}, version {run.version}, revision {run.revision}{forked}"
     if run.ended_at is not None:
         took = output.duration(run.ended_at - run.run_at)
         return f"{tenant}, started {output.moment(run.created_at)}, ended {output.moment(run.ended_at)} after {took}"

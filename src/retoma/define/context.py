@@ -29,7 +29,7 @@ class Desk(Protocol):
 
     async def save_file(self, content: bytes | Path, name: str) -> File: ...
 
-    async def remember(self, facts: Sequence[Fact], language: str) -> None: ...
+    async def remember(self, facts: Sequence[Fact], language: str, about: str) -> None: ...
 
     async def recall(self, query: str, language: str, limit: int) -> list[Fact]: ...
 
@@ -119,10 +119,10 @@ class Context:
             raise RuntimeError("files need a worker: test this step with retoma.testing.sandbox")
         return await self.desk.save_file(content, name)
 
-    async def remember(self, facts: Sequence[Fact], *, language: str) -> None:
-        """Keep what was learnt for this tenant; the same text is kept once."""
+    async def remember(self, facts: Sequence[Fact], *, language: str, about: str = "") -> None:
+        """Keep what was learnt for this tenant, each text once, to be found by its words and what it is `about`."""
         if self.desk is not None:
-            await self.desk.remember(facts, language)
+            await self.desk.remember(facts, language, about)
 
     async def recall(self, query: str, *, language: str, limit: int = 20) -> list[Fact]:
         """What is known for this tenant and has at least half of these words, in whatever form; the nearest first."""

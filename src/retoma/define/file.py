@@ -19,15 +19,23 @@ class File(BaseModel):
     media_type: Annotated[str, Field(max_length=100)] = "application/octet-stream"
 
 
+def is_file(value: Any) -> bool:
+    """Whether this JSON names a file."""
+    if not isinstance(value, dict) or not isinstance(value.get("file"), str):
+        return False
+    try:
+        File.model_validate(value)
+    except ValidationError:
+        return False
+    return True
+
+
 def files_in(value: Any) -> Iterator[File]:
     """Every file that JSON names, wherever in it."""
+    if is_file(value):
+        yield File.model_validate(value)
+        return
     if isinstance(value, dict):
-        if isinstance(value.get("file"), str):
-            try:
-                yield File.model_validate(value)
-                return
-            except ValidationError:
-                pass
         value = list(value.values())
     if isinstance(value, list):
         for each in value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -57,18 +57,22 @@ class Comment:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a person said who sent work back. `items` are what it is about, as the form named them."""
+    """What a person said who sent work back. `items` are what it is about; `extra` is what else their form asked."""
 
     notes: str = ""
     by: str = ""
     review: str = ""
     items: tuple[str, ...] = ()
     comments: tuple[Comment, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Feedback:
         comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in plain.get("comments") or ())
-        return cls(plain.get("notes") or "", plain["by"], plain["review"], tuple(plain.get("items") or ()), comments)
+        extra = {name: value for name, value in plain.items() if name not in cls.__dataclass_fields__}
+        return cls(
+            plain.get("notes") or "", plain["by"], plain["review"], tuple(plain.get("items") or ()), comments, extra
+        )
 
 
 class Approval:

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from retoma.define.codec import codec_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, NotFound
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, NotFound, RevisionChanged
 from retoma.records import Review, Subject
 from retoma.states import ReviewState
 from retoma.store import reviews
@@ -96,13 +96,12 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
     """The value as JSON, checked by its type; None for the subject as it stands."""
     if not decision.edits and not has_form(review, pipeline):
         return None
-    given = decision.value if decision.edits else {}
-    text = json.dumps(to_jsonable_python(given), allow_nan=False)
     form = form_of(review, pipeline)
-    if form is None:
-        return text
-    codec = codec_of(form)
     try:
+        text = json.dumps(to_jsonable_python(decision.value if decision.edits else {}), allow_nan=False)
+        if form is None:
+            return text
+        codec = codec_of(form)
         return codec.encode(codec.decode(text))
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"this is nothing that {review.step!r} can give: {error}") from error
@@ -139,7 +138,7 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
         case None:
             return NotFound(f"there is no review {review.id}")
         case "changed":
-            return Conflict(
+            return RevisionChanged(
                 f"what you saw was revision {decision.seen} and this is of revision {review.revision}: look at it again"
             )
         case "forbidden":

@@ -50,7 +50,7 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
 def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
     serving = [worker for worker in scene.live if job["queue"] in worker.queues]
     if job["parked"]:
-        return WaitReason.OUTSIDE
+        return WaitReason.PERSON if job["asked"] else WaitReason.OUTSIDE
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:

@@ -15,6 +15,7 @@ from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.problems import Problem, documented, problem_of
+from retoma.server.sending import send_file
 from retoma.server.server import make_server
 from retoma.server.shapes import idempotency_key
 
@@ -32,4 +33,5 @@ __all__ = [
     "make_server",
     "problem_of",
     "public",
+    "send_file",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from retoma.errors import (
+    AlreadyDecided,
     AtWork,
     Conflict,
     DatabaseUnavailable,
@@ -25,6 +27,7 @@ from retoma.errors import (
     InvalidInput,
     NotFound,
     RetomaError,
+    RevisionChanged,
     SchemaMismatch,
     Unrecordable,
 )
@@ -76,16 +79,20 @@ class Problem(HTTPException):
         self.code = code
         self.members = members
 
-    def response(self) -> Response:
-        body = {
+    @property
+    def body(self) -> dict[str, Any]:
+        standard = {
             "type": f"urn:retoma:problem:{self.code.lower()}",
             "title": HTTPStatus(self.status_code).phrase,
             "status": self.status_code,
             "detail": self.detail,
             "code": self.code,
         }
+        return standard | self.members
+
+    def response(self) -> Response:
         # Escaped to ASCII, because half a character of the caller's own would not encode.
-        text = json.dumps(body | self.members, default=str)
+        text = json.dumps(self.body, default=_plain)
         return Response(text, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
 
 
@@ -113,6 +120,11 @@ def of_error(error: RetomaError) -> Problem:
             return Problem(422, "INVALID_INPUT", said, errors=fields)
         case AtWork():
             return Problem(409, "AT_WORK", said)
+        case AlreadyDecided():
+            winner = {name: getattr(error.winner, name) for name in ("state", "decided_by", "decided_at")}
+            return Problem(409, "ALREADY_DECIDED", said, winner=winner)
+        case RevisionChanged():
+            return Problem(409, "REVISION_CHANGED", said)
         case Conflict():
             return Problem(409, "CONFLICT", said)
         case Unrecordable():
@@ -157,6 +169,10 @@ def slow_down(seconds: float, why: str) -> None:
     if seconds > 0:
         after = math.ceil(seconds)
         raise Problem(429, "TOO_MANY_REQUESTS", f"{why}: come again in {after} s", headers={"Retry-After": str(after)})
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _code_of(error: RetomaError) -> str:

@@ -32,6 +32,7 @@ from retoma.server.routes import (
     live,
     pipelines,
     pools,
+    reviews,
     runs,
     workers,
 )
@@ -43,6 +44,7 @@ ROOT = "/api/v1"
 _ROUTERS = (
     runs.router,
     acts.router,
+    reviews.router,
     files.router,
     items.router,
     live.router,

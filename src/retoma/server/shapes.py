@@ -11,9 +11,13 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.webhook import EVENTS, MOST_RETRIES
-from retoma.states import DeliveryState, JobState, RunState
+from retoma.engine.reviews import LONGEST_NOTES, LONGEST_UNDO, MOST_COMMENTS
+from retoma.engine.reviews import MOST_ITEMS as MOST_ITEMS_BACK
+from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 MOST_INPUTS = 10_000
+MOST_DECISIONS = 200
+LONGEST_RECORDING = 10**7  # seconds
 LARGEST_PAGE = 500
 LARGEST_NUMBER = 2**63 - 1
 LARGEST_INT = 2**31 - 1
@@ -27,6 +31,7 @@ def _storable(given: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$"), AfterValidator(_storable)]
 ItemKey = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$"), AfterValidator(_storable)]
+Notes = Annotated[str, Field(max_length=LONGEST_NOTES, pattern=r"^[^\x00]*$"), AfterValidator(_storable)]
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="How many at most.")]
 Before = Annotated[UUID | None, Field(description="`next` of the page before.")]
 
@@ -132,8 +137,20 @@ class ErrorShape(BaseModel):
     message: str | None = None
 
 
+class OpenReview(BaseModel):
+    id: UUID
+    step: str
+    item: str
+    planned: bool = Field(description="False: the step asked for help.")
+    opened_at: datetime
+    due_at: datetime | None
+    assignee: str | None
+
+
 class RunDetails(RunShape):
     input: Any
+    forked_from: UUID | None = Field(description="The run whose results it shares.")
+    reviews: list[OpenReview] = Field(description="What people are asked, the oldest first: at most 100.")
     steps: list[StepShape]
     estimated_end_at: datetime | None = Field(description="If its items keep their pace. Null while nothing tells.")
     waits: list[WaitShape] = Field(description="Why what could run does not.")
@@ -355,3 +372,119 @@ class StuckShape(BaseModel):
 
 class StuckPage(BaseModel):
     stuck: list[StuckShape]
+
+
+class ReviewShape(BaseModel):
+    id: UUID
+    run: UUID
+    tenant: str
+    pipeline: str
+    step: str
+    item: str
+    revision: int = Field(description="Of what is reviewed: say with a decision which one was `seen`.")
+    planned: bool = Field(description="False: the step asked for help, and `reason` says why.")
+    state: ReviewState
+    reason: Any
+    opened_at: datetime
+    due_at: datetime | None
+    expires_at: datetime | None
+    assignee: str | None
+    claimed_by: str | None = Field(description="Who looks at it just now.")
+    decided_by: str | None
+    via: str | None
+    decided_at: datetime | None
+    effective_at: datetime | None = Field(description="Until then the decision can be undone.")
+    applied_at: datetime | None
+    value: Any = Field(description="What was approved in place of the subject, or what the form was filled in with.")
+    notes: str | None
+    back_to: str | None
+    back_items: list[str]
+    may_go_back_to: list[str] = Field(description="The steps that it may be sent back to; the first if none is named.")
+    sent_back: int = Field(description="How often this went back in its run.")
+    most_sent_back: int | None
+
+
+class ReviewPage(BaseModel):
+    reviews: list[ReviewShape]
+    next: UUID | None = Field(description="Give it as `after` for the next page. Null: this is the last.")
+
+
+class SubjectShape(BaseModel):
+    step: str
+    revision: int
+    value: Any
+
+
+class ReviewDetails(ReviewShape):
+    subjects: list[SubjectShape] = Field(description="The results that the person is asked about.")
+    has_form: bool = Field(description="Whether `value` is a form to be filled in, and not the subject edited.")
+    form: dict[str, Any] | None = Field(description="JSON Schema of `value`. Null: this server does not know it.")
+    comments: list[Any] = Field(description="What was said about moments of a recording.")
+    history: list[EventShape] = Field(description="Of this step and item in this run, in order.")
+
+
+class CommentGiven(Given):
+    text: Notes
+    at: float | None = Field(None, ge=0, le=LONGEST_RECORDING, description="Seconds from the beginning.")
+    to: float | None = Field(None, ge=0, le=LONGEST_RECORDING, description="The end, if it is about a range.")
+
+
+class DecisionGiven(Given):
+    action: Literal["approve", "send_back", "reject"]
+    value: Any = Field(
+        None, description="What is approved in place of the subject, or what the form asks for. Left out: the subject."
+    )
+    notes: Notes = Field("", description="To send back or reject, say why.")
+    to: Name | None = Field(None, description="The step that the work goes back to.")
+    items: list[ItemKey] | None = Field(None, max_length=MOST_ITEMS_BACK, description="What of it goes back.")
+    comments: list[CommentGiven] = Field([], max_length=MOST_COMMENTS)
+    seen: int | None = Field(None, ge=1, le=LARGEST_INT, description="The revision that was looked at; or `If-Match`.")
+    undo_seconds: float = Field(
+        0, ge=0, le=LONGEST_UNDO.total_seconds(), description="It takes effect after so long; until then it is undone."
+    )
+
+
+class DecisionOfMany(DecisionGiven):
+    review: UUID
+
+
+class DecisionsGiven(Given):
+    decisions: list[DecisionOfMany] = Field(min_length=1, max_length=MOST_DECISIONS)
+
+
+class Outcome(BaseModel):
+    review: UUID
+    now: ReviewShape | None = Field(description="As it stands. Null: it was not decided, and `problem` says why.")
+    problem: dict[str, Any] | None = Field(description="What it would have been answered with alone.")
+
+
+class Outcomes(BaseModel):
+    outcomes: list[Outcome] = Field(description="In the order of the decisions.")
+
+
+class AssignGiven(Given):
+    assignee: Name | None = Field(description="Null: nobody's.")
+
+
+class StaleJob(BaseModel):
+    step: str
+    item: str
+
+
+class StaleList(BaseModel):
+    stale: list[StaleJob] = Field(description="Results that are made of something that is no longer current.")
+
+
+class MadeShape(BaseModel):
+    revision: int
+    state: JobState
+    output: Any
+    author: str | None = Field(description="The person who gave it.")
+    reused_from: int | None = Field(description="The revision whose result it kept.")
+    feedback: Any = Field(description="What a person said who sent it back.")
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class MadeList(BaseModel):
+    revisions: list[MadeShape] = Field(description="The newest first.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from retoma.client import Client
 from retoma.define.graph import Graph
-from retoma.records import Run, StepProgress, Wait
-from retoma.server.shapes import ErrorShape, RunDetails, RunShape, StepShape, WaitShape
+from retoma.records import Review, Run, StepProgress, Wait
+from retoma.server.shapes import ErrorShape, OpenReview, RunDetails, RunShape, StepShape, WaitShape
 from retoma.states import JOB_ENDS
 
 MOST_ERRORS = 100
+MOST_REVIEWS = 100
 
 
 def shape(run: Run) -> RunShape:
@@ -22,6 +23,8 @@ async def details(client: Client, run: Run) -> RunDetails:
     return RunDetails(
         **shape(run).model_dump(),
         input=run.input,
+        forked_from=run.forked_from,
+        reviews=[] if run.is_over else [_open(one) for one in await client.reviews(run=run.id, limit=MOST_REVIEWS)],
         steps=[_step(progress[each.name]) for each in graph.steps if not each.hidden and each.name in progress],
         estimated_end_at=None if run.is_over else await client.estimate(run.id),
         waits=[] if run.is_over else [_wait(wait) for wait in await client.waits(run.id)],
@@ -33,6 +36,10 @@ def sources(graph: Graph) -> list[str]:
     """The steps whose results are lists of items that other steps go over."""
     found = (step.source for step in graph.steps if step.each and not step.hidden)
     return list(dict.fromkeys(name for name in found if name))
+
+
+def _open(review: Review) -> OpenReview:
+    return OpenReview(**{name: getattr(review, name) for name in OpenReview.model_fields})
 
 
 def _step(step: StepProgress) -> StepShape:

@@ -13,13 +13,16 @@ from retoma.store.statements import statements
 _SQL = statements("facts")
 
 
-async def remember(database: Database, app: str, tenant: int, language: str, run: UUID, facts: Sequence[Fact]) -> None:
+async def remember(
+    database: Database, app: str, tenant: int, language: str, run: UUID, facts: Sequence[Fact], about: str
+) -> None:
     await database.fetch(
         _SQL["remember"],
         app=app,
         tenant=tenant,
         language=language,
         run=run,
+        about=about,
         text=[fact.text for fact in facts],
         source=[json.dumps(fact.source) for fact in facts],
         confidence=[fact.confidence for fact in facts],

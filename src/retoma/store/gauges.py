@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
-from retoma.records import DeliveryFigures, PoolFigures, QueueFigures, Tally
+from retoma.records import DeliveryFigures, PipelineFigures, PoolFigures, QueueFigures, Tally
 from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements
@@ -76,3 +77,8 @@ async def pools(database: Database, ages: Ages) -> list[PoolFigures]:
 
 async def deliveries(database: Database) -> DeliveryFigures:
     return DeliveryFigures(**await database.fetch_one(_SQL["delivery_figures"]))
+
+
+async def of_pipeline(database: Database, pipeline: str, since: datetime, without: Sequence[str]) -> PipelineFigures:
+    row = await database.fetch_one(_SQL["pipeline_figures"], pipeline=pipeline, since=since, without=list(without))
+    return PipelineFigures(**dict(row))

@@ -47,6 +47,10 @@ async def listed(
     return [_review(row) for row in rows]
 
 
+async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
+    return [row["id"] for row in await database.fetch(_SQL["reviews_between"], first=first, last=last, limit=limit)]
+
+
 async def counts(database: Database, tenant: int | None) -> list[ReviewCount]:
     return [ReviewCount(**row) for row in await database.fetch(_SQL["count_open_reviews"], tenant=tenant)]
 

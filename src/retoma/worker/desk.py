@@ -78,9 +78,9 @@ class AttemptDesk:
             raise DefinitionError("this application has nowhere to keep files: give App(files=...)")
         return await self._desks.files.save(content, name=name)
 
-    async def remember(self, known: Sequence[Fact], language: str) -> None:
+    async def remember(self, known: Sequence[Fact], language: str, about: str) -> None:
         claim = self._claim
-        await facts.remember(self._desks.database, self._desks.app, claim.tenant, language, claim.run, known)
+        await facts.remember(self._desks.database, self._desks.app, claim.tenant, language, claim.run, known, about)
 
     async def recall(self, query: str, language: str, limit: int) -> list[Fact]:
         return await facts.recall(self._desks.database, self._desks.app, self._claim.tenant, language, query, limit)

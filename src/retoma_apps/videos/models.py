@@ -118,6 +118,7 @@ class Narration(Part):
 class Clip(Part):
     """A piece of footage for the scene of this number."""
 
+    id: str = ""
     video: File
     thumbnail: File
     source: str
@@ -163,7 +164,7 @@ class Thumbnails(Part):
 class FinalChoice(Part):
     """What a person decides at the end: one of the thumbnails, counted from 1, and the words beside the video."""
 
-    thumbnail: int = Field(ge=1)
+    thumbnail: int = Field(ge=1, le=3)
     title: str | None = Field(None, min_length=1, max_length=100)
     description: str | None = Field(None, max_length=4500)
     tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
@@ -174,6 +175,24 @@ class Upload(Part):
     url: str
     channel: str
     publish_at: datetime | None = None
+
+
+class Analytics(Part):
+    """What the video's figures are counted from."""
+
+    video_id: str
+    url: str
+    title: str
+    channel: str
+    language: Language
+    seconds: float
+    words: int
+    began_at: datetime
+
+
+class Publication(Part):
+    url: str
+    published_at: datetime
 
 
 class Order(BaseModel):

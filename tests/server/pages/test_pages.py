@@ -49,6 +49,7 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         f"/runs/{run.id}?step=lines",
         f"/runs/{run.id}?step=image",
         f"/runs/{run.id}?{httpx2.QueryParams({'step': 'image', 'item': item})}",
+        "/reviews",
         "/stuck",
         "/pools",
         "/workers",
@@ -236,7 +237,7 @@ def test_every_word_that_is_asked_for_is_there() -> None:
 
 def test_no_word_is_kept_that_nobody_says() -> None:
     said = used() | {name for _, _, name in words.NAVIGATION}
-    made = ("state ", "wait ", "event ", "way ", "said ", "error ", "kit ")
+    made = ("state ", "wait ", "event ", "way ", "said ", "error ", "kit ", "trail ", "wrong ", "notes needed ")
     others = {"in", "ago"}
     assert {name for name in words._WORDS if name not in said | others and not name.startswith(made)} == set()
 

@@ -15,8 +15,8 @@ _LOOKS = {
     # runs
     "pending": Look("ring", "wait"),
     "running": Look("run", "run"),
-    "paused": Look("pause", "warn"),
-    "needs_review": Look("hand", "human"),
+    "paused": Look("hand", "human"),
+    "needs_review": Look("help", "human"),
     "stuck": Look("stuck", "stuck"),
     "cancelling": Look("canceling", "wait"),
     "completed": Look("check", "ok"),
@@ -31,6 +31,13 @@ _LOOKS = {
     "succeeded": Look("check", "ok"),
     "skipped": Look("skip", "wait"),
     "quarantined": Look("lock", "fail"),
+    "asked": Look("hand", "human"),  # parked, because it waits for a person
+    # reviews
+    "open": Look("hand", "human"),
+    "approved": Look("check", "ok"),
+    "sent_back": Look("back", "warn"),
+    "expired": Look("clock", "wait"),
+    "withdrawn": Look("gone", "wait"),
     # deliveries
     "due": Look("clock", "wait"),
     "sending": Look("send", "run"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from retoma.define.graph import Graph
@@ -19,7 +19,7 @@ LONGEST_NAME = 23
 class Node:
     step: str
     name: str
-    state: JobState | None
+    state: str | None
     done: int
     total: int
     each: bool
@@ -41,13 +41,13 @@ class Drawing:
     height: int
 
 
-def drawn(graph: Graph, progress: Mapping[str, StepProgress]) -> Drawing:
-    """Only what the user wrote: a hidden step's lines go through it."""
+def drawn(graph: Graph, progress: Mapping[str, StepProgress], asking: Container[str] = ()) -> Drawing:
+    """Only what the user wrote: a hidden step's lines go through it. `asking` are the steps that wait for people."""
     edges = visible_edges(graph)
     columns = _columns([step.name for step in graph.steps if not step.hidden], edges)
     places = _places(columns)
     each = {step.name: step.each for step in graph.steps}
-    nodes = [_node(step, each[step], progress.get(step), *places[step]) for step in places]
+    nodes = [_node(step, each[step], progress.get(step), step in asking, *places[step]) for step in places]
     done = {node.step for node in nodes if node.state is JobState.SUCCEEDED}
     lines = [Line(_path(places[first], places[last]), first in done) for first, last in edges]
     return Drawing(nodes, lines, _extent(places, 0, WIDTH), _extent(places, 1, HEIGHT))
@@ -77,6 +77,11 @@ def overall(step: StepProgress | None) -> JobState | None:
         JobState.SKIPPED,
     )
     return None if step is None else next((state for state in order if step.jobs.get(state)), None)
+
+
+def shown(state: JobState | None, is_asking: bool) -> str | None:
+    """The state as people should read it: what is parked waits for a person, or for work outside."""
+    return "asked" if is_asking and state is JobState.PARKED else state
 
 
 def visible_edges(graph: Graph) -> list[tuple[str, str]]:
@@ -113,10 +118,11 @@ def _places(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
     }
 
 
-def _node(step: str, each: bool, progress: StepProgress | None, x: int, y: int) -> Node:
+def _node(step: str, each: bool, progress: StepProgress | None, is_asking: bool, x: int, y: int) -> Node:
     jobs = {} if progress is None else progress.jobs
     name = step if len(step) <= LONGEST_NAME else f"{step[: LONGEST_NAME - 1]}…"
-    return Node(step, name, overall(progress), jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), each, x, y)
+    state = shown(overall(progress), is_asking)
+    return Node(step, name, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), each, x, y)
 
 
 def _path(first: tuple[int, int], last: tuple[int, int]) -> str:

@@ -6,11 +6,16 @@ from starlette.responses import Response
 
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
-from retoma.states import DeliveryState, JobState, RunState
+from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 
 async def show(visit: Visit) -> Response:
-    states = {"run": list(RunState), "job": list(JobState), "delivery": list(DeliveryState)}
+    states = {
+        "run": list(RunState),
+        "job": list(JobState),
+        "review": list(ReviewState),
+        "delivery": list(DeliveryState),
+    }
     return visit.show("kit.html", states=states)
 
 

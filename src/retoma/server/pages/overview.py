@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from retoma.records import Run, Standing, Stuck
+from retoma.records import ReviewCount, Run, Standing, Stuck
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.states import RunState
@@ -45,13 +46,15 @@ async def show(visit: Visit) -> Response:
     now, figures = await client.now(), await client.standing()
     failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED)
     stuck = await client.stuck(limit=MOST_SHOWN)
+    asked = await client.review_counts()
     return visit.show(
         "overview.html",
-        figures=_figures(visit, figures, failed),
+        figures=_figures(visit, figures, failed, asked),
         tasks=[
             *_stuck(visit, stuck, now),
             *_unserved(visit, figures),
             *_dead(visit, figures),
+            *_asked(visit, asked, now),
             *_failed(visit, failed, now),
         ],
         pools=figures.pools,
@@ -59,10 +62,12 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _figures(visit: Visit, figures: Standing, failed: list[Run]) -> list[Figure]:
+def _figures(visit: Visit, figures: Standing, failed: list[Run], asked: list[ReviewCount]) -> list[Figure]:
     jobs = {state: sum(queue.jobs.get(state, 0) for queue in figures.queues) for state in ("ready", "running")}
     oldest = max((queue.oldest_for for queue in figures.queues if queue.oldest_for), default=None)
     number, t = visit.formats.number, visit.say
+    overdue = sum(each.overdue for each in asked)
+    late = t("overdue", count=number(overdue)) if overdue else t("none overdue")
     many = f"{MOST_FAILED}+" if len(failed) == MOST_FAILED else number(len(failed))
     return [
         Figure(
@@ -81,6 +86,7 @@ def _figures(visit: Visit, figures: Standing, failed: list[Run]) -> list[Figure]
             t("of workers", count=number(figures.workers)),
             "/workers",
         ),
+        Figure(t("for people"), "hand", "human", number(sum(each.open for each in asked)), late, "/reviews"),
         Figure(t("open runs"), "runs", "wait", number(figures.open_runs), t("not over"), "/runs"),
         Figure(
             t("stuck runs"),
@@ -129,6 +135,22 @@ def _failed(visit: Visit, failed: list[Run], now: datetime) -> list[Task]:
             visit.say("open"),
         )
         for run in failed[:MOST_SHOWN]
+    ]
+
+
+def _asked(visit: Visit, asked: list[ReviewCount], now: datetime) -> list[Task]:
+    number = visit.formats.number
+    return [
+        Task(
+            "hand",
+            "human",
+            visit.say("people are asked", count=number(each.open), step=each.step),
+            visit.say("people are asked why", pipeline=each.pipeline, overdue=number(each.overdue)),
+            visit.formats.ago(each.oldest_at, now),
+            f"/reviews?{urlencode({'pipeline': each.pipeline, 'step': each.step})}",
+            visit.say("review them"),
+        )
+        for each in asked[:MOST_SHOWN]
     ]
 
 

@@ -14,7 +14,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.errors import RetomaError
 from retoma.server.edge import problem_for
-from retoma.server.pages import capacity, changes, deliveries, kit, login, overview, run, runs, static
+from retoma.server.pages import (
+    anew,
+    capacity,
+    changes,
+    deliveries,
+    kit,
+    login,
+    overview,
+    review,
+    reviews,
+    run,
+    runs,
+    static,
+)
 from retoma.server.pages.page import Page
 from retoma.server.pages.site import Site
 from retoma.server.pages.visit import HEADERS, Visit
@@ -25,6 +38,9 @@ PAGES = (
     *runs.PAGES,
     *run.PAGES,
     *changes.PAGES,
+    *anew.PAGES,
+    *reviews.PAGES,
+    *review.PAGES,
     *capacity.PAGES,
     *deliveries.PAGES,
     *login.PAGES,
@@ -86,6 +102,8 @@ class Pages:
 
 async def _shown(page: Page, visit: Visit) -> Response:
     method = visit.request.method
+    if not page.is_open:
+        visit.asked_of_people = await visit.site.open_reviews()
     if method == "POST" and page.act is not None:
         await visit.read_form()
         if not page.is_open:

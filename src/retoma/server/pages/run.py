@@ -12,16 +12,20 @@ from starlette.responses import Response
 from retoma.define.file import files_in
 from retoma.define.graph import Graph
 from retoma.errors import NotFound
-from retoma.records import Job, Run, StepProgress, Stuck, Wait
-from retoma.server.pages import graph, items, waterfall
+from retoma.records import Job, Made, Review, Run, StepProgress, Stuck, Wait
+from retoma.server.pages import differences, graph, items, typed, waterfall
+from retoma.server.pages.asked import urgency
 from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.pages.words import KNOWN
-from retoma.states import JobState, RunState
+from retoma.states import JobState, ReviewState, RunState
 
 CHANGED = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
-JOBS, EVENTS, ERRORS, TRIES, CHARGES, FILES = 50, 50, 20, 30, 50, 50
+FIXED = (RunState.CANCELLED, RunState.CANCELLING, RunState.REJECTED)
+JOBS, EVENTS, ERRORS, TRIES, CHARGES, FILES, REVIEWS, MADE = 50, 50, 20, 30, 50, 50, 20, 10
+MOST_HELD = 1_000  # reviews of one run
+DECIDED = tuple(state for state in ReviewState if state is not ReviewState.OPEN)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,10 @@ class Draft:
     wrong: str
 
 
-async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> Response:
+async def show(
+    visit: Visit, status: int = 200, draft: Draft | None = None, fork: list[typed.Field] | None = None
+) -> Response:
+    """`fork` is the form for another run as a person left it."""
     client = visit.client
     run = await client.show(visit.id("run"))
     visit.path = f"/runs/{run.id}"
@@ -43,6 +50,9 @@ async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> R
     errors = await client.errors(run.id)
     last = await client.last_event(run.id)
     chosen = await _selected(visit, run, steps)
+    held = await _held(visit, run)
+    asking = {(review.step, review.item) for review in held if review.applied_at is None}
+    stale = await client.stale(run.id)
     halts = await episodes(client, run)
     return visit.show(
         "run.html",
@@ -53,10 +63,17 @@ async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> R
         last_event=last,
         steps=steps,
         progress=progress,
-        overall=graph.overall,
+        state_of=lambda step: graph.shown(graph.overall(progress[step]), step in {each for each, _ in asking}),
+        job_state_of=lambda job: graph.shown(job.state, (job.step, job.item) in asking),
+        asking={step for step, _ in asking},
+        reviews=[review for review in held if review.is_open][:REVIEWS],
+        more_reviews=max(0, sum(review.is_open for review in held) - REVIEWS),
+        urgency=urgency,
+        stale={step for step, _ in stale},
+        stale_jobs=set(stale),
         done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
-        graph=graph.drawn(shape, progress),
-        fall=await _fall(visit, run, steps, graph.needs(shape), chosen["job"], run.ended_at or now),
+        graph=graph.drawn(shape, progress, {step for step, _ in asking}),
+        fall=await _fall(visit, run, steps, graph.needs(shape), chosen["job"], run.ended_at or now, held),
         waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
         estimate=None if run.is_over else await client.estimate(run.id),
         stuck=_explained(visit, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
@@ -66,6 +83,11 @@ async def show(visit: Visit, status: int = 200, draft: Draft | None = None) -> R
         way_of=lambda halt: _way(visit, halt),
         may_resume=run.state in (RunState.STUCK, RunState.FAILED),
         may_change=run.state in CHANGED,
+        may_remake=run.state not in FIXED,
+        groups=_groups(visit, run),
+        fork_fields=fork or (input_fields(visit, run) if run.is_over else []),
+        is_fork_open=fork is not None,
+        made=await _made(visit, run, chosen["job"]),
         may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
         charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
         errors=list(errors.items())[:ERRORS],
@@ -116,11 +138,12 @@ async def _fall(
     needs: Mapping[str, list[str]],
     job: Job | None,
     ends: datetime,
+    held: list[Review],
 ) -> waterfall.Waterfall:
     client = visit.client
     item = job if job is not None and job.item else None
     tries = await client.tries(run.id, item.step, item.item) if item else await client.tries(run.id)
-    return waterfall.drawn(steps, needs, await client.outside(run.id), run.run_at, ends, tries, item)
+    return waterfall.drawn(steps, needs, await client.outside(run.id), run.run_at, ends, tries, item, held)
 
 
 async def _selected(visit: Visit, run: Run, steps: list[StepProgress]) -> dict[str, Any]:
@@ -137,6 +160,42 @@ async def _selected(visit: Visit, run: Run, steps: list[StepProgress]) -> dict[s
     tries = [] if job is None else await visit.client.job_events(run.id, step.step, job.item, limit=TRIES)
     more = jobs[JOBS - 1].position if len(jobs) > JOBS else None
     return {"step": step, "jobs": jobs[:JOBS], "job": job, "tries": tries, "more": more, "job_states": list(step.jobs)}
+
+
+async def _held(visit: Visit, run: Run) -> list[Review]:
+    """The reviews of a run: all that are open, and of the others the first."""
+    still = await visit.client.reviews(run=run.id, limit=MOST_HELD)
+    rest = await visit.client.reviews(run=run.id, states=DECIDED, limit=MOST_HELD)
+    return [*still, *rest]
+
+
+async def _made(visit: Visit, run: Run, job: Job | None) -> list[tuple[Made, differences.Difference | None]]:
+    """The revisions of a job, the newest first, each with what it changed of the one before."""
+    if job is None:
+        return []
+    found = await visit.client.made(run.id, job.step, job.item, limit=MADE + 1)
+    given = [each for each in found if each.state is JobState.SUCCEEDED]
+    before = dict(zip((each.revision for each in given), given[1:], strict=False))
+    return [(each, _difference(each, before.get(each.revision))) for each in found[:MADE]]
+
+
+def _difference(made: Made, former: Made | None) -> differences.Difference | None:
+    return None if former is None else differences.between(former.output, made.output)
+
+
+def _groups(visit: Visit, run: Run) -> list[str]:
+    app = visit.client.app
+    pipeline = app.pipelines.get(run.pipeline) if app else None
+    return sorted(pipeline.groups) if pipeline else []
+
+
+def input_fields(visit: Visit, run: Run) -> list[typed.Field]:
+    """The input of this run, to be changed for another; nothing where this server does not know its type."""
+    app = visit.client.app
+    pipeline = app.pipelines.get(run.pipeline) if app else None
+    if pipeline is None or pipeline.inputs is None:
+        return []
+    return typed.fields_of(pipeline.inputs.model_json_schema(), run.input or {})
 
 
 async def _value(visit: Visit, run: Run, shape: Graph, job: Job | None) -> Any:

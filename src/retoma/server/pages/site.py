@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
+from time import monotonic
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
 from retoma.app import App
 from retoma.client import Client
+from retoma.define.file import is_file
 from retoma.server.door import Door
 from retoma.server.pages import drawing, formats
 from retoma.server.pages.page import Page
 from retoma.server.sessions import Sessions
+
+LONGEST_KEPT = 1.0  # seconds
 
 
 class Site:
@@ -20,6 +24,15 @@ class Site:
         self.client = client
         self.door = door
         self.sessions = sessions
+        self._open = (0, -LONGEST_KEPT)
+
+    async def open_reviews(self) -> int:
+        """How much waits for people, as it was at most a second ago."""
+        count, read_at = self._open
+        if monotonic() - read_at >= LONGEST_KEPT:
+            count = sum(each.open for each in await self.client.review_counts())
+            self._open = (count, monotonic())
+        return count
 
     @property
     def name(self) -> str:
@@ -42,4 +55,5 @@ class Site:
         )
         made.filters.update(json=formats.pretty)
         made.globals.update(looks=drawing.looks)
+        made.tests.update(file=is_file)
         return made

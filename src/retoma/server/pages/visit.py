@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from retoma.server.pages.site import Site
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
-    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -49,6 +49,8 @@ class Visit:
         self.request = request
         self.token = token
         self.fields: dict[str, str] = {}
+        self._given: list[tuple[str, str]] = []
+        self.asked_of_people = 0  # reviews that are open
         self.by = ADMINISTRATOR
         self.path = request.url.path  # of the page that is shown, which a form that bounces is not
 
@@ -96,7 +98,12 @@ class Visit:
         if len(body) > LARGEST_FORM:
             raise too_large(LARGEST_FORM)
         given = body.decode(errors="replace")
-        self.fields = dict(parse_qsl(given, keep_blank_values=True)) if self._is_form else {}
+        self._given = parse_qsl(given, keep_blank_values=True) if self._is_form else []
+        self.fields = dict(self._given)
+
+    def several(self, name: str) -> list[str]:
+        """All that the form says under this name."""
+        return [value for field, value in self._given if field == name]
 
     def check_form(self) -> None:
         """Raise a Problem unless the form was made for this person's session."""
@@ -108,13 +115,17 @@ class Visit:
 
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page from a template. What the values hold is text, whatever it looks like."""
-        made = self.site.templates.get_template(template)
-        html = made.render(values, visit=self, t=self.say, f=self.formats, here=self.path, nav=self._nav(), known=KNOWN)
-        answer = HTMLResponse(html, status, HEADERS)
+        answer = HTMLResponse(self.part(template, **values), status, HEADERS)
         for name, chosen, kept in (("lang", self.language, "retoma-language"), ("theme", self.theme, "retoma-theme")):
             if name in self.request.query_params:
                 answer.set_cookie(kept, chosen, max_age=SECONDS_REMEMBERED, httponly=True, samesite="lax")
         return answer
+
+    def part(self, template: str, **values: Any) -> str:
+        """The HTML that a template makes of these."""
+        made = self.site.templates.get_template(template)
+        ours = {"visit": self, "t": self.say, "f": self.formats, "here": self.path, "nav": self._nav(), "known": KNOWN}
+        return made.render(values | ours)
 
     def go(self, path: str, notice: str | None = None, **asked: str) -> Response:
         """After an act: to a page of ours, which says how it went. `notice` is a word of ours, never text."""
@@ -136,11 +147,12 @@ class Visit:
         merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
         return f"{self.path}?{urlencode(merged)}" if merged else self.path
 
-    def _nav(self) -> list[tuple[str, str, str]]:
-        """Address, icon and name of each place."""
-        ours = [(path, icon, self.say(name)) for path, icon, name in NAVIGATION]
+    def _nav(self) -> list[tuple[str, str, str, int]]:
+        """Address, icon and name of each place, and how much waits there for people."""
+        waiting = {"/reviews": self.asked_of_people}
+        ours = [(path, icon, self.say(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
         number = LANGUAGES.index(self.language)
-        own = [(page.path, "doc", page.nav[number]) for page in self.site.own_pages if page.nav]
+        own = [(page.path, "doc", page.nav[number], 0) for page in self.site.own_pages if page.nav]
         return [*ours[:1], *own, *ours[1:]]
 
 

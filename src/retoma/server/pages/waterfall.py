@@ -1,4 +1,4 @@
-"""When each step waited, worked, and had its work done outside, on one axis. Pure.
+"""When each step waited, worked, had its work done outside, and waited for a person, on one axis. Pure.
 
 Where nothing went on for long, the axis is squeezed: the band has one width, whatever its length.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from retoma.records import Job, Outside, StepProgress, Try
+from retoma.records import Job, Outside, Review, StepProgress, Try
 from retoma.states import JOB_ENDS
 
 IDLE = timedelta(minutes=10)
@@ -25,13 +25,20 @@ class Span:
 
 
 Part = tuple[str, Span]
-IDLE_KINDS = ("queue", "again")
-TOTALS = {"queue": ("queue",), "run": ("run", "bad"), "again": ("again",), "outside": ("outside",)}
+IDLE_KINDS = ("queue", "again", "human")
+TOTALS = {
+    "queue": ("queue",),
+    "run": ("run", "bad"),
+    "again": ("again",),
+    "outside": ("outside",),
+    "human": ("human",),
+}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Percent of the axis. `kind` is queue, run, bad (an attempt that failed), again (a wait for the next), outside."""
+    """Percent of the axis. `kind` is queue, run, bad (an attempt that failed), again (a wait for the next), outside,
+    human (a wait for a person)."""
 
     kind: str
     x: float
@@ -78,6 +85,7 @@ def drawn(
     ends: datetime,
     tries: Sequence[Try] = (),
     job: Job | None = None,
+    reviews: Sequence[Review] = (),
 ) -> Waterfall:
     """`ends` is the run's end, or now. A step is in the queue from when its needs are over.
 
@@ -85,7 +93,11 @@ def drawn(
     """
     over = {step.step: _over(step) for step in steps}
     parts = {
-        step.step: _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, tries, ends)
+        step.step: _with_people(
+            _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, tries, ends),
+            [review for review in reviews if review.step == step.step and not review.item and _is_of(review, step)],
+            ends,
+        )
         for step in steps
     }
     axis = Axis(begins, ends, [span for spans in parts.values() for kind, span in spans if kind not in IDLE_KINDS])
@@ -166,6 +178,26 @@ def _parts(
     waited = [("queue", Span(max([created, *(need for need in needs if need)]), began))]
     away = [("outside", Span(one.parked_at, one.ended_at or ends)) for one in outside if one.step == step.step]
     return [(kind, span) for kind, span in (*waited, *worked, *away) if span.last >= span.first]
+
+
+def _is_of(review: Review, step: StepProgress) -> bool:
+    """Whether it is about the job that the step has now."""
+    return step.created_at is not None and review.opened_at >= step.created_at
+
+
+def _with_people(parts: list[Part], reviews: Sequence[Review], ends: datetime) -> list[Part]:
+    """While a person is asked, a job is in no queue."""
+    asked = [Span(each.opened_at, each.decided_at or each.applied_at or ends) for each in reviews]
+    left = [part for kind, span in parts for part in (_outside_of(span, asked) if kind == "queue" else [(kind, span)])]
+    return [*left, *(("human", span) for span in asked)]
+
+
+def _outside_of(span: Span, asked: Sequence[Span]) -> list[Part]:
+    if not asked:
+        return [("queue", span)]
+    first, last = min(each.first for each in asked), max(each.last for each in asked)
+    parts = [Span(span.first, min(span.last, first)), Span(max(span.first, last), span.last)]
+    return [("queue", part) for part in parts if part.last > part.first]
 
 
 def _worked(tries: Sequence[Try], last: StepProgress | Job, ends: datetime) -> list[Part]:

@@ -1,34 +1,69 @@
-"""Acts of people: let a run go on, make anew what failed, put a result right, leave items out."""
+"""Acts of people: let a run go on, make work anew, put a result right, leave items out, fork."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from retoma.errors import InvalidInput, NotFound
 from retoma.records import Revision, Stuck
 from retoma.server.callers import Caller, caller
 from retoma.server.problems import documented
-from retoma.server.shapes import Cancelled, Given, ItemKey, Limit, Name, StuckPage, StuckShape
+from retoma.server.routes.runs import own
+from retoma.server.shapes import (
+    Cancelled,
+    Given,
+    ItemKey,
+    Limit,
+    MadeList,
+    MadeShape,
+    Name,
+    Notes,
+    StaleJob,
+    StaleList,
+    Started,
+    StuckPage,
+    StuckShape,
+)
 
 router = APIRouter(tags=["acts"])
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
 _REFUSED = documented(404, 409)
 MOST_ITEMS = 10_000
+MOST_STEPS = 500
 
 
 class RerunGiven(Given):
+    """What is to be made anew is named by `steps`, `group`, `after` or `stale`. Otherwise it is what failed."""
+
     step: Name | None = Field(None, description="Only what failed of this step.")
-    items: list[ItemKey] | None = Field(None, max_length=MOST_ITEMS, description="Only these items of it.")
+    items: list[ItemKey] | None = Field(None, max_length=MOST_ITEMS, description="Only these items.")
+    steps: list[Name] = Field([], max_length=MOST_STEPS, description="These, and what depends on them.")
+    group: Name | None = Field(None, description="The steps of this group.")
+    after: Name | None = Field(None, description="This step and every one that depends on it, whatever comes out.")
+    stale: bool = Field(False, description="What was made of something that is no longer current.")
+    alone: bool = Field(False, description="What depends on it stays as it is, and is stale.")
+    fresh: bool = Field(False, description="Nothing that depends on it keeps its result.")
+    why: Notes | None = None
+
+    @property
+    def names_work(self) -> bool:
+        return bool(self.steps or self.group or self.after or self.stale)
 
 
 class EditGiven(Given):
     step: Name
     item: str = Field("", max_length=500, pattern=r"^[^\x00]*$")
     value: Any = Field(description="The result, as the step would give it.")
+    and_continue: bool = Field(True, description="False: what depends on it stays as it is, and is stale.")
+
+
+class ForkGiven(Given):
+    input: dict[str, Any] = Field({}, description="The fields that are to be others; the rest is as it was.")
 
 
 class SkipGiven(Given):
@@ -53,15 +88,73 @@ async def resume(run: UUID, by: Writer) -> Cancelled:
     return Cancelled(id=run, state=await by.client.resume(run, tenant=by.tenant, by=_who(by)))
 
 
-@router.post("/runs/{run:uuid}/rerun", summary="Make anew what failed in a run that is over", responses=_REFUSED)
+@router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)
 async def rerun(run: UUID, given: RerunGiven, by: Writer) -> Revised:
-    made = await by.client.rerun_failed(run, step=given.step, items=given.items, tenant=by.tenant, by=_who(by))
-    return _revised(run, made)
+    await own(by, run)
+    return _revised(run, await (_made_anew(run, given, by) if given.names_work else _what_failed(run, given, by)))
 
 
-@router.post("/runs/{run:uuid}/edit", summary="Put a result right in a run that is over", responses=_REFUSED)
+async def _made_anew(run: UUID, given: RerunGiven, by: Caller) -> Revision:
+    if given.step is not None:
+        raise InvalidInput("`step` is for what failed: name what is to be made anew in `steps`")
+    asked = given.model_dump(exclude={"step", "steps"})
+    return await by.client.rerun(run, *given.steps, **asked, tenant=by.tenant, by=_who(by))
+
+
+async def _what_failed(run: UUID, given: RerunGiven, by: Caller) -> Revision:
+    if given.alone or given.fresh:
+        raise InvalidInput("say in `steps` what is to be made anew `alone` or `fresh`")
+    return await by.client.rerun_failed(run, step=given.step, items=given.items, tenant=by.tenant, by=_who(by))
+
+
+@router.post(
+    "/runs/{run:uuid}/fork",
+    status_code=202,
+    summary="Start a run with a changed input that shares the results of one that is over",
+    responses=_REFUSED,
+)
+async def fork(run: UUID, given: ForkGiven, by: Writer, answer: Response) -> Started:
+    started = await by.client.fork(run, given.input, tenant=by.tenant, by=_who(by))
+    answer.headers["Location"] = f"/api/v1/runs/{started.id}"
+    return Started(id=started.id, created=started.created)
+
+
+@router.get("/runs/{run:uuid}/stale", summary="Results that are no longer current", responses=documented(404))
+async def stale(run: UUID, by: Reader) -> StaleList:
+    await own(by, run)
+    return StaleList(stale=[StaleJob(step=step, item=item) for step, item in await by.client.stale(run)])
+
+
+@router.get(
+    "/runs/{run:uuid}/steps/{step}/revisions",
+    summary="Every revision of a step's result, or of one item's, the newest first",
+    responses=documented(404),
+)
+async def revisions(
+    run: UUID,
+    step: Annotated[Name, Path()],
+    by: Reader,
+    item: Annotated[ItemKey, Query()] = "",
+    limit: Annotated[Limit, Query()] = 50,
+) -> MadeList:
+    names = (await by.client.graph(await own(by, run))).names
+    if step not in names:
+        raise NotFound(f"run {run} has no step {step!r}; it has {', '.join(names)}")
+    found = await by.client.made(run, step, item, limit=limit)
+    return MadeList(revisions=[MadeShape(**vars(one)) for one in found])
+
+
+@router.post("/runs/{run:uuid}/edit", summary="Put a person's result in place of a job's", responses=_REFUSED)
 async def edit(run: UUID, given: EditGiven, by: Writer) -> Revised:
-    made = await by.client.edit(run, given.step, given.value, item=given.item, tenant=by.tenant, by=_who(by))
+    made = await by.client.edit(
+        run,
+        given.step,
+        given.value,
+        item=given.item,
+        and_continue=given.and_continue,
+        tenant=by.tenant,
+        by=_who(by),
+    )
     return _revised(run, made)
 
 

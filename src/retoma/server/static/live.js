@@ -1,7 +1,7 @@
 // Keeps what is marked `data-live` up to date: asks for this same page again when the server tells that something
 // happened, and now and then in any case. What a person is using stays as it is.
 
-const KINDS = ["start", "result", "failure", "retry", "act", "stuck", "resume", "end"];
+const KINDS = ["start", "result", "failure", "retry", "act", "stuck", "resume", "review", "end"];
 const SHORTEST = 1000;
 const NET = 20000;
 const QUIET = 60000;
@@ -56,7 +56,7 @@ async function refresh() {
   const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
   if (!answer.ok) throw new Error(String(answer.status));
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const part of document.querySelectorAll("[data-live]")) {
+  for (const part of document.querySelectorAll("[data-live], [data-live-too]")) {
     const next = fresh.getElementById(part.id);
     if (next && !isInUse(part) && next.innerHTML !== plain(part)) replace(part, next);
   }
@@ -74,7 +74,8 @@ function follow(next) {
 function isInUse(part) {
   const chosen = getSelection();
   const marked = chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode);
-  return marked || part.contains(document.activeElement) || part.querySelector("details.confirm[open]") !== null;
+  const used = part.querySelector("details.confirm[open], [data-pick]:checked");
+  return marked || part.contains(document.activeElement) || used !== null;
 }
 
 function plain(part) {

@@ -124,3 +124,9 @@ create table retoma.facts (
 );
 
 create index facts_by_word on retoma.facts using gin (search);
+
+-- Deciding has a scope of its own.
+alter table retoma.api_keys
+  drop constraint scopes_are_known,
+  add constraint scopes_are_known check (scopes <@ array[
+    'runs:read', 'runs:write', 'pools:read', 'pools:write', 'deliveries:read', 'deliveries:write', 'metrics:read', 'reviews:write', 'admin']);

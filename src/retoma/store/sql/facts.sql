@@ -2,11 +2,11 @@
 -- What is known already is kept once, with the higher confidence.
 insert into retoma.facts as f (app, tenant, language, text, digest, source, confidence, search, run, created_at)
 select distinct on (g.text) :app, :tenant, :language, g.text, sha256(convert_to(g.text, 'UTF8')), g.source, g.confidence,
-       to_tsvector(retoma.words_of(:language), g.text), :run, retoma.now()
+       to_tsvector(retoma.words_of(:language), g.text || ' ' || :about::text), :run, retoma.now()
   from unnest(:text::text[], :source::json[], :confidence::real[]) as g (text, source, confidence)
  order by g.text, g.confidence desc
     on conflict (app, tenant, language, digest) do update
-   set confidence = greatest(f.confidence, excluded.confidence)
+   set confidence = greatest(f.confidence, excluded.confidence), search = f.search || excluded.search
 returning 1;
 
 -- name: recall

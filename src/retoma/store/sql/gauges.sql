@@ -65,3 +65,48 @@ select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting,
               group by h.pool) h on h.pool = p.name
   left join retoma.jobs_by_pool() w on w.pool = p.name
  order by p.name;
+
+-- name: pipeline_figures
+-- What the runs of a pipeline that ended since then have come to. What took no time of theirs is taken off: open reviews, the
+-- steps named here, and the time between an end and what was asked for after it.
+with ended as (
+  select r.id, r.state, r.revision, r.version, greatest(r.created_at, r.run_at) as began_at, r.ended_at
+    from retoma.runs r
+    join retoma.versions g on g.id = r.version
+   where g.pipeline = :pipeline and r.ended_at >= :since
+), aside as (
+  select e.id as run, v.opened_at as first_at, coalesce(v.applied_at, v.ended_at) as last_at
+    from ended e
+    join retoma.reviews v on v.run = e.id
+   where e.state = 'completed' and v.planned
+  union all
+  select e.id, j.created_at, j.ended_at
+    from ended e
+    join retoma.jobs j on j.run = e.id
+   where e.state = 'completed' and j.step = any (:without::text[])
+  union all
+  select e.id, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
+    from ended e
+    join retoma.events v on v.run = e.id
+   where e.state = 'completed' and e.revision > 1 and v.kind = 'end'
+), took as (
+  select extract(epoch from e.ended_at - e.began_at - coalesce((
+           select sum(upper(span) - lower(span))
+             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.began_at, e.ended_at)))
+                     from aside a
+                    where a.run = e.id and a.last_at > a.first_at) as spans (span)), '0'))::float as seconds
+    from ended e
+   where e.state = 'completed'
+), made as (
+  select count(*) as steps, count(*) filter (where j.failures > 0 or j.deaths > 0) as retried
+    from ended e
+    join retoma.jobs j on j.run = e.id
+    join retoma.steps s on s.version = e.version and s.step = j.step
+   where j.attempt > 0 and j.state in ('succeeded', 'failed', 'quarantined') and s.review is null and not s.hidden
+)
+select (select count(*) from ended)::int as ended,
+       (select count(*) from ended where state = 'failed')::int as failed,
+       made.steps::int as steps, made.retried::int as retried,
+       (select avg(seconds) from took) as mean_seconds,
+       (select percentile_cont(0.5) within group (order by seconds) from took) as median_seconds
+  from made;

@@ -21,6 +21,13 @@ select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.
  order by v.opened_at, v.id
  limit :limit;
 
+-- name: reviews_between
+-- The newest reviews whose ids lie between these two.
+select v.id from retoma.reviews v
+ where v.id between :first and :last
+ order by v.opened_at desc
+ limit :limit;
+
 -- name: count_open_reviews
 -- How many wait for people, of which kind, how many of them too long, and since when the oldest.
 select g.pipeline, v.step, count(*)::int as open, (count(*) filter (where v.due_at < retoma.now()))::int as overdue,

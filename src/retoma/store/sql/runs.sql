@@ -56,12 +56,10 @@ select r.id, retoma.began_at(r) as began_at
 
 -- name: jobs_of_run
 -- The current job of every step and item.
-select distinct on (j.step, j.item)
-       j.step, j.item, j.revision, j.state::text as state, j.position, j.attempt, j.deaths, j.queue, j.code,
+select j.step, j.item, j.revision, j.state::text as state, j.position, j.attempt, j.deaths, j.queue, j.code,
        j.created_at, j.ready_at, j.started_at, j.ended_at, j.waiting_on, j.output::text as output
-  from retoma.jobs j
- where j.run = :run
- order by j.step, j.item, j.revision desc;
+  from retoma.standing(:run) j
+ order by j.step, j.item;
 
 -- name: steps_of_run
 -- Progress of a run: how many jobs of each step are in which state.
@@ -70,20 +68,14 @@ select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce
   join retoma.steps s on s.version = r.version
   left join (
     select step, state::text as state, count(*) as jobs, min(created_at) as created_at, min(started_at) as started_at, max(ended_at) as ended_at
-      from (select distinct on (j.step, j.item) j.step, j.state, j.created_at, j.started_at, j.ended_at
-              from retoma.jobs j
-             where j.run = :run
-             order by j.step, j.item, j.revision desc) j
+      from retoma.standing(:run) j
      group by 1, 2) c on c.step = s.step
  where r.id = :run;
 
 -- name: results_of_run
 -- The current results of a run.
 select c.step, c.item, s.each, c.output::text as output
-  from (select distinct on (j.step, j.item) j.*
-          from retoma.jobs j
-         where j.run = :run
-         order by j.step, j.item, j.revision desc) c
+  from retoma.standing(:run) c
   join retoma.steps s on s.version = c.version and s.step = c.step
  where c.state = 'succeeded' and not s.hidden
  order by s.place, c.position;
@@ -109,6 +101,7 @@ select c.step, c.item, c.revision, c.state::text as state, c.position, c.attempt
   from (select distinct on (j.item) j.*
           from retoma.jobs j
          where j.run = :run and j.step = :step
+           and j.revision >= (select retoma.list_revision(:run, r.version, :step, retoma.latest()) from retoma.runs r where r.id = :run)
          order by j.item, j.revision desc) c
  where (:states::text[] is null or c.state::text = any (:states))
    and (:item::text is null or c.item = :item)

@@ -50,7 +50,7 @@ returns table (run_input json, item_value json, results json[]) stable language 
                         from (select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
                                 from retoma.jobs p
                                where p.run = p_run and p.step = d.from_step and p.revision <= p_through
-                                 and p.revision >= retoma.list_revision(p_run, p_version, d.from_step, p_through)
+                                 and p.revision >= (select retoma.list_revision(p_run, p_version, d.from_step, p_through))
                                order by p.item, p.revision desc) c) end
                    else
                      (select p.output

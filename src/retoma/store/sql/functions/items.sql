@@ -14,6 +14,7 @@ stable language sql as $$
            j.started_at, j.ended_at, j.author, c.place, c.place = c.last as is_last
       from chain c
       join retoma.jobs j on j.run = p_run and j.step = c.step
+       and j.revision >= (select retoma.list_revision(p_run, r.version, c.step, retoma.latest()) from retoma.runs r where r.id = p_run)
      order by j.step, j.item, j.revision desc
   ), counting as (
     select s.* from standing s

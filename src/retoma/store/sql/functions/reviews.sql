@@ -30,7 +30,8 @@ create or replace function retoma.add_review(p_now timestamptz, p_job retoma.job
            p_now + retoma.seconds(h.review -> 'due'), p_now + retoma.seconds(h.review -> 'remind'),
            p_now + retoma.seconds(h.review -> 'escalate'), p_now + retoma.seconds(h.review -> 'expires'),
            h.review ->> 'assignee',
-           p_now + least(retoma.seconds(h.review -> 'remind'), retoma.seconds(h.review -> 'escalate'),
+           -- Another job may end just now without seeing this review: how its run stands is looked at again.
+           p_now + least(interval '1 second', retoma.seconds(h.review -> 'remind'), retoma.seconds(h.review -> 'escalate'),
                          retoma.seconds(h.review -> 'expires'))
       from held h
         -- A step may ask again in the same revision, after a person let it go on.
@@ -54,7 +55,8 @@ $$;
 -- How these runs stand, if people are asked in them: they run while anything can go on without a person.
 create or replace function retoma.restate(p_runs uuid[]) returns void language plpgsql as $$
 declare
-  v_asked uuid[] := array(select distinct v.run from retoma.reviews v where v.run = any (p_runs) and v.applied_at is null);
+  -- Also those whose last review was just decided.
+  v_asked uuid[] := array(select distinct v.run from retoma.reviews v where v.run = any (p_runs));
 begin
   if v_asked = '{}' then
     return;
@@ -277,6 +279,7 @@ begin
       perform retoma.apply_decision(v_now, v_id);
     else
       perform retoma.urge(v_now, v_review);
+      perform retoma.restate(array[v_run]);
     end if;
   end loop;
   return v_attended;

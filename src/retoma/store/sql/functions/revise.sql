@@ -164,6 +164,9 @@ begin
   select array_agg((p_run.id, a.step, a.item, 0)::retoma.handle) into v_affected
     from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
    where not exists (select from unnest(p_given) g where g.step = a.step and g.item = a.item);
+  -- Single items of a list that is made anew are made by it, if they are still on it.
+  v_affected := array(select a from unnest(v_affected) a
+                       where a.item is null or not exists (select from unnest(v_affected) n where n.step = a.step and n.item is null));
   v_open := retoma.yet_to_end(p_run, v_affected);
   if p_run.ended_at is null then
     perform retoma.refuse_if_at_work(p_run, p_jobs, v_affected, v_open, p_force);
@@ -207,7 +210,8 @@ begin
   ), told as (
     insert into retoma.remakes (run, revision, step, item, target, feedback)
     select p_run.id, v_revision, a.step, coalesce(a.item, ''), p_fresh or t.step is not null, case when t.step is not null then p_feedback end
-      from affected a
+      from (select step, item from affected
+            union select t.step, t.item from unnest(p_jobs) t) a
       left join unnest(p_jobs) t on t.step = a.step and t.item = a.item
         on conflict do nothing
   )
@@ -256,8 +260,29 @@ begin
      where not exists (select from unnest(p_affected) a where a.step = o.step and a.item is not distinct from o.item)
      limit 1;
   end if;
+  -- So would an item whose list is about to be made anew.
+  if v_step is null then
+    select t.step into v_step
+      from unnest(p_jobs) t
+      join unnest(p_open) o on o.step = t.step and o.item is null
+     where not exists (select from unnest(p_affected) a where a.step = t.step and a.item is null)
+     limit 1;
+  end if;
   if v_step is not null then
     raise exception '%', v_step using errcode = 'RT004';
+  end if;
+end $$;
+
+-- Nor is a person's word put in place of what is about to be made anew, or of a list that has items.
+create or replace function retoma.refuse_if_to_come(p_run retoma.runs, p_step text, p_item text) returns void language plpgsql as $$
+begin
+  if exists (select from retoma.edges g where g.version = p_run.version and g.from_step = p_step and g.act = 'expand') then
+    raise exception 'its list has items already' using errcode = 'RT003';
+  elsif p_run.ended_at is null and exists (
+      select from retoma.standing(p_run.id) s
+        join retoma.remakes l on l.run = s.run and l.step = s.step and l.item in (s.item, '') and l.revision > s.revision
+       where s.step = p_step and s.item = p_item) then
+    raise exception '%', p_step using errcode = 'RT004';
   end if;
 end $$;
 
@@ -391,6 +416,7 @@ declare
   v_run retoma.runs := retoma.open_to_acts(p_run, p_tenant, p_stay);
   v_given retoma.handle[];
 begin
+  perform retoma.refuse_if_to_come(v_run, p_step, p_item);
   v_given := retoma.give(v_now, v_run, p_by, array[p_step], array[p_item], 'succeeded', null, p_value);
   if v_given is null then
     return;
@@ -526,7 +552,8 @@ create or replace function retoma.open_to_acts(p_run uuid, p_tenant int, p_over 
 declare
   v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
 begin
-  if v_run.state in ('pending', 'cancelling', 'cancelled', 'rejected') or v_run.ended_at is null and (p_over or v_run.ends_as is not null) then
+  if v_run.state in ('pending', 'cancelling', 'cancelled', 'rejected')
+     or v_run.id is not null and v_run.ended_at is null and (p_over or v_run.ends_as is not null) then
     raise exception '%', v_run.state using errcode = 'RT002';
   end if;
   return v_run;

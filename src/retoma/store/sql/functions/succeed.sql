@@ -40,7 +40,7 @@ begin
   select (select count(*) from ended),
          (select array_agg(distinct run) from ended where ending or alone),
          (select array_agg(motion) from moved where act <> 'make'),
-         (select array_agg((run, step, item, revision, version, tenant)::retoma.kept) from made where worker is not null),
+         (select array_agg((run, step, item, revision, version, tenant)::retoma.kept) from made where worker = p_worker),
          (select array_agg((run, step, item, revision)::retoma.handle) from ended where pool is not null)
     into o_accepted, o_stopping, o_motions, o_kept, o_pooled;
 end $$;

@@ -1,0 +1,302 @@
+"""`retoma reviews ...`: what waits for people, and deciding it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from retoma.app import App
+from retoma.cli import application, output
+from retoma.cli.inputs import read_duration, read_json
+from retoma.cli.options import AppOption, Format, Listing, Shape, ShortFormat
+from retoma.cli.output import Column, Row
+from retoma.cli.runs import found_run
+from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.client import Client
+from retoma.engine.reviews import Decision
+from retoma.errors import NotFound
+from retoma.records import Decided, Event, Review, Subject
+from retoma.states import ReviewState
+from retoma.terminal import clean
+
+reviews = typer.Typer(no_args_is_help=True, help="Look at what waits for people, and decide it.")
+ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="Its id, or as much of its beginning as is unique.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]
+Undo = Annotated[
+    str, typer.Option("--undo", metavar="TIME", help="Let it take effect after so long, to be undone until then: 10s.")
+]
+Seen = Annotated[int | None, typer.Option("--seen", help="Only if it is of this revision.")]
+COMMAND_LINE = "command line"
+VIA = "cli"
+MOST_AT_ONCE = 10_000
+MOST_HISTORY = 200
+
+_COLUMNS = [
+    Column("id", "review"),
+    Column("pipeline"),
+    Column("step"),
+    Column("item", shown=lambda item: output.value(item, 40)),
+    Column("tenant"),
+    Column("state", shown=output.state),
+    Column("opened_at", "opened", output.moment),
+    Column("due_at", "due", output.moment),
+    Column("assignee"),
+    Column("decided_by", "decided by"),
+    Column("run"),
+]
+_HISTORY = [
+    Column("at", shown=output.moment),
+    Column("revision"),
+    Column("what"),
+    Column("by"),
+    Column("said", shown=lambda said: output.value(said, 100)),
+]
+_OUTCOMES = [
+    Column("review"),
+    Column("state", shown=output.state),
+    Column("decided_by", "decided by"),
+    Column("error", shown=lambda error: output.value(error, 160)),
+]
+
+
+@reviews.command("list")
+def list_reviews(
+    state: Annotated[
+        list[ReviewState] | None,
+        typer.Option("--state", metavar="STATE", help="Those in this state; may be repeated. Default: open."),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only those of this run.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", help="Only those of this pipeline.")] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Only those of this step.")] = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", help="Only this person's.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_AT_ONCE, help="At most so many.")] = 50,
+    after: Annotated[str | None, typer.Option("--after", help="Only those opened after this one.")] = None,
+    how: Listing = Format.TABLE,
+) -> None:
+    """List what waits for people, the oldest first.
+
+    \b
+    retoma reviews list
+    retoma reviews list --step final_review --assignee ana -o json
+    """
+    wanted = {"pipeline": pipeline, "step": step, "assignee": assignee, "tenant": tenant, "limit": limit}
+    in_loop(_list(state or [ReviewState.OPEN], run, after, wanted, how))
+
+
+@reviews.command()
+def show(review: ReviewId, how: Shape = ShortFormat.TABLE) -> None:
+    """Show one review: what it is about, where it may go back to, and what was said before."""
+    in_loop(_show(review, how))
+
+
+@reviews.command()
+def approve(
+    review: Annotated[str | None, typer.Argument(metavar="REVIEW", help="Which; or --all-open.")] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            "--value", metavar="JSON", help="What is approved instead, or the form; or @file, or - for stdin."
+        ),
+    ] = None,
+    notes: Annotated[str, typer.Option("--notes", help="Kept with the decision.")] = "",
+    all_open: Annotated[bool, typer.Option("--all-open", help="All that are open of --step, each by itself.")] = False,
+    step: Annotated[str | None, typer.Option("--step", help="With --all-open: those of this step.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", help="With --all-open: of this pipeline.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="With --all-open: of this tenant.")] = None,
+    seen: Seen = None,
+    undo: Undo = "0s",
+    by: By = COMMAND_LINE,
+    app: AppOption = None,
+    how: Listing = Format.TABLE,
+) -> None:
+    """Approve: the run goes on. The application says what may be approved: --app, RETOMA_APP or retoma.toml.
+
+    Exits with 4 if somebody else was first; of several, with 1 if one was refused.
+
+    \b
+    retoma reviews approve 5f1c
+    retoma reviews approve 5f1c --value '{"thumbnail": 1}'
+    retoma reviews approve --all-open --step good_outline
+    """
+    if (review is None) != all_open or all_open != (step is not None):
+        raise typer.BadParameter("say which: one review, or --all-open with --step")
+    edited = {} if value is None else {"value": read_json("--value", value)}
+    later = read_duration("--undo", undo)
+    decision = Decision("approve", by=by, notes=notes, seen=seen, via=VIA, undo=later, **edited)
+    loaded = application.load(app, read_settings())
+    if review is not None:
+        in_loop(_decide(loaded, review, decision, how))
+    else:
+        in_loop(_decide_all(loaded, {"step": step, "pipeline": pipeline, "tenant": tenant}, decision, how))
+
+
+@reviews.command("send-back")
+def send_back(
+    review: ReviewId,
+    notes: Annotated[str, typer.Option("--notes", help="What should become better.")],
+    to: Annotated[str | None, typer.Option("--to", metavar="STEP", help="The step that it goes back to.")] = None,
+    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
+    seen: Seen = None,
+    undo: Undo = "0s",
+    by: By = COMMAND_LINE,
+    how: Listing = Format.TABLE,
+) -> None:
+    """Send work back: it is made anew with what the notes say, and then asked for again.
+
+    \b
+    retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
+    """
+    later = read_duration("--undo", undo)
+    decision = Decision("send_back", by=by, notes=notes, to=to, items=item, seen=seen, via=VIA, undo=later)
+    in_loop(_decide(None, review, decision, how))
+
+
+@reviews.command()
+def reject(
+    review: ReviewId,
+    notes: Annotated[str, typer.Option("--notes", help="Why.")],
+    seen: Seen = None,
+    undo: Undo = "0s",
+    by: By = COMMAND_LINE,
+    how: Listing = Format.TABLE,
+) -> None:
+    """Reject: the run ends as rejected.
+
+    \b
+    retoma reviews reject 5f1c --notes "off topic"
+    """
+    decision = Decision("reject", by=by, notes=notes, seen=seen, via=VIA, undo=read_duration("--undo", undo))
+    in_loop(_decide(None, review, decision, how))
+
+
+@reviews.command()
+def undo(review: ReviewId, by: By = COMMAND_LINE, how: Listing = Format.TABLE) -> None:
+    """Take a decision back before it takes effect. Exits with 4 if that is too late."""
+    in_loop(_undo(review, by, how))
+
+
+@reviews.command()
+def assign(
+    review: ReviewId,
+    assignee: Annotated[str | None, typer.Argument(metavar="NAME", help="Whose it is. Default: nobody's.")] = None,
+    by: By = COMMAND_LINE,
+    how: Listing = Format.TABLE,
+) -> None:
+    """Let a review be somebody's; others may still decide it.
+
+    \b
+    retoma reviews assign 5f1c ana
+    """
+    in_loop(_assign(review, assignee, by, how))
+
+
+async def _list(
+    states: list[ReviewState], run: str | None, after: str | None, wanted: dict[str, Any], how: Format
+) -> None:
+    async with opened_client(read_settings()) as client:
+        found = await client.reviews(
+            states=states,
+            run=None if run is None else await found_run(client, run),
+            after=None if after is None else await _found(client, after),
+            **wanted,
+        )
+    output.emit([_row(review) for review in found], _COLUMNS, how, "nothing waits for a person")
+    if how is Format.TABLE and len(found) == wanted["limit"]:
+        output.err().print(f"newer ones: --after {found[-1].id}")
+
+
+async def _show(text: str, how: ShortFormat) -> None:
+    async with opened_client(read_settings()) as client:
+        review = await _found(client, text)
+        subjects = list((await client.subjects(review)).values())
+        events = await client.job_events(review.run, review.step, review.item, limit=MOST_HISTORY)
+    history = [event for event in reversed(events) if event.kind == "review"]
+    if how is ShortFormat.JSON:
+        plain = vars(review) | {"subjects": [vars(one) for one in subjects], "history": [vars(one) for one in history]}
+        print(output.as_json(plain, indent=2))
+    else:
+        _print(review, subjects, history)
+
+
+def _print(review: Review, subjects: list[Subject], history: list[Event]) -> None:
+    console = output.out()
+    console.print(output.table([_row(review)], _COLUMNS))
+    for subject in subjects:
+        console.print(f"\n{clean(subject.step)}, revision {subject.revision}")
+        for line in output.as_json(subject.value, indent=2).splitlines():
+            console.print(f"  {line}", soft_wrap=True)
+    if review.reason:
+        console.print(f"\nasked because  {output.value(review.reason, 400)}")
+    if review.may_go_back_to:
+        most = "" if review.most_sent_back is None else f" of {review.most_sent_back}"
+        times = f"went back {review.sent_back}{most} times"
+        console.print(f"\nmay go back to  {clean(', '.join(review.may_go_back_to))}; {times}")
+    console.print()
+    console.print(output.table([_event_row(event) for event in history], _HISTORY))
+
+
+async def _decide(app: App | None, text: str, decision: Decision, how: Format) -> None:
+    async with opened_client(read_settings(), app) as client:
+        review = await _found(client, text)
+        decided = await client.decide(review.id, decision)
+    output.emit([_row(decided)], _COLUMNS, how, "")
+
+
+async def _decide_all(app: App, wanted: Mapping[str, Any], decision: Decision, how: Format) -> None:
+    async with opened_client(read_settings(), app) as client:
+        found = await client.reviews(**wanted, limit=MOST_AT_ONCE)
+        ended = await client.decide_many({review.id: decision for review in found})
+    output.emit([_outcome(one) for one in ended], _OUTCOMES, how, "nothing of it waits for a person")
+    if any(one.error for one in ended):
+        raise typer.Exit(1)
+
+
+async def _undo(text: str, by: str, how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        undone = await client.undo((await _found(client, text)).id, by=by)
+    output.emit([_row(undone)], _COLUMNS, how, "")
+
+
+async def _assign(text: str, assignee: str | None, by: str, how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        assigned = await client.assign_review((await _found(client, text)).id, assignee, by=by)
+    output.emit([_row(assigned)], _COLUMNS, how, "")
+
+
+async def _found(client: Client, text: str) -> Review:
+    """The one review whose id begins like this."""
+    found: list[UUID] = await client.find_review(text, limit=4)
+    if not found:
+        raise NotFound(f"there is no review {clean(text)!r}")
+    if len(found) > 1:
+        raise typer.BadParameter(f"{text!r} fits several reviews: {', '.join(map(str, found[:3]))}; give more")
+    return await client.review(found[0])
+
+
+def _row(review: Review) -> Row:
+    return vars(review)
+
+
+def _outcome(ended: Decided) -> Row:
+    now = ended.now
+    return {
+        "review": ended.review,
+        "state": now.state if now else None,
+        "decided_by": now.decided_by if now else None,
+        "error": None if ended.error is None else str(ended.error),
+    }
+
+
+def _event_row(event: Event) -> Row:
+    data = event.data
+    return {
+        "at": event.at,
+        "revision": event.revision,
+        "what": data["what"],
+        "by": data.get("by"),
+        "said": data.get("notes"),
+    }

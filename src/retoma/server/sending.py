@@ -1,0 +1,68 @@
+"""A kept file as the answer to a request: whole, or the part of it that a player asks for."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from starlette.responses import Response, StreamingResponse
+
+from retoma.define.file import File
+from retoma.errors import NotFound
+from retoma.files import Files
+from retoma.server.problems import Problem
+
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f/\\]")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+async def send_file(files: Files | None, file: File, asked: str | None) -> Response:
+    """`asked` is the header `Range`. Raises NotFound if the content is not kept here, and a Problem (416) if nothing of
+    it is in the range."""
+    size = file.size if files is not None and await files.has(file) else None
+    part = None if size is None else _part(asked, size)
+    if part is not None and part[0] >= part[1]:
+        raise _unsatisfiable(file.size)
+    opened = None if files is None or size is None else await files.opened(file, part)
+    if opened is None:
+        raise NotFound(f"the content of the file {file.file} is not kept here")
+    headers = _headers(file, opened.size)
+    if part is not None:
+        headers["Content-Range"] = f"bytes {part[0]}-{part[1] - 1}/{size}"
+    return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, _media_type(file))
+
+
+def _part(asked: str | None, size: int) -> tuple[int, int] | None:
+    """From and to, the last byte not included; None for all of it.
+
+    Several ranges at once, and what is no range of bytes, are answered with the whole file, as the standard allows.
+    """
+    matched = _RANGE.fullmatch(asked or "")
+    if matched is None or matched[0] == "bytes=-":
+        return None
+    first, last = matched[1], matched[2]
+    if not first:
+        return max(0, size - int(last)), size
+    return int(first), min(size, int(last) + 1) if last else size
+
+
+def _unsatisfiable(size: int) -> Problem:
+    there = {"Content-Range": f"bytes */{size}"}
+    return Problem(416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers=there)
+
+
+def _headers(file: File, size: int) -> dict[str, str]:
+    """Whatever is in it, a browser saves it and runs nothing of it; a player of ours may play it."""
+    name = _NOT_IN_NAMES.sub("_", file.name)[-200:] or file.file
+    return {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Length": str(size),
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _media_type(file: File) -> str:
+    return file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else "application/octet-stream"

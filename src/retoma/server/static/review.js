@@ -1,0 +1,52 @@
+// A review's page: says that somebody looks at it, counts down while a decision can be undone, and takes the moment of
+// a player into a comment. Without this script the same forms do the same by hand.
+
+const SECOND = 1000;
+
+function claim() {
+  const form = document.querySelector("[data-claim]");
+  if (!form) return;
+  const given = new URLSearchParams(new FormData(form));
+  given.set("quiet", "yes");
+  fetch(form.action, { method: "POST", body: given, redirect: "error" }).then(() => { form.hidden = true; }, () => {});
+}
+
+// The page may be filled anew while it counts: what is on it then counts.
+function count() {
+  const place = document.querySelector("[data-countdown]");
+  if (!place) return;
+  place.dataset.ends ??= String(Date.now() + Number(place.dataset.countdown) * SECOND);
+  const left = Math.ceil((Number(place.dataset.ends) - Date.now()) / SECOND);
+  const shown = place.querySelector("[data-left]");
+  if (shown && shown.textContent !== String(Math.max(left, 0))) shown.textContent = String(Math.max(left, 0));
+  if (left <= 0) {
+    place.hidden = true;
+    document.querySelector("[data-undo]")?.setAttribute("hidden", "");
+  }
+}
+
+function clock(seconds) {
+  const whole = Math.floor(seconds);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
+
+function comment() {
+  const button = document.querySelector("[data-comment]");
+  const text = document.getElementById("comments");
+  if (!button || !text) return;
+  let player = document.querySelector("[data-played]");
+  for (const each of document.querySelectorAll("[data-played]")) {
+    each.addEventListener("timeupdate", () => { player = each; });
+  }
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    player?.pause();
+    text.value += `${text.value && !text.value.endsWith("\n") ? "\n" : ""}${clock(player?.currentTime ?? 0)} `;
+    text.focus();
+  });
+}
+
+claim();
+comment();
+count();
+setInterval(count, 250);

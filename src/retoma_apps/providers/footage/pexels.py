@@ -1,0 +1,222 @@
+"""Pexels: a thin client of its search for videos.
+
+Pexels tells what is left of the month on good answers only, so the last of them is remembered for the next refusal.
+Links to files are the answer's own and lead to other hosts: they are called without the key, and only if public.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import ProviderDown, ProviderRefuses, RateLimited
+from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma_apps.providers.footage.errors import ClipUnavailable, ClipUnusable, FootageRefused, InvalidAnswer
+from retoma_apps.providers.footage.files import check_video, write_jpeg
+from retoma_apps.providers.footage.port import Found
+from retoma_apps.providers.pauses import LONGEST, asked_pause
+
+USUAL_PAUSE = timedelta(minutes=5)
+"""Without a word from Pexels, whose usual limit is by the hour."""
+_LARGEST_ANSWER = 4 * 1024**2
+_LARGEST_PICTURE = 10 * 1024**2
+_LONGEST_QUERY = 120
+_MOST = 80
+_WANTED = (1920, 1080)
+_NARROWEST = 1280
+_LOCALES = {"pt": "pt-BR", "en": "en-US"}
+_ACCOUNT = (401, 402, 403)
+_PAGE_WORDS = re.compile(r"/([^/?#]+?)(?:-?\d+)?/?(?:[?#]|$)")
+_UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class PexelsSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="PEXELS_", env_file=".env", extra="ignore")
+
+    api_key: SecretStr = SecretStr("")
+    base_url: str = "https://api.pexels.com"
+    timeout_seconds: float = Field(30.0, gt=0, description="How long one search may take.")
+    download_seconds: float = Field(300.0, gt=0, description="How long one file may take.")
+    largest_clip: int = Field(300_000_000, gt=0, description="Bytes; a larger file is not taken.")
+
+
+class _File(BaseModel):
+    link: str
+    file_type: str = ""
+    width: int | None = None
+    height: int | None = None
+
+
+class _Author(BaseModel):
+    name: str = ""
+
+
+class _Video(BaseModel):
+    id: int
+    url: str = ""
+    image: str = ""
+    duration: float = 0
+    tags: list[Any] = []
+    user: _Author = _Author()
+    video_files: list[_File]
+
+
+class Pexels:
+    """Make it where it is used: its connections belong to one event loop."""
+
+    name = "pexels"
+
+    def __init__(self, settings: PexelsSettings | None = None, outgoing: Outgoing | None = None) -> None:
+        self._settings = settings or PexelsSettings()
+        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+        self.left: int | None = None
+        """Requests that the month still has, as Pexels said last."""
+
+    async def search(self, query: str, *, language: str, seconds: float, most: int = 10) -> list[Found]:
+        if not self._key:
+            raise ProviderRefuses("no key for Pexels is set: set PEXELS_API_KEY")
+        answer = await self._asked(query, language, most)
+        if not answer.is_success:
+            self._fail(answer)
+        self._remember(answer)
+        founds = [found for video in _videos(answer) if (found := _found(video)) is not None]
+        return sorted(founds, key=lambda found: found.seconds < seconds)[:most]
+
+    async def fetch(self, found: Found, to: Path) -> None:
+        part = to.with_name(f"{to.name}.fetched")
+        try:
+            await self._downloaded(found.link, part, self._settings.largest_clip)
+            await check_video(part)
+            part.rename(to)
+        finally:
+            part.unlink(missing_ok=True)
+
+    async def picture(self, found: Found, to: Path) -> None:
+        part = to.with_name(f"{to.name}.fetched")
+        try:
+            await self._downloaded(found.picture, part, _LARGEST_PICTURE)
+            await write_jpeg(part, to)
+        finally:
+            part.unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        await self._outgoing.close()
+
+    @property
+    def _key(self) -> str:
+        return self._settings.api_key.get_secret_value()
+
+    async def _asked(self, query: str, language: str, most: int) -> Answer:
+        asked = {
+            "query": " ".join(query.split())[:_LONGEST_QUERY],
+            "orientation": "landscape",
+            "size": "medium",
+            "locale": _LOCALES.get(language.partition("-")[0].lower(), "en-US"),
+            "per_page": min(max(most, 1), _MOST),
+        }
+        try:
+            return await self._outgoing.request(
+                "GET",
+                f"{self._settings.base_url.rstrip('/')}/v1/videos/search?{urlencode(asked)}",
+                headers={"Authorization": self._key},
+                timeout=self._settings.timeout_seconds,
+                limit=_LARGEST_ANSWER,
+            )
+        except NoAnswer as error:
+            raise ProviderDown(f"Pexels did not answer: {error}") from error
+
+    async def _downloaded(self, link: str, to: Path, limit: int) -> None:
+        try:
+            await self._outgoing.download(link, to, limit=limit, timeout=self._settings.download_seconds)
+        except UnsafeUrl as error:
+            raise ClipUnusable(f"Pexels names a file where none may be fetched: {error}") from error
+        except NoAnswer as error:
+            raise ClipUnavailable(f"a file of Pexels did not come: {error}") from error
+
+    def _remember(self, answer: Answer) -> None:
+        given = answer.headers.get("x-ratelimit-remaining", "")
+        self.left = int(given) if given.isdecimal() and len(given) < 10 else self.left
+
+    def _fail(self, answer: Answer) -> NoReturn:
+        said = self._said(answer)
+        if answer.status == 429:
+            usual = LONGEST if self.left == 0 else USUAL_PAUSE
+            raise RateLimited(asked_pause(answer) or usual, f"Pexels says that these are too many requests{said}")
+        if answer.status in _ACCOUNT:
+            raise ProviderRefuses(f"Pexels refuses our key: set PEXELS_API_KEY to one that is valid{said}")
+        if answer.status >= 500:
+            raise ProviderDown(f"Pexels failed with {answer.status}{said}")
+        raise FootageRefused(f"Pexels refuses this search with {answer.status}{said}")
+
+    def _said(self, answer: Answer) -> str:
+        """The provider's own words, shortened, and without our key if it repeats it."""
+        try:
+            told = answer.json()
+        except (ValueError, RecursionError):
+            return ""
+        said = told.get("error") if isinstance(told, dict) else None
+        if not isinstance(said, str) or not said:
+            return ""
+        return f" ({(said.replace(self._key, '...') if self._key else said)[:200]})"
+
+
+def _videos(answer: Answer) -> list[_Video]:
+    """One that cannot be read is left out: the others are still good."""
+    try:
+        told = answer.json()
+        given = told["videos"]
+    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        raise InvalidAnswer(f"Pexels answered {answer.status} with no list of videos, or too long a one") from error
+    if not isinstance(given, list):
+        raise InvalidAnswer("Pexels' list of videos is none")
+    return [video for each in given if (video := _video(each)) is not None]
+
+
+def _video(given: Any) -> _Video | None:
+    try:
+        return _Video.model_validate(given)
+    except ValidationError:
+        return None
+
+
+def _found(video: _Video) -> Found | None:
+    if (file := nearest(video.video_files)) is None or video.duration <= 0:
+        return None
+    page = video.url if video.url.startswith("https://") and len(video.url) <= 2000 else ""
+    return Found(
+        id=f"pexels-{video.id}",
+        source="pexels",
+        url=_UNSHOWABLE.sub("", page),
+        author=_UNSHOWABLE.sub(" ", video.user.name).strip()[:200],
+        link=file.link,
+        picture=video.image,
+        seconds=video.duration,
+        width=file.width or 0,
+        height=file.height or 0,
+        tags=_tags(video),
+    )
+
+
+def nearest(files: Sequence[_File]) -> _File | None:
+    """The mp4 nearest to 1920x1080; one that is narrower than 1280 only if there is no other."""
+    films = [file for file in files if file.file_type == "video/mp4"]
+    wide = [file for file in films if (file.width or 0) >= _NARROWEST]
+    return min(wide or films, key=_distance, default=None)
+
+
+def _distance(file: _File) -> int:
+    return abs((file.width or 0) - _WANTED[0]) + abs((file.height or 0) - _WANTED[1])
+
+
+def _tags(video: _Video) -> tuple[str, ...]:
+    """Pexels seldom tags a video, but the address of its page says in words what is on it."""
+    page = _PAGE_WORDS.findall(video.url)
+    said = page[-1].split("-") if page else []
+    return tuple(tag[:60] for tag in [*map(str, video.tags), *said] if tag)[:50]

@@ -1,0 +1,175 @@
+"""Pexels' search for videos, with faults to order."""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from retoma_apps.providers.footage.offline import OfflineFootage
+from retoma_apps.providers.footage.port import Found
+from retoma_apps.providers.gpu.standin.server import served
+
+PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
+METADATA = "https://169.254.169.254/latest/meta-data/"
+_LIMIT = 20_000
+_MOST = 80
+
+
+@dataclass
+class Faults:
+    """Counts are of the next requests and run down."""
+
+    rate_limited: int = 0
+    retry_after: float | None = None
+    """Pexels does not say; a number is for proxies that do."""
+    broken: int = 0
+    html: int = 0
+    """A 200 with a page of some proxy."""
+    truncated_body: int = 0
+    empty: int = 0
+    """Searches that find nothing."""
+    private_links: int = 0
+    """Searches whose files lie at a cloud's own address for its machines."""
+    not_video: int = 0
+    """Files that are a page and no video."""
+    missing_files: int = 0
+    left: int = _LIMIT
+    """Requests that the month still has."""
+
+
+class StandIn:
+    """`footage` draws the files; give one with tiny frames for tests."""
+
+    def __init__(self, *, key: str | None = None, footage: OfflineFootage | None = None) -> None:
+        self.faults = Faults()
+        self.requests: list[dict[str, str]] = []
+        """What was searched for by requests that were not refused."""
+        self.file_headers: list[dict[str, str]] = []
+        """Headers of all requests for files."""
+        self.struck: Counter[str] = Counter()
+        self._key = key
+        self._footage = footage or OfflineFootage()
+        self._clips: dict[int, Found] = {}
+        self.app = self._routes()
+
+    @asynccontextmanager
+    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """The base URL while it is served from this event loop."""
+        async with served(self.app, host, port) as origin:
+            yield origin
+
+    def _routes(self) -> FastAPI:
+        app = FastAPI(openapi_url=None)
+        app.add_api_route("/v1/videos/search", self._search, methods=["GET"])
+        app.add_api_route("/files/{number}.{kind}", self._file, methods=["GET"])
+        app.add_api_route("/standin/tally", self._show_tally, methods=["GET"])
+        app.add_api_route("/standin/faults", self._set_faults, methods=["PUT"])
+        return app
+
+    async def _search(self, request: Request) -> Response:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        asked = dict(request.query_params)
+        if not asked.get("query"):
+            return _failure(400, "No query")
+        self.requests.append(asked)
+        self.faults.left -= 1
+        answer = JSONResponse(await self._told(asked, str(request.base_url)), headers=self._limits())
+        if self._strikes("truncated_body"):
+            return Response(bytes(answer.body)[: len(answer.body) // 2], media_type="application/json")
+        return answer
+
+    def _refusal(self, request: Request) -> Response | None:
+        given = request.headers.get("authorization", "")
+        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+            return _failure(401, f"Unauthorized: {given}")
+        if self._strikes("rate_limited"):
+            after = self.faults.retry_after
+            return _failure(429, "Rate limit exceeded", {} if after is None else {"Retry-After": f"{after:g}"})
+        if self._strikes("broken"):
+            return _failure(500, "Something went wrong")
+        return HTMLResponse(PAGE) if self._strikes("html") else None
+
+    async def _told(self, asked: dict[str, str], origin: str) -> dict[str, Any]:
+        most = min(int(asked.get("per_page", 15)), _MOST)
+        founds = await self._footage.search(asked["query"], language="en", seconds=10, most=most)
+        if self._strikes("empty"):
+            founds = []
+        root = METADATA if self._strikes("private_links") else origin
+        videos = [self._video(found, root) for found in founds]
+        return {"page": 1, "per_page": most, "total_results": len(videos), "url": "", "videos": videos}
+
+    def _video(self, found: Found, root: str) -> dict[str, Any]:
+        number = int(found.id.rpartition("-")[2][:12], 16)
+        self._clips[number] = found
+        slug = "-".join(found.tags)
+        return {
+            "id": number,
+            "width": found.width,
+            "height": found.height,
+            "url": f"https://www.pexels.com/video/{slug}-{number}/",
+            "image": f"{root}files/{number}.jpg",
+            "full_res": None,
+            "tags": [],
+            "duration": max(round(found.seconds), 1),
+            "user": {"id": 1, "name": "Ana Conceição", "url": "https://www.pexels.com/@ana"},
+            "video_files": [
+                _file(1, "uhd", 3840, 2160, f"{root}files/{number}.mp4"),
+                _file(2, "hd", 1920, 1080, f"{root}files/{number}.mp4"),
+                _file(3, "sd", 640, 360, f"{root}files/{number}.mp4"),
+                _file(4, "hls", None, None, f"{root}files/{number}.m3u8") | {"file_type": "application/vnd.apple"},
+            ],
+            "video_pictures": [{"id": 1, "picture": f"{root}files/{number}.jpg", "nr": 0}],
+        }
+
+    async def _file(self, number: int, kind: str, request: Request) -> Response:
+        self.file_headers.append(dict(request.headers))
+        if self._strikes("missing_files") or (found := self._clips.get(number)) is None:
+            return _failure(404, "Not found")
+        if self._strikes("not_video"):
+            return HTMLResponse(PAGE)
+        with TemporaryDirectory() as made:
+            path = Path(made) / "file"
+            await (self._footage.fetch if kind == "mp4" else self._footage.picture)(found, path)
+            return Response(path.read_bytes(), media_type="video/mp4" if kind == "mp4" else "image/jpeg")
+
+    def _limits(self) -> dict[str, str]:
+        return {"X-Ratelimit-Limit": str(_LIMIT), "X-Ratelimit-Remaining": str(max(self.faults.left, 0))}
+
+    def _strikes(self, fault: str) -> bool:
+        left = getattr(self.faults, fault)
+        if left > 0:
+            setattr(self.faults, fault, left - 1)
+            self.struck[fault] += 1
+        return bool(left > 0)
+
+    async def _show_tally(self) -> Response:
+        files = len(self.file_headers)
+        return JSONResponse({"requests": len(self.requests), "files": files, "struck": dict(self.struck)})
+
+    async def _set_faults(self, request: Request) -> Response:
+        known = {each.name for each in fields(Faults)}
+        given = await request.json()
+        if odd := sorted(given.keys() - known):
+            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
+        for name, value in given.items():
+            setattr(self.faults, name, value)
+        return JSONResponse(asdict(self.faults))
+
+
+def _file(number: int, quality: str, width: int | None, height: int | None, link: str) -> dict[str, Any]:
+    size = {"width": width, "height": height, "fps": 30.0}
+    return {"id": number, "quality": quality, "file_type": "video/mp4", "link": link, **size}
+
+
+def _failure(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": message}, status, headers)

@@ -1,0 +1,158 @@
+"""Any service that speaks OpenAI's format for pictures.
+
+Some send the picture in their answer, some a link to it: both are taken. Services make only a few sizes, so the one
+of the nearest shape is asked for, and what comes is brought to the size that was wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import ProviderDown, ProviderRefuses, RateLimited
+from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
+from retoma_apps.providers.images.fitting import fitted
+from retoma_apps.providers.pauses import asked_pause
+
+USUAL_PAUSE = timedelta(seconds=20)
+_LARGEST_PICTURE = 30 * 1024**2
+_LARGEST_ANSWER = _LARGEST_PICTURE * 3 // 2
+_LONGEST_PROMPT = 4_000
+_ACCOUNT = (401, 402, 403)
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+_FILTERED = ("content_policy_violation", "moderation_blocked", "content_filter")
+
+
+class OpenAiImagesSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="IMAGES_", env_file=".env", extra="ignore")
+
+    api_key: SecretStr = SecretStr("")
+    base_url: str = "https://api.openai.com/v1"
+    model: str = "gpt-image-1"
+    sizes: str = Field(
+        "1024x1024,1536x1024,1024x1536",
+        pattern=r"^\d{2,5}x\d{2,5}(,\d{2,5}x\d{2,5})*$",
+        description="Those that the model makes.",
+    )
+    timeout_seconds: float = Field(180.0, gt=0, description="How long one picture may take.")
+
+
+class OpenAiImages:
+    """Make it where it is used: its connections belong to one event loop."""
+
+    name = "openai"
+
+    def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: Outgoing | None = None) -> None:
+        self._settings = settings or OpenAiImagesSettings()
+        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+
+    async def make(self, prompt: str, *, width: int, height: int) -> bytes:
+        if not self._key:
+            raise ProviderRefuses("no key for pictures is set: set IMAGES_API_KEY")
+        size = nearest_size(self._settings.sizes.split(","), width, height)
+        body = {"model": self._settings.model, "prompt": prompt[:_LONGEST_PROMPT], "n": 1, "size": size}
+        answer = await self._posted(body)
+        told = self._object(answer)
+        return await fitted(await self._picture(told), width, height)
+
+    async def close(self) -> None:
+        await self._outgoing.close()
+
+    @property
+    def _key(self) -> str:
+        return self._settings.api_key.get_secret_value()
+
+    async def _posted(self, body: dict[str, Any]) -> Answer:
+        try:
+            return await self._outgoing.request(
+                "POST",
+                f"{self._settings.base_url.rstrip('/')}/images/generations",
+                headers={"Authorization": f"Bearer {self._key}"},
+                json=body,
+                timeout=self._settings.timeout_seconds,
+                limit=_LARGEST_ANSWER,
+            )
+        except NoAnswer as error:
+            if isinstance(error.__cause__, TimeoutError):
+                raise ImageUnavailable(f"no picture came in time: {error}", "IMAGE_TIMEOUT") from error
+            raise ProviderDown(f"the service for pictures did not answer: {error}") from error
+
+    def _object(self, answer: Answer) -> dict[str, Any]:
+        """The first picture of a success. Raises for everything else, each kind as who calls must act on it."""
+        try:
+            told = answer.json()
+        except (ValueError, RecursionError):
+            told = None
+        if not answer.is_success:
+            self._fail(answer, _error(told))
+        made = told.get("data") if isinstance(told, dict) else None
+        if not isinstance(made, list) or not made or not isinstance(made[0], dict):
+            raise InvalidImage(f"the service for pictures answered {answer.status} without a picture")
+        return made[0]
+
+    async def _picture(self, made: dict[str, Any]) -> bytes:
+        if isinstance(made.get("b64_json"), str):
+            try:
+                return b64decode(made["b64_json"], validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise InvalidImage("the picture in the answer is no base64") from error
+        if isinstance(made.get("url"), str):
+            return await self._downloaded(made["url"])
+        raise InvalidImage("the answer has neither a picture nor a link to one")
+
+    async def _downloaded(self, url: str) -> bytes:
+        """Without the key: the link may lead to anyone."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "picture")
+            try:
+                await self._outgoing.download(url, path, limit=_LARGEST_PICTURE, timeout=self._settings.timeout_seconds)
+            except UnsafeUrl as error:
+                raise InvalidImage(f"the picture's link leads where none may be fetched: {error}") from error
+            except NoAnswer as error:
+                raise ImageUnavailable(f"the picture did not come: {error}") from error
+            return await asyncio.to_thread(path.read_bytes)
+
+    def _fail(self, answer: Answer, error: Mapping[str, Any]) -> NoReturn:
+        said, kinds = self._said(error), (error.get("code"), error.get("type"))
+        if answer.status in _ACCOUNT or any(kind in _NO_CREDIT for kind in kinds):
+            raise ProviderRefuses(f"the service for pictures refuses our key or our payment: see IMAGES_API_KEY{said}")
+        if any(kind in _FILTERED for kind in kinds):
+            raise ImageRefused("the service declines to draw this: its rules forbid it", "IMAGE_CONTENT_FILTERED")
+        pause = asked_pause(answer)
+        if answer.status == 429 or (answer.status == 503 and pause is not None):
+            raise RateLimited(pause or USUAL_PAUSE, f"the service for pictures says: too many requests{said}")
+        if answer.status >= 500:
+            raise ProviderDown(f"the service for pictures failed with {answer.status}{said}")
+        raise ImageRefused(f"the service refuses this order with {answer.status}{said}", "IMAGE_BAD_REQUEST")
+
+    def _said(self, error: Mapping[str, Any]) -> str:
+        """The provider's own words, shortened, and without our key if it repeats it."""
+        said = error.get("message")
+        if not isinstance(said, str) or not said:
+            return ""
+        return f" ({(said.replace(self._key, '...') if self._key else said)[:200]})"
+
+
+def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:
+    """Of those that the model makes, the one of the nearest shape."""
+
+    def distance(size: str) -> float:
+        wide, high = map(int, size.split("x"))
+        return abs(wide / max(high, 1) - width / height)
+
+    return min(sizes, key=distance)
+
+
+def _error(told: Any) -> dict[str, Any]:
+    error = told.get("error") if isinstance(told, dict) else None
+    return error if isinstance(error, dict) else {"message": error}

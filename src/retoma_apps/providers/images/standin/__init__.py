@@ -1,0 +1,13 @@
+"""A stand-in for OpenAI-compatible pictures, with faults to order.
+
+    standin = StandIn(key="secret")
+    async with standin.serving() as base_url:
+        standin.faults.filtered = 1
+        ...
+
+As a program: python -m retoma_apps.providers.images.standin
+"""
+
+from retoma_apps.providers.images.standin.server import Faults, StandIn
+
+__all__ = ["Faults", "StandIn"]

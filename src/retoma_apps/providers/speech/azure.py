@@ -1,0 +1,110 @@
+"""Azure's speech service: a thin client of its plain REST call, which tells no times of words."""
+
+from __future__ import annotations
+
+import re
+from xml.sax.saxutils import escape, quoteattr
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import ProviderRefuses
+from retoma.outgoing import Answer, Guard, Outgoing
+from retoma_apps.providers.speech.errors import SpeechRefused
+from retoma_apps.providers.speech.port import Spoken
+from retoma_apps.providers.speech.replies import answered, fail, quoted
+from retoma_apps.providers.speech.texts import speakable
+from retoma_apps.providers.speech.wav import spoken, unwrapped
+
+FORMAT = "riff-24khz-16bit-mono-pcm"
+LONGEST_SECONDS = 595.0
+"""Azure cuts at ten minutes and says nothing of it, so that what comes near is not believed to be whole."""
+_LARGEST_ANSWER = 32 * 1024**2
+_REGION = re.compile(r"[a-z0-9]{2,40}")
+_ACCOUNT = {
+    401: "Azure refuses our key: set AZURE_SPEECH_KEY to one that is valid in AZURE_SPEECH_REGION",
+    403: "Azure's key may not be used for speech: allow it there, or set another AZURE_SPEECH_KEY",
+    404: "Azure has no speech service at this address: set AZURE_SPEECH_REGION to the key's region",
+}
+
+
+class AzureSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="AZURE_SPEECH_", env_file=".env", extra="ignore")
+
+    key: SecretStr = SecretStr("")
+    region: str = Field("", description="Such as brazilsouth.")
+    base_url: str = Field("", description="Empty: the region's own.")
+    timeout_seconds: float = Field(120.0, gt=0, description="How long one answer may take.")
+
+
+class Azure:
+    """Make it where it is used: its connections belong to one event loop."""
+
+    name = "azure"
+    most_characters = 4_000
+
+    def __init__(self, settings: AzureSettings | None = None, outgoing: Outgoing | None = None) -> None:
+        self._settings = settings or AzureSettings()
+        allowed = self._settings.base_url
+        self._outgoing = outgoing or Outgoing(Guard().allowing(allowed) if allowed else Guard())
+
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+        url, body = self._url(), ssml(speakable(text, self.most_characters), voice, language, rate)
+        answer = await answered("Azure", self._posted(url, body.encode()))
+        if not answer.is_success:
+            fail("Azure", answer, _ACCOUNT, quoted(answer.text, self._key))
+        return _whole(answer)
+
+    async def close(self) -> None:
+        await self._outgoing.close()
+
+    @property
+    def _key(self) -> str:
+        return self._settings.key.get_secret_value()
+
+    def _url(self) -> str:
+        if not self._key:
+            raise ProviderRefuses("no key for Azure's speech is set: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION")
+        base = self._settings.base_url.rstrip("/")
+        if not base and not _REGION.fullmatch(self._settings.region):
+            raise ProviderRefuses("Azure's region is not set: set AZURE_SPEECH_REGION, such as brazilsouth")
+        return f"{base or f'https://{self._settings.region}.tts.speech.microsoft.com'}/cognitiveservices/v1"
+
+    async def _posted(self, url: str, body: bytes) -> Answer:
+        headers = {
+            "Ocp-Apim-Subscription-Key": self._key,
+            "Content-Type": "application/ssml+xml",
+            "X-Microsoft-OutputFormat": FORMAT,
+        }
+        return await self._outgoing.request(
+            "POST",
+            url,
+            headers=headers,
+            content=body,
+            timeout=self._settings.timeout_seconds,
+            limit=_LARGEST_ANSWER,
+        )
+
+
+def ssml(text: str, voice: str, language: str, rate: float) -> str:
+    """All that is given stands as text in it, whatever it looks like."""
+    said = f"<prosody rate='{round((rate - 1) * 100):+d}%'>{escape(text)}</prosody>"
+    return (
+        "<speak version='1.0' xmlns='http://www.w3.org/2001/10/synthesis' "
+        f"xml:lang={quoteattr(language)}><voice name={quoteattr(voice)}>{said}</voice></speak>"
+    )
+
+
+def _whole(answer: Answer) -> Spoken:
+    if answer.is_cut:
+        raise _too_long("more than is read")
+    said = spoken(unwrapped(answer.body))
+    if said.seconds >= LONGEST_SECONDS:
+        raise _too_long(f"{said.seconds:.0f} s")
+    return said
+
+
+def _too_long(how_long: str) -> SpeechRefused:
+    return SpeechRefused(
+        f"Azure's audio has {how_long}, and it cuts at ten minutes without a word: split the text", "SPEECH_TOO_LONG"
+    )

@@ -1,0 +1,155 @@
+"""ElevenLabs: a thin client of its speech with timestamps."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import groupby, pairwise
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import ProviderRefuses, RetryLater
+from retoma.outgoing import Answer, Guard, Outgoing
+from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused
+from retoma_apps.providers.speech.port import Spoken, Word
+from retoma_apps.providers.speech.replies import answered, fail, quoted
+from retoma_apps.providers.speech.texts import speakable
+from retoma_apps.providers.speech.wav import spoken
+
+TURN = timedelta(seconds=1)
+"""Until the next try where only our own calls are in the way: they end one by one, so that waiting longer is idle."""
+SLOWEST, QUICKEST = 0.7, 1.2
+_LARGEST_ANSWER = 64 * 1024**2
+# Other models find the language by themselves, and refuse a request that names one.
+_TOLD_THE_LANGUAGE = ("eleven_turbo_v2_5", "eleven_flash_v2_5")
+_TOO_LONG = ("max_character_limit_exceeded", "text_too_long")
+_ACCOUNT = {
+    401: "ElevenLabs refuses our key: set ELEVENLABS_API_KEY to one that is valid",
+    402: "ElevenLabs' account does not pay for this: add credit, or take another voice",
+    403: "ElevenLabs' key may not use this voice: allow it there, or take another voice",
+}
+_NO_CREDIT = "ElevenLabs' account has no characters left: add credit"
+
+
+class ElevenLabsSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="ELEVENLABS_", env_file=".env", extra="ignore")
+
+    api_key: SecretStr = SecretStr("")
+    base_url: str = "https://api.elevenlabs.io"
+    model: str = "eleven_multilingual_v2"
+    timeout_seconds: float = Field(120.0, gt=0, description="How long one answer may take.")
+
+
+class ElevenLabs:
+    """Make it where it is used: its connections belong to one event loop.
+
+    A rate below 0.7 or above 1.2 is spoken as that: the service knows no other.
+    """
+
+    name = "elevenlabs"
+    most_characters = 2_500
+
+    def __init__(self, settings: ElevenLabsSettings | None = None, outgoing: Outgoing | None = None) -> None:
+        self._settings = settings or ElevenLabsSettings()
+        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+        if not self._key:
+            raise ProviderRefuses("no key for ElevenLabs is set: set ELEVENLABS_API_KEY")
+        body = self._body(speakable(text, self.most_characters), language, rate)
+        answer = await answered("ElevenLabs", self._posted(voice, body))
+        if not answer.is_success:
+            self._fail(answer)
+        return _spoken(answer)
+
+    async def close(self) -> None:
+        await self._outgoing.close()
+
+    @property
+    def _key(self) -> str:
+        return self._settings.api_key.get_secret_value()
+
+    def _body(self, text: str, language: str, rate: float) -> dict[str, Any]:
+        model = self._settings.model
+        speed = min(max(rate, SLOWEST), QUICKEST)
+        body: dict[str, Any] = {"text": text, "model_id": model, "voice_settings": {"speed": speed}}
+        if language and model in _TOLD_THE_LANGUAGE:
+            body["language_code"] = language.partition("-")[0].lower()
+        return body
+
+    async def _posted(self, voice: str, body: dict[str, Any]) -> Answer:
+        base = self._settings.base_url.rstrip("/")
+        return await self._outgoing.request(
+            "POST",
+            f"{base}/v1/text-to-speech/{quote(voice, safe='')}/with-timestamps?output_format=pcm_24000",
+            headers={"xi-api-key": self._key},
+            json=body,
+            timeout=self._settings.timeout_seconds,
+            limit=_LARGEST_ANSWER,
+        )
+
+    def _fail(self, answer: Answer) -> NoReturn:
+        """By ElevenLabs' own word for the error if it has one, else by the status."""
+        word, message = _detail(answer)
+        said = quoted(message, self._key)
+        if word in _TOO_LONG:
+            raise SpeechRefused(f"the text is too long for ElevenLabs: split it{said}", "SPEECH_TOO_LONG")
+        if word == "voice_not_found" or answer.status == 404:
+            raise SpeechRefused(f"ElevenLabs has no such voice: take another{said}", "SPEECH_NO_SUCH_VOICE")
+        if word == "quota_exceeded":
+            raise ProviderRefuses(f"{_NO_CREDIT}{said}")
+        if word == "too_many_concurrent_requests":
+            raise RetryLater(TURN, f"ElevenLabs is busy with our other requests: this one waits its turn{said}")
+        fail("ElevenLabs", answer, _ACCOUNT, said)
+
+
+def _detail(answer: Answer) -> tuple[str, str]:
+    try:
+        told = answer.json()
+    except (ValueError, RecursionError):
+        return "", ""
+    detail = told.get("detail") if isinstance(told, dict) else None
+    if not isinstance(detail, dict):
+        return "", detail if isinstance(detail, str) else ""
+    return str(detail.get("status") or detail.get("code") or ""), str(detail.get("message") or "")
+
+
+def _spoken(answer: Answer) -> Spoken:
+    try:
+        told = answer.json()
+        pcm = base64.b64decode(told["audio_base64"], validate=True)
+    except (ValueError, RecursionError, KeyError, TypeError, binascii.Error) as error:
+        raise InvalidAudio("ElevenLabs' answer has no audio in it, or is too long") from error
+    return spoken(pcm, _words(told.get("alignment")))
+
+
+def _words(alignment: Any) -> tuple[Word, ...]:
+    """None at all rather than wrong ones: the audio, which was paid for, is good without them."""
+    given = alignment if isinstance(alignment, dict) else {}
+    characters = given.get("characters")
+    starts: Any = given.get("character_start_times_seconds")
+    ends: Any = given.get("character_end_times_seconds")
+    if not isinstance(characters, list) or not _are_times(starts, characters) or not _are_times(ends, characters):
+        return ()
+    timed = list(zip(map(str, characters), starts, ends, strict=True))
+    return tuple(
+        _word(list(letters)) for is_space, letters in groupby(timed, lambda each: each[0].isspace()) if not is_space
+    )
+
+
+def _word(letters: list[tuple[str, float, float]]) -> Word:
+    return Word("".join(letter for letter, _, _ in letters), float(letters[0][1]), float(letters[-1][2]))
+
+
+def _are_times(times: Any, characters: Sequence[Any]) -> bool:
+    if not isinstance(times, list) or len(times) != len(characters):
+        return False
+    if not all(isinstance(each, int | float) and math.isfinite(each) and each >= 0 for each in times):
+        return False
+    return all(before <= after for before, after in pairwise(times))

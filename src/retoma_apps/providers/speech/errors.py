@@ -1,0 +1,45 @@
+"""How an order to speak ends that gives no audio.
+
+SpeechError                   worth another try
+├── SpeechUnavailable         no answer in time, or a voice that broke off (SPEECH_TIMEOUT, SPEECH_UNAVAILABLE)
+├── InvalidAudio              an answer that is not the audio that was asked for, or silent (SPEECH_INVALID_AUDIO)
+└── ImplausibleLength         audio far too short or too long for its text (SPEECH_IMPLAUSIBLE_LENGTH)
+SpeechRefused (GiveUp)        no other try would help; the message says what would
+└── UnknownVoice              also a ValueError, so that forms can show it (SPEECH_NO_SUCH_VOICE)
+
+No text is to blame where the whole provider fails or refuses our account: then the engine's own RetryLater,
+RateLimited, ProviderDown and ProviderRefuses say who waits, and no attempt is used up.
+"""
+
+from __future__ import annotations
+
+from retoma import GiveUp
+
+
+class SpeechError(Exception):
+    code = "SPEECH_ERROR"
+
+
+class SpeechUnavailable(SpeechError):
+    """After SPEECH_TIMEOUT the call may have been paid for."""
+
+    def __init__(self, message: str, code: str = "SPEECH_UNAVAILABLE") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidAudio(SpeechError):
+    code = "SPEECH_INVALID_AUDIO"
+
+
+class ImplausibleLength(SpeechError):
+    code = "SPEECH_IMPLAUSIBLE_LENGTH"
+
+
+class SpeechRefused(GiveUp):
+    """`code` is one of SPEECH_BAD_REQUEST, SPEECH_EMPTY, SPEECH_TOO_LONG and SPEECH_NO_SUCH_VOICE."""
+
+
+class UnknownVoice(SpeechRefused, ValueError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "SPEECH_NO_SUCH_VOICE")

@@ -1,0 +1,117 @@
+"""The offline twin: eSpeak NG on this machine, in a process of its own. Robotic, instant, and free."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from retoma import GiveUp
+from retoma_apps.providers.speech import espeak_main
+from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused, SpeechUnavailable, UnknownVoice
+from retoma_apps.providers.speech.port import Spoken, Word
+from retoma_apps.providers.speech.texts import speakable
+from retoma_apps.providers.speech.wav import seconds_of, spoken, unwrapped
+
+WORDS_PER_MINUTE = 185
+"""As eSpeak counts, which leaves out pauses: about 145 of a narration."""
+_SLOWEST, _QUICKEST = 80, 450
+_PROGRAM = Path(espeak_main.__file__)
+# -I: nothing of the environment or of the folder decides what the program imports.
+_FLAGS = ("-I",)
+# eSpeak takes a voice's name for a path if it looks like one.
+_VOICE = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,40}(\+[A-Za-z0-9]{1,40})?")
+
+
+class Espeak:
+    """`language` is not asked: an eSpeak voice is a language, such as pt-br."""
+
+    name = "espeak"
+    most_characters = 5_000
+
+    def __init__(self, timeout_seconds: float = 60.0) -> None:
+        self._timeout = timeout_seconds
+
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+        text = speakable(text, self.most_characters)
+        if not _VOICE.fullmatch(voice):
+            raise UnknownVoice(f"{voice[:60]!r} is no name of an eSpeak voice; one is pt-br, another en-us")
+        pace = min(max(round(WORDS_PER_MINUTE * rate), _SLOWEST), _QUICKEST)
+        audio, told = await self._ran(text, voice, str(pace))
+        pcm = unwrapped(audio)
+        return spoken(pcm, timed(text, _marks(told), seconds_of(pcm)))
+
+    async def close(self) -> None:
+        """Nothing is kept between calls."""
+
+    async def _ran(self, text: str, *arguments: str) -> tuple[bytes, str]:
+        process = await _started(arguments)
+        try:
+            async with asyncio.timeout(self._timeout):
+                audio, errors = await process.communicate(text.encode())
+        except TimeoutError as error:
+            raise SpeechUnavailable(f"eSpeak did not end within {self._timeout:g} s", "SPEECH_TIMEOUT") from error
+        finally:
+            await _ended(process)
+        told = errors.decode(errors="replace")
+        _check(process.returncode, arguments[0], told)
+        return audio, told
+
+
+def timed(text: str, marks: Sequence[tuple[int, float]], seconds: float) -> tuple[Word, ...]:
+    """Every word of the text. A mark is a character at which something begins, and when; a word ends where the next
+    begins. What is not spoken, such as a dash that stands alone, takes no time."""
+    found = list(re.finditer(r"\S+", text))
+    starts = [seconds]
+    for word in reversed(found):
+        own = [when for at, when in marks if word.start() <= at < word.end()]
+        starts.append(min([*own, starts[-1]]))
+    times = pairwise(reversed(starts))
+    return tuple(Word(word.group(), start, end) for word, (start, end) in zip(found, times, strict=True))
+
+
+async def _started(arguments: Sequence[str]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *_FLAGS,
+        str(_PROGRAM),
+        *arguments,
+        cwd="/",
+        env={},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it, and asyncio then misses its end
+        await process.wait()
+
+
+def _check(code: int | None, voice: str, told: str) -> None:
+    if code == espeak_main.NOT_INSTALLED:
+        raise GiveUp(
+            "there is no eSpeak here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
+        )
+    if code == espeak_main.NO_SUCH_VOICE:
+        raise SpeechRefused(f"eSpeak has no voice {voice!r}; one is pt-br, another en-us", "SPEECH_NO_SUCH_VOICE")
+    if code:
+        last = told.strip().rpartition("\n")[2]
+        raise SpeechUnavailable(f"eSpeak ended with {code}: {last[:200] or 'it said nothing'}")
+
+
+def _marks(told: str) -> list[tuple[int, float]]:
+    try:
+        return [(int(at), float(when)) for at, when in json.loads(told.strip().rpartition("\n")[2])]
+    except (ValueError, TypeError) as error:
+        raise InvalidAudio("eSpeak did not tell where its words are") from error

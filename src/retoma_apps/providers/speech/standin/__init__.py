@@ -1,0 +1,14 @@
+"""A local server that speaks Azure's and ElevenLabs' wire formats, for tests and for trying things without an account.
+
+    standin = StandIn(key="test")
+    async with standin.serving() as base_url:
+        standin.faults.rate_limited = 3
+        ...
+    standin.tally()
+
+What it says is a tone that is as long as the words would take. Not emulated: lists of voices, streaming, batches.
+"""
+
+from retoma_apps.providers.speech.standin.server import Faults, StandIn
+
+__all__ = ["Faults", "StandIn"]

@@ -1,0 +1,56 @@
+"""Voices by the names that people choose them with, such as `azure_pt_br_antonio`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from retoma_apps.providers.speech.errors import UnknownVoice
+
+
+class Speaker(NamedTuple):
+    """`voice` is the provider's own name for it; `language` is empty if it speaks the language of its text."""
+
+    provider: str
+    voice: str
+    language: str
+
+
+KNOWN = {
+    "azure_pt_br_antonio": Speaker("azure", "pt-BR-AntonioNeural", "pt-BR"),
+    "azure_pt_br_francisca": Speaker("azure", "pt-BR-FranciscaNeural", "pt-BR"),
+    "azure_en_us_guy": Speaker("azure", "en-US-GuyNeural", "en-US"),
+    "azure_en_us_jenny": Speaker("azure", "en-US-JennyNeural", "en-US"),
+    "espeak_pt_br": Speaker("espeak", "pt-br", "pt-BR"),
+    "espeak_en": Speaker("espeak", "en-us", "en-US"),
+}
+_AZURE = re.compile(r"azure_([a-z]{2,3})_([a-z]{2})_([a-z]{2,40})")
+_ELEVENLABS = re.compile(r"elevenlabs_([A-Za-z0-9]{1,64})")
+_ESPEAK = re.compile(r"espeak_([a-z]{2,3}(?:_[a-z0-9]{2,20}){0,3})")
+
+
+def speaker(name: str) -> Speaker:
+    """Who speaks under this name. A name of these forms is believed; only the provider knows whether it is there."""
+    if name in KNOWN:
+        return KNOWN[name]
+    if found := _AZURE.fullmatch(name):
+        language = f"{found[1]}-{found[2].upper()}"
+        return Speaker("azure", f"{language}-{found[3].capitalize()}Neural", language)
+    if found := _ELEVENLABS.fullmatch(name):
+        return Speaker("elevenlabs", found[1], "")
+    if found := _ESPEAK.fullmatch(name):
+        voice = found[1].replace("_", "-")
+        return Speaker("espeak", voice, voice)
+    raise UnknownVoice(f"there is no voice {name[:80]!r}; there are {', '.join(KNOWN)} and elevenlabs_<id>")
+
+
+def usual_voice(language: str, provider: str = "espeak") -> str:
+    """The name of the first known voice of a provider for a language, by its first letters: pt, en."""
+    for name, known in KNOWN.items():
+        if known.provider == provider and _base(known.language) == _base(language):
+            return name
+    raise UnknownVoice(f"{provider} has no usual voice for {language[:40]!r}: name one, such as elevenlabs_<id>")
+
+
+def _base(language: str) -> str:
+    return language.lower().partition("-")[0]

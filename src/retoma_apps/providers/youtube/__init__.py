@@ -1,0 +1,22 @@
+"""Video channels: YouTube, its stand-in, and a channel in a folder of this machine; one port for all."""
+
+from retoma_apps.providers.youtube.errors import SessionGone
+from retoma_apps.providers.youtube.local import LocalChannel, LocalVideo
+from retoma_apps.providers.youtube.port import Channel, Progress, Published, State, Status, VideoToPublish, mark_of
+from retoma_apps.providers.youtube.settings import YouTubeSettings
+from retoma_apps.providers.youtube.youtube import YouTube
+
+__all__ = [
+    "Channel",
+    "LocalChannel",
+    "LocalVideo",
+    "Progress",
+    "Published",
+    "SessionGone",
+    "State",
+    "Status",
+    "VideoToPublish",
+    "YouTube",
+    "YouTubeSettings",
+    "mark_of",
+]

@@ -1,0 +1,55 @@
+"""Words cut to what YouTube takes. A long text must not stop a video that is ready; a cut one can be mended there."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import replace
+
+from retoma_apps.providers.youtube.port import VideoToPublish
+
+LONGEST_TITLE = 100  # characters
+LONGEST_DESCRIPTION = 5_000  # bytes
+LONGEST_TAGS = 500  # characters of all, with what YouTube puts around and between them
+UNTITLED = "Vídeo"
+# YouTube refuses the angle brackets; these look alike and mean nothing to a browser.
+_BRACKETS = str.maketrans("<>", "\u2039\u203a")
+
+
+def fitted(video: VideoToPublish) -> VideoToPublish:
+    """The same video with words that are taken. The mark is the first of its tags, so that it is never cut off."""
+    return replace(
+        video,
+        title=_line(video.title)[:LONGEST_TITLE].rstrip() or UNTITLED,
+        description=_cut(_plain(video.description), LONGEST_DESCRIPTION),
+        tags=tuple(_fitting((video.mark, *video.tags))),
+    )
+
+
+def _fitting(tags: Iterable[str]) -> list[str]:
+    taken: dict[str, None] = {}
+    left = LONGEST_TAGS
+    for tag in (_line(each.replace(",", " ").replace('"', " ")) for each in tags):
+        # YouTube counts quotation marks around a tag that has a space, and a comma before each.
+        cost = len(tag) + 2 * (" " in tag) + (1 if taken else 0)
+        if tag and tag not in taken and cost <= left:
+            taken[tag] = None
+            left -= cost
+    return list(taken)
+
+
+def _line(text: str) -> str:
+    return " ".join(_plain(text).split())
+
+
+def _plain(text: str) -> str:
+    """Without the characters that no text needs: controls, halves of characters."""
+    return "".join(each for each in text.translate(_BRACKETS) if each in "\n\t" or _is_shown(each))
+
+
+def _is_shown(character: str) -> bool:
+    return unicodedata.category(character) not in ("Cc", "Cs")
+
+
+def _cut(text: str, most: int) -> str:
+    return text.encode()[:most].decode(errors="ignore")

@@ -1,0 +1,232 @@
+"""The offline twin of a channel: a folder of this machine.
+
+    sessions/<id>/    video.json, and video.mp4 as far as it was sent
+    videos/<id>/      the same, whole, and its thumbnail
+
+A video is published by renaming its folder, so that it is there whole or not at all. The id comes of the mark, so that
+one mark has one video, however often it is begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import filecmp
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from retoma import GiveUp
+from retoma_apps.providers.youtube.errors import SessionGone
+from retoma_apps.providers.youtube.fitting import fitted
+from retoma_apps.providers.youtube.pictures import read_thumbnail
+from retoma_apps.providers.youtube.port import Progress, Published, State, Status, VideoToPublish
+
+PART = 8 * 1024**2
+_ID = re.compile(r"local-[0-9a-f]{12}")
+_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg"}
+
+
+def now_utc() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class LocalVideo:
+    """For a page. `thumbnail` is None until one was set."""
+
+    video_id: str
+    title: str
+    description: str
+    tags: tuple[str, ...]
+    language: str
+    synthetic: bool
+    state: State
+    sent_at: datetime
+    publish_at: datetime | None
+    video: Path
+    thumbnail: Path | None
+
+
+class LocalChannel:
+    """All processes that share the folder see one channel. `url` is where a page shows a video; `{id}` is its id."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        url: str = "/channel/{id}",
+        part_bytes: int = PART,
+        now: Callable[[], datetime] = now_utc,
+    ) -> None:
+        self._sessions = folder.absolute() / "sessions"
+        self._videos = folder.absolute() / "videos"
+        self._url = url
+        self._part_bytes = part_bytes
+        self._now = now
+
+    async def begin(self, video: VideoToPublish, size: int) -> str:
+        return await asyncio.to_thread(self._begin, fitted(video), size)
+
+    async def send(self, session: str, path: Path, progress: Progress | None = None) -> Published:
+        return await asyncio.to_thread(self._send, session, path, progress)
+
+    async def find(self, mark: str) -> Published | None:
+        found = _id_of(mark)
+        return self._published(found) if (self._videos / found).is_dir() else None
+
+    async def set_thumbnail(self, video_id: str, path: Path) -> None:
+        await asyncio.to_thread(self._set_thumbnail, video_id, path)
+
+    async def status(self, video_id: str) -> Status:
+        found = await asyncio.to_thread(self._video, video_id)
+        return Status("deleted", "its folder is gone") if found is None else Status(found.state, "", found.publish_at)
+
+    async def videos(self) -> list[LocalVideo]:
+        """All of them, newest first."""
+        return await asyncio.to_thread(self._listed)
+
+    async def video(self, video_id: str) -> LocalVideo | None:
+        return await asyncio.to_thread(self._video, video_id)
+
+    async def close(self) -> None:
+        pass
+
+    def _begin(self, video: VideoToPublish, size: int) -> str:
+        found = _id_of(video.mark)
+        if not (self._videos / found).is_dir():
+            folder = self._sessions / found
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / "video.json", json.dumps(_told(video, size)).encode())
+        return f"local:{found}"
+
+    def _send(self, session: str, path: Path, progress: Progress | None) -> Published:
+        found, size = _checked(session.removeprefix("local:")), path.stat().st_size
+        with suppress(FileNotFoundError), self._locked(found) as folder:
+            if not (self._videos / found).is_dir():
+                told = json.loads((folder / "video.json").read_bytes())
+                _check_size(size, told["size"])
+                self._copy(path, folder / "video.mp4", progress)
+                self._publish(folder, told)
+        if not (self._videos / found).is_dir():
+            raise SessionGone
+        return self._published(found)
+
+    def _publish(self, folder: Path, told: dict[str, Any]) -> None:
+        _write(folder / "video.json", json.dumps(told | {"sent_at": self._now().isoformat()}).encode())
+        self._videos.mkdir(parents=True, exist_ok=True)
+        folder.rename(self._videos / folder.name)
+
+    @contextmanager
+    def _locked(self, found: str) -> Iterator[Path]:
+        """The session's folder, which one process at a time may write. Raises FileNotFoundError if there is none."""
+        folder = self._sessions / found
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield folder
+        finally:
+            os.close(handle)
+
+    def _copy(self, source: Path, target: Path, progress: Progress | None) -> None:
+        """Go on where the copy ends. What a power cut has spoilt is copied anew."""
+        self._append(source, target, progress)
+        if not filecmp.cmp(source, target, shallow=False):
+            target.unlink()
+            self._append(source, target, progress)
+
+    def _append(self, source: Path, target: Path, progress: Progress | None) -> None:
+        with source.open("rb") as given, target.open("ab") as copied:
+            size, done = source.stat().st_size, copied.tell()
+            given.seek(done)
+            while part := given.read(self._part_bytes):
+                copied.write(part)
+                copied.flush()
+                done += len(part)
+                if progress is not None:
+                    progress(done, size)
+            os.fsync(copied.fileno())
+
+    def _set_thumbnail(self, video_id: str, path: Path) -> None:
+        content, kind = read_thumbnail(path)
+        folder = self._videos / _checked(video_id)
+        if not folder.is_dir():
+            raise GiveUp("the channel has no such video", "NO_SUCH_VIDEO")
+        _write(folder / f"thumbnail{_SUFFIXES[kind]}", content)
+        for suffix in _SUFFIXES.values():
+            if suffix != _SUFFIXES[kind]:
+                (folder / f"thumbnail{suffix}").unlink(missing_ok=True)
+
+    def _listed(self) -> list[LocalVideo]:
+        names = [each.name for each in self._videos.iterdir()] if self._videos.is_dir() else []
+        found = [video for name in names if (video := self._video(name)) is not None]
+        return sorted(found, key=lambda video: video.sent_at, reverse=True)
+
+    def _video(self, video_id: str) -> LocalVideo | None:
+        if not _ID.fullmatch(video_id):
+            return None
+        try:
+            told = json.loads((self._videos / video_id / "video.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        return self._shown(video_id, told)
+
+    def _shown(self, video_id: str, told: dict[str, Any]) -> LocalVideo:
+        folder = self._videos / video_id
+        publish_at = datetime.fromisoformat(told["publish_at"]) if told["publish_at"] else None
+        return LocalVideo(
+            video_id,
+            told["title"],
+            told["description"],
+            tuple(told["tags"]),
+            told["language"],
+            told["synthetic"],
+            "published" if publish_at is None or publish_at <= self._now() else "processed",
+            datetime.fromisoformat(told["sent_at"]),
+            publish_at,
+            folder / "video.mp4",
+            next((each for each in sorted(folder.glob("thumbnail.*")) if each.suffix in _SUFFIXES.values()), None),
+        )
+
+    def _published(self, found: str) -> Published:
+        return Published(found, self._url.replace("{id}", found))
+
+
+def _id_of(mark: str) -> str:
+    return f"local-{sha256(mark.encode()).hexdigest()[:12]}"
+
+
+def _checked(given: str) -> str:
+    """An id names a folder, so nothing else may come of it."""
+    if not _ID.fullmatch(given):
+        raise GiveUp("this is no session or video of this channel", "SESSION_INVALID")
+    return given
+
+
+def _check_size(size: int, promised: int) -> None:
+    if not size:
+        raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
+    if size != promised:
+        raise GiveUp(f"this session is for {promised} bytes, and the file has {size}", "SESSION_INVALID")
+
+
+def _told(video: VideoToPublish, size: int) -> dict[str, Any]:
+    publish_at = video.publish_at.isoformat() if video.publish_at else None
+    return asdict(video) | {"publish_at": publish_at, "size": size}
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    part = path.with_name(f".{uuid4().hex[:8]}.part")
+    part.write_bytes(content)
+    part.replace(path)

@@ -1,0 +1,93 @@
+"""What YouTube's errors mean: who is to wait, for how long, and what a person can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
+from retoma.outgoing import Answer
+from retoma_apps.providers.pauses import asked_pause
+
+DAY = timedelta(hours=24)
+USUAL_PAUSE = timedelta(minutes=1)
+_QUOTA = ("quotaExceeded", "dailyLimitExceeded")
+_TOO_FAST = ("rateLimitExceeded", "userRateLimitExceeded")
+_OF_THE_VIDEO = ("forbiddenPrivacySetting", "forbiddenLicenseSetting", "forbiddenEmbedSetting")
+_ACCOUNT = {
+    "youtubeSignupRequired": "the account has no YouTube channel: make one",
+    "accessNotConfigured": "the YouTube Data API is off for this client: turn it on in Google's console",
+    "insufficientPermissions": "the refresh token lacks a scope: let the owner consent to `youtube`",
+}
+_FORBIDDEN = (
+    "YouTube forbids this to our account: check that the channel is verified and that its owner consented to `youtube`"
+)
+
+
+def fail(answer: Answer, secrets: Sequence[str] = ()) -> NoReturn:
+    """Raise what an answer without success means. None of `secrets` is repeated, even if YouTube does so."""
+    reason, said = _reason(answer), _said(answer, secrets)
+    if reason in _QUOTA:
+        raise RateLimited(until_midnight(answer), f"YouTube's quota of today is used up{said}")
+    if reason == "uploadLimitExceeded":
+        raise RateLimited(DAY, f"the channel may upload no more videos within 24 hours{said}")
+    if answer.status == 429 or reason in _TOO_FAST:
+        raise RateLimited(asked_pause(answer) or USUAL_PAUSE, f"YouTube says that these are too many requests{said}")
+    if answer.status >= 500 or answer.status == 408:
+        raise ProviderDown(f"YouTube failed with {answer.status}{said}")
+    if answer.status == 401:
+        raise ProviderRefuses(f"YouTube refuses our access token, also a new one{said}")
+    if answer.status == 403 and reason not in _OF_THE_VIDEO:
+        raise ProviderRefuses(f"{_ACCOUNT.get(reason, _FORBIDDEN)}{said}")
+    raise GiveUp(f"YouTube refuses this with {answer.status}{said}", "YOUTUBE_REFUSED")
+
+
+def until_midnight(answer: Answer) -> timedelta:
+    """Until quotas are new: midnight in California, by YouTube's own clock."""
+    now = _now(answer).astimezone(_pacific())
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return max(midnight.astimezone(UTC) - now.astimezone(UTC), USUAL_PAUSE)
+
+
+def _now(answer: Answer) -> datetime:
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).astimezone(UTC)
+    except (TypeError, ValueError):
+        return datetime.now(UTC)
+
+
+def _pacific() -> tzinfo:
+    """Without a table of time zones, that of the winter: an hour late in summer, never too early."""
+    try:
+        return ZoneInfo("America/Los_Angeles")
+    except ZoneInfoNotFoundError:
+        return timezone(timedelta(hours=-8))
+
+
+def _reason(answer: Answer) -> str:
+    errors = _error(answer).get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    reason = first.get("reason") if isinstance(first, dict) else None
+    return reason if isinstance(reason, str) else ""
+
+
+def _said(answer: Answer, secrets: Sequence[str]) -> str:
+    """YouTube's own words, without our secrets, shortened."""
+    said = _error(answer).get("message")
+    if not isinstance(said, str) or not said:
+        return ""
+    for secret in secrets:
+        said = said.replace(secret, "...") if secret else said
+    return f" ({said[:200]})"
+
+
+def _error(answer: Answer) -> dict[str, Any]:
+    try:
+        told = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    error = told.get("error") if isinstance(told, dict) else None
+    return error if isinstance(error, dict) else {}

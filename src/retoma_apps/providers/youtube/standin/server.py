@@ -1,0 +1,315 @@
+"""YouTube's routes, with faults to order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import uuid4
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.youtube.fitting import LONGEST_DESCRIPTION, LONGEST_TITLE
+from retoma_apps.providers.youtube.settings import GRAIN
+from retoma_apps.providers.youtube.standin.shelf import Session, Video
+
+UPLOADS = "UU-standin"
+_SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_QUESTION = re.compile(r"bytes \*/(\d+)")
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass
+class Faults:
+    """Counts are of the next requests and run down."""
+
+    partial: int = 0
+    """Chunks of which only half is taken."""
+    forgotten: int = 0
+    """Chunks after which all is lost: a 308 without a Range."""
+    broken: int = 0
+    """A 503 before anything is read."""
+    broken_after: int = 0
+    """A 503 after a chunk was taken."""
+    lost_replies: int = 0
+    """Chunks that are taken, but the connection breaks off."""
+    lost_final: int = 0
+    """The same, only for the last byte: the video is there, and its sender does not know."""
+    garbled_final: int = 0
+    """The last byte is answered with a page of some proxy."""
+    refused_tokens: int = 0
+    """A 401, as of a token whose time is over."""
+    rate_limited: int = 0
+    retry_after: float | None = 7
+    quota: bool = False
+    upload_limit: bool = False
+    forbidden: bool = False
+    failure: str = ""
+    """What the next videos fail with while they are processed, such as `codec`."""
+    rejection: str = ""
+
+
+class StandIn:
+    """`now` is its clock, if given; `on_chunk` is told how many bytes a session has, before the sender is answered."""
+
+    def __init__(
+        self,
+        *,
+        refresh_token: str | None = None,
+        processing_seconds: float = 0.0,
+        now: Callable[[], datetime] | None = None,
+        on_chunk: Callable[[int], None] | None = None,
+    ) -> None:
+        self.faults = Faults()
+        self.sessions: dict[str, Session] = {}
+        self.videos: dict[str, Video] = {}
+        """Oldest first."""
+        self.requests: Counter[str] = Counter()
+        self.misplaced = 0
+        """Chunks that did not begin where their session ended, or had a size that YouTube does not take."""
+        self.tokens: list[str] = []
+        """All access tokens that were given, the last of which is good."""
+        self.page_size = 50
+        self.on_chunk = on_chunk
+        self._refresh_token = refresh_token
+        self._processing = timedelta(seconds=processing_seconds)
+        self._clock = now or (lambda: datetime.now(UTC))
+        self.app = self._routes()
+
+    @asynccontextmanager
+    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """The origin, for `addresses`, while it is served from this event loop."""
+        async with served(self.app, host, port) as origin:
+            yield origin
+
+    @staticmethod
+    def addresses(origin: str) -> dict[str, str]:
+        """What YouTubeSettings needs to reach it."""
+        return {
+            "base_url": f"{origin}/youtube/v3",
+            "upload_url": f"{origin}/upload/youtube/v3",
+            "token_url": f"{origin}/token",
+        }
+
+    def forget_sessions(self) -> None:
+        """As after a week: whoever asks for one meets a 404."""
+        self.sessions.clear()
+
+    def _routes(self) -> FastAPI:
+        app = FastAPI(openapi_url=None)
+        for method, path, answer in self._table():
+            app.add_api_route(path, answer, methods=[method], response_model=None)
+        return app
+
+    def _table(self) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+        yield "POST", "/token", self._token
+        yield "POST", "/upload/youtube/v3/videos", self._guarded(self._begin)
+        yield "PUT", "/upload/youtube/v3/videos", self._guarded(self._put)
+        yield "POST", "/upload/youtube/v3/thumbnails/set", self._guarded(self._set_thumbnail)
+        yield "GET", "/youtube/v3/videos", self._guarded(self._list_videos)
+        yield "GET", "/youtube/v3/channels", self._guarded(self._list_channels)
+        yield "GET", "/youtube/v3/playlistItems", self._guarded(self._list_items)
+        yield "GET", "/standin/videos", self._show_videos
+        yield "PUT", "/standin/faults", self._set_faults
+
+    def _guarded(self, answer: Answer) -> Answer:
+        async def guarded(request: Request) -> Response:
+            self.requests[f"{request.method} {request.url.path.rpartition('/')[2]}"] += 1
+            return self._refusal(request) or await answer(request)
+
+        return guarded
+
+    def _refusal(self, request: Request) -> Response | None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not self.tokens or given != self.tokens[-1] or self._strikes("refused_tokens"):
+            return _failure(401, "authError", "Invalid Credentials")
+        if self._strikes("rate_limited"):
+            after = self.faults.retry_after
+            headers = {} if after is None else {"Retry-After": f"{after:g}"}
+            return _failure(429, "rateLimitExceeded", "Too many requests", headers)
+        if self._strikes("broken"):
+            return _failure(503, "backendError", "Service unavailable")
+        if self.faults.quota:
+            return _failure(403, "quotaExceeded", "The request cannot be completed: quota exceeded")
+        if self.faults.forbidden:
+            return _failure(403, "forbidden", f"Forbidden for {given}")
+        return None
+
+    async def _token(self, request: Request) -> Response:
+        self.requests["POST token"] += 1
+        given = parse_qs((await request.body()).decode())
+        if given.get("grant_type") != ["refresh_token"] or not given.get("client_secret"):
+            return JSONResponse({"error": "invalid_request"}, 400)
+        if self._refresh_token is not None and given.get("refresh_token") != [self._refresh_token]:
+            return JSONResponse({"error": "invalid_grant", "error_description": "Token has been revoked."}, 400)
+        self.tokens.append(f"ya29.{uuid4().hex}")
+        return JSONResponse({"access_token": self.tokens[-1], "expires_in": 3599, "token_type": "Bearer"})
+
+    async def _begin(self, request: Request) -> Response:
+        resource, size = await request.json(), int(request.headers.get("x-upload-content-length", 0))
+        if self.faults.upload_limit:
+            return _failure(400, "uploadLimitExceeded", "The user has exceeded the number of videos they may upload.")
+        if (wrong := _wrong(resource, size)) is not None:
+            return _failure(400, wrong, f"The request metadata is refused: {wrong}")
+        session = Session(uuid4().hex, resource, size)
+        self.sessions[session.id] = session
+        url = request.url.replace(query=f"uploadType=resumable&upload_id={session.id}")
+        return Response(headers={"Location": str(url)})
+
+    async def _put(self, request: Request) -> Response:
+        session = self.sessions.get(request.query_params.get("upload_id", ""))
+        if session is None:
+            return _failure(404, "notFound", f"No such session: {request.url}")
+        span = request.headers.get("content-range", "")
+        if (asked := _QUESTION.fullmatch(span)) is not None:
+            return self._state(session) if int(asked[1]) == session.size else _bad_span(span)
+        content = await _sent(request)
+        if not _fits(session, span):  # asked only now: of two senders at a time, one is late
+            self.misplaced += 1
+            return _bad_span(span)
+        return self._take(session, content)
+
+    def _take(self, session: Session, content: bytes) -> Response:
+        half = len(content) // 2 // GRAIN * GRAIN
+        session.content += content[:half] if self._strikes("partial") else content
+        if self._strikes("forgotten"):
+            session.content.clear()
+        if self.on_chunk is not None:
+            self.on_chunk(len(session.content))
+        return self._answered(session)
+
+    def _answered(self, session: Session) -> Response:
+        answer = self._state(session)
+        if self._strikes("broken_after"):
+            return _failure(503, "backendError", "Service unavailable")
+        if self._strikes("lost_replies") or (session.video is not None and self._strikes("lost_final")):
+            return _BreaksOff()
+        if session.video is not None and self._strikes("garbled_final"):
+            return Response("<!doctype html><title>Bad gateway</title>", media_type="text/html")
+        return answer
+
+    def _state(self, session: Session) -> Response:
+        """How far it is, or the video that came of it."""
+        if len(session.content) == session.size and session.video is None:
+            session.video = self._made(session)
+        if session.video is not None:
+            return JSONResponse(session.video.told(self._clock(), self._processing), 201)
+        headers = {"Range": f"bytes=0-{len(session.content) - 1}"} if session.content else {}
+        return Response(status_code=308, headers=headers)
+
+    def _made(self, session: Session) -> Video:
+        faults = self.faults
+        content = bytes(session.content)
+        video = Video(
+            uuid4().hex[:11], session.resource, content, self._clock(), None, faults.failure, faults.rejection
+        )
+        self.videos[video.id] = video
+        return video
+
+    async def _set_thumbnail(self, request: Request) -> Response:
+        video = self.videos.get(request.query_params.get("videoId", ""))
+        if video is None:
+            return _failure(404, "videoNotFound", "The video cannot be found.")
+        if not request.headers.get("content-type", "").startswith("image/"):
+            return _failure(400, "invalidImage", "The provided image content is invalid.")
+        video.thumbnail = await request.body()
+        return JSONResponse({"kind": "youtube#thumbnailSetResponse", "etag": "e", "items": [{}]})
+
+    async def _list_videos(self, request: Request) -> Response:
+        wanted = request.query_params.get("id", "").split(",")
+        found = [self.videos[each] for each in wanted if each in self.videos]
+        return _list([each.told(self._clock(), self._processing) for each in found])
+
+    async def _list_channels(self, _: Request) -> Response:
+        return _list([{"id": "UC-standin", "contentDetails": {"relatedPlaylists": {"uploads": UPLOADS}}}])
+
+    async def _list_items(self, request: Request) -> Response:
+        if request.query_params.get("playlistId") != UPLOADS:
+            return _failure(404, "playlistNotFound", "The playlist cannot be found.")
+        start = int(request.query_params.get("pageToken", "0"))
+        newest = list(reversed(self.videos))
+        end = start + self.page_size
+        items = [{"contentDetails": {"videoId": each}} for each in newest[start:end]]
+        return _list(items, str(end) if end < len(newest) else None)
+
+    async def _show_videos(self) -> Response:
+        return JSONResponse({"videos": [video.counted() for video in self.videos.values()]})
+
+    async def _set_faults(self, request: Request) -> Response:
+        known = {each.name for each in fields(Faults)}
+        given = await request.json()
+        if odd := sorted(given.keys() - known):
+            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
+        for name, value in given.items():
+            setattr(self.faults, name, value)
+        return JSONResponse(asdict(self.faults))
+
+    def _strikes(self, fault: str) -> bool:
+        left = getattr(self.faults, fault)
+        if left > 0:
+            setattr(self.faults, fault, left - 1)
+        return bool(left > 0)
+
+
+class _BreaksOff(Response):
+    """Promises a body and closes the connection before it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
+
+
+async def _sent(request: Request) -> bytes:
+    """A sender that dies has sent what it has sent, of which YouTube keeps whole grains."""
+    content = bytearray()
+    try:
+        async for piece in request.stream():
+            content += piece
+    except ClientDisconnect:
+        del content[len(content) // GRAIN * GRAIN :]
+    return bytes(content)
+
+
+def _fits(session: Session, span: str) -> bool:
+    """A chunk begins where the session ends, and has the size that YouTube asks for."""
+    found = _SPAN.fullmatch(span)
+    if found is None:
+        return False
+    start, end, size = (int(each) for each in found.groups())
+    is_whole = (end + 1 - start) % GRAIN == 0 or end + 1 == size
+    return size == session.size and start == len(session.content) and start <= end < size and is_whole
+
+
+def _wrong(resource: dict[str, Any], size: int) -> str | None:
+    """The reason why YouTube would refuse this video, by its own word."""
+    snippet, status = resource["snippet"], resource["status"]
+    if not 0 < len(snippet["title"]) <= LONGEST_TITLE or set("<>") & set(snippet["title"]):
+        return "invalidTitle"
+    if len(snippet["description"].encode()) > LONGEST_DESCRIPTION or set("<>") & set(snippet["description"]):
+        return "invalidDescription"
+    if "publishAt" in status and status["privacyStatus"] != "private":
+        return "invalidPublishAt"
+    return None if size > 0 else "mediaBodyRequired"
+
+
+def _bad_span(span: str) -> Response:
+    return _failure(400, "badContent", f"Invalid Content-Range: {json.dumps(span)}")
+
+
+def _list(items: list[dict[str, Any]], after: str | None = None) -> Response:
+    return JSONResponse({"items": items} | ({"nextPageToken": after} if after else {}))
+
+
+def _failure(status: int, reason: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    errors = [{"domain": "youtube", "reason": reason, "message": message}]
+    return JSONResponse({"error": {"code": status, "message": message, "errors": errors}}, status, headers)

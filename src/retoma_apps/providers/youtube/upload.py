@@ -1,0 +1,124 @@
+"""One resumable upload: the session says how far it is, and is believed to the byte."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from retoma import GiveUp, ProviderDown
+from retoma.outgoing import Answer, NoAnswer
+from retoma_apps.providers.youtube.errors import SessionGone
+from retoma_apps.providers.youtube.port import Progress
+from retoma_apps.providers.youtube.settings import YouTubeSettings
+
+Put = Callable[[Mapping[str, str], bytes], Awaitable[Answer]]
+"""Puts these bytes to the session with these headers."""
+_RANGE = re.compile(r"bytes=0-(\d{1,15})")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ACCOUNT = (401, 403, 429)
+
+
+class Upload:
+    """Of one file, within one session, by one sender. Another may send at the same time: the session keeps order."""
+
+    def __init__(self, settings: YouTubeSettings, put: Put, path: Path, fail: Callable[[Answer], NoReturn]) -> None:
+        self._settings = settings
+        self._put = put
+        self._path = path
+        self._size = path.stat().st_size
+        self._fail = fail
+        self._most = 0
+
+    async def run(self, progress: Progress | None = None) -> str:
+        """The video's id. Gives up for now once the session was asked too often without having got further."""
+        if not self._size:
+            raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
+        failures = most = 0
+        while True:
+            answer = await self._sent_on(await self._asked(), progress)
+            if (video := self._video(answer)) is not None:
+                _tell(progress, self._size, self._size)
+                return video
+            failures = 1 if self._most > most else failures + 1
+            most = self._most
+            await self._pause(failures, answer)
+
+    async def _sent_on(self, answer: Answer | None, progress: Progress | None) -> Answer | None:
+        """The last answer, after sending for as long as each chunk gets the session further."""
+        taken = -1
+        while (further := self._taken(answer)) is not None and taken < further < self._size:
+            taken, self._most = further, max(further, self._most)
+            _tell(progress, taken, self._size)
+            answer = await self._sent(taken)
+        return answer
+
+    async def _asked(self) -> Answer | None:
+        return await self._answer({"Content-Range": f"bytes */{self._size}"}, b"")
+
+    async def _sent(self, start: int) -> Answer | None:
+        chunk = await asyncio.to_thread(_read, self._path, start, self._settings.chunk_bytes)
+        span = f"bytes {start}-{start + len(chunk) - 1}/{self._size}"
+        return await self._answer({"Content-Range": span, "Content-Type": "video/mp4"}, chunk)
+
+    async def _answer(self, headers: Mapping[str, str], content: bytes) -> Answer | None:
+        """None if there was none, or none that says how far the session is: then it is asked again."""
+        try:
+            answer = await self._put({"Content-Length": str(len(content)), **headers}, content)
+        except NoAnswer:
+            return None
+        if answer.status in (404, 410):
+            raise SessionGone
+        if answer.status in _ACCOUNT:
+            self._fail(answer)
+        return answer
+
+    def _video(self, answer: Answer | None) -> str | None:
+        if answer is None or answer.status not in (200, 201):
+            return None
+        return video_id(_object(answer).get("id"))
+
+    def _taken(self, answer: Answer | None) -> int | None:
+        """How many bytes the session has; None if this answer does not say it."""
+        if answer is None or answer.status != 308:
+            return None
+        if "range" not in answer.headers:
+            return 0
+        found = _RANGE.fullmatch(answer.headers["range"].strip())
+        taken = int(found[1]) + 1 if found else None
+        return taken if taken is not None and taken <= self._size else None
+
+    async def _pause(self, failures: int, answer: Answer | None) -> None:
+        """Before the session is asked again, or an end to the asking."""
+        if failures < self._settings.tries:
+            await asyncio.sleep(self._settings.backoff_seconds * 2 ** (failures - 1))
+        elif answer is not None and 400 <= answer.status < 500:
+            self._fail(answer)
+        else:
+            said = "does not answer" if answer is None else f"answers {answer.status} and takes nothing"
+            raise ProviderDown(f"YouTube {said}: the upload goes on later from where it is")
+
+
+def video_id(given: Any) -> str | None:
+    return given if isinstance(given, str) and _ID.fullmatch(given) else None
+
+
+def _read(path: Path, start: int, most: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(most)
+
+
+def _tell(progress: Progress | None, taken: int, size: int) -> None:
+    if progress is not None:
+        progress(taken, size)
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    try:
+        told = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -1,0 +1,99 @@
+"""The application, assembled: services whose keys are set, and otherwise what this machine can do by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retoma import App, Settings
+from retoma.files import FileSettings, files_of
+from retoma_apps.providers.footage import Footage, OfflineFootage, Pexels, PexelsSettings
+from retoma_apps.providers.images import Images, OfflineImages, OpenAiImages, OpenAiImagesSettings
+from retoma_apps.providers.llm import OpenRouter, OpenRouterSettings
+from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings, Espeak, Speech
+from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube, YouTubeSettings
+from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, pages_for
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.routes import router
+from retoma_apps.videos.sample import sample
+from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.writing.llm import LlmWriter
+from retoma_apps.videos.writing.port import Writer
+from retoma_apps.videos.writing.template import TemplateWriter
+
+
+class VideoSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="VIDEOS_", env_file=".env", extra="ignore")
+
+    model: str = Field("openai/gpt-5-mini", description="The model of OpenRouter that researches and writes.")
+
+
+def make_app(studio: Studio) -> App:
+    return App(
+        "videos",
+        pipelines=[longform],
+        resources={"studio": studio},
+        routes=[router],
+        pages=pages_for(studio),
+        templates=TEMPLATES,
+        static=STATIC,
+        review_templates=REVIEW_TEMPLATES,
+        files=studio.files,
+        demo=sample(studio),
+    )
+
+
+def from_environment() -> App:
+    settings = Settings()
+    files = files_of(FileSettings(home=settings.home, public_url=settings.public_url))
+    return make_app(
+        Studio(
+            files=files,
+            writer=_writer(),
+            voices=_voices(),
+            footage=_footage(),
+            images=_images(),
+            channel=_channels(settings.home),
+        )
+    )
+
+
+def _writer() -> Writer:
+    settings = OpenRouterSettings()
+    has_key = bool(settings.api_key.get_secret_value())
+    return LlmWriter(OpenRouter(settings), VideoSettings().model) if has_key else TemplateWriter()
+
+
+def _voices() -> dict[str, Speech]:
+    """The first is who speaks where a channel names no voice."""
+    azure, elevenlabs = AzureSettings(), ElevenLabsSettings()
+    voices: dict[str, Speech] = {}
+    if azure.key.get_secret_value():
+        voices["azure"] = Azure(azure)
+    if elevenlabs.api_key.get_secret_value():
+        voices["elevenlabs"] = ElevenLabs(elevenlabs)
+    return voices | {"espeak": Espeak()}
+
+
+def _footage() -> Footage:
+    settings = PexelsSettings()
+    return Pexels(settings) if settings.api_key.get_secret_value() else OfflineFootage()
+
+
+def _images() -> Images:
+    settings = OpenAiImagesSettings()
+    return OpenAiImages(settings) if settings.api_key.get_secret_value() else OfflineImages()
+
+
+def _channels(home: Path) -> Callable[[str], Channel]:
+    @cache
+    def channel(account: str) -> Channel:
+        settings = YouTubeSettings.of(account)
+        is_set = bool(settings.client_id and settings.refresh_token.get_secret_value())
+        return YouTube(settings) if is_set else LocalChannel(home.absolute() / "channel", url=WATCH_URL)
+
+    return channel

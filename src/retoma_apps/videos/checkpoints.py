@@ -1,0 +1,147 @@
+"""What a reviewer is shown at each of the four checkpoints, as programs know it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from retoma import Client, File
+from retoma.records import Review, Run, Subject
+from retoma_apps.videos.models import Assembly, Broll, Narration, Script, Thumbnails
+
+TYPES = ("script_review", "audio_review", "broll_review", "final_review")
+PREVIEW = 300
+Kind = Literal["audio", "broll", "video", "thumb"]
+
+
+def file_url(kind: Kind, run: UUID, file: File) -> str:
+    """Where a file of a video is fetched."""
+    return f"/api/v1/files/{kind}/{run}/{file.file}/{file.name}"
+
+
+async def payload(client: Client, review: Review) -> dict[str, Any]:
+    """A checkpoint with all that a person decides by."""
+    run = await client.show(review.run)
+    subjects = await client.subjects(review)
+    return {
+        "checkpoint_id": str(review.id),
+        "checkpoint_type": review.step,
+        "video_id": str(review.run),
+        "channel": review.tenant,
+        "status": {"open": "pending", "sent_back": "revision_requested"}.get(review.state, str(review.state)),
+        "revision": review.revision,
+        "opened_at": review.opened_at.isoformat(),
+        "due_at": review.due_at.isoformat() if review.due_at else None,
+        "reviewer": review.decided_by,
+        "reviewer_notes": review.notes,
+        "reviewed_at": review.decided_at.isoformat() if review.decided_at else None,
+        "can_go_back_to": list(review.may_go_back_to),
+        "times_sent_back": review.sent_back,
+        "data": await _data(client, review, run, subjects),
+    }
+
+
+async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Subject]) -> dict[str, Any]:
+    match review.step:
+        case "script_review":
+            return script_data(run, Script.model_validate(subjects["script_generation"].value))
+        case "audio_review":
+            script = (await client.results(run.id))["script_review"]
+            narration = Narration.model_validate(subjects["audio_generation"].value)
+            return audio_data(run, narration, Script.model_validate(script))
+        case "broll_review":
+            return broll_data(run, Broll.model_validate(subjects["broll_search"].value))
+        case "final_review":
+            return final_data(
+                run,
+                Assembly.model_validate(subjects["video_assembly"].value),
+                Thumbnails.model_validate(subjects["thumbnail_gen"].value),
+                Script.model_validate(subjects["script_review"].value),
+            )
+        case _:  # a step that asks for help
+            return {"topic": run.input["topic"], "reason": review.reason}
+
+
+def script_data(run: Run, script: Script) -> dict[str, Any]:
+    return {
+        "topic": run.input["topic"],
+        "title": script.title,
+        "script_full": script.text,
+        "scenes": [scene.model_dump() for scene in script.scenes],
+        "word_count": script.word_count,
+        "quality_report": {
+            **script.quality.model_dump(exclude={"issues"}),
+            "issues": [issue.model_dump() for issue in script.quality.issues],
+        },
+        "research_sources": [source.model_dump() for source in script.sources],
+        "facts_used": script.facts_used,
+        "knowledge_reuse_rate": script.knowledge_reuse_rate,
+    }
+
+
+def audio_data(run: Run, narration: Narration, script: Script) -> dict[str, Any]:
+    return {
+        "audio_url": file_url("audio", run.id, narration.audio),
+        "duration_seconds": round(narration.seconds, 2),
+        "voice_used": narration.voice,
+        "rate": narration.rate,
+        "script_text": script.text,
+        "lines": [line.model_dump() for line in narration.lines],
+    }
+
+
+def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
+    return {
+        "clips": [
+            {
+                "number": number,
+                "thumbnail_url": file_url("broll", run.id, clip.thumbnail),
+                "preview_url": file_url("broll", run.id, clip.video),
+                "source": clip.source,
+                "query_used": clip.query,
+                "duration_seconds": round(clip.seconds, 2),
+                "relevance_score": clip.relevance,
+                "scene": clip.scene + 1,
+                "author": clip.author,
+                "url": clip.url,
+            }
+            for number, clip in enumerate(broll.clips, 1)
+        ],
+        "total_clips": len(broll.clips),
+        "total_duration": broll.total_seconds,
+        "audio_duration": broll.audio_seconds,
+        "coverage_percentage": broll.coverage,
+    }
+
+
+def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script) -> dict[str, Any]:
+    return {
+        "video_preview_url": file_url("video", run.id, film.video),
+        "duration_seconds": round(film.seconds, 2),
+        "resolution": f"{film.width}x{film.height}",
+        "file_size_mb": round(film.size / 1e6, 2),
+        "thumbnail_variants": [
+            {"number": number, "url": file_url("thumb", run.id, variant.image), "text": variant.text}
+            for number, variant in enumerate(thumbnails.variants, 1)
+        ],
+        "metadata": {"title": script.title, "description": script.description, "tags": script.tags},
+        "scheduled_for": run.input.get("scheduled_for"),
+    }
+
+
+async def brief_line(client: Client, review: Review) -> dict[str, Any]:
+    """A row of a batch: enough to choose it by."""
+    run = await client.show(review.run)
+    results = await client.results(review.run)
+    script = results.get("script_review") or results.get("script_generation")
+    return {
+        "checkpoint_id": str(review.id),
+        "checkpoint_type": review.step,
+        "video_id": str(review.run),
+        "video_title": script["title"] if script else run.input["topic"],
+        "channel": review.tenant,
+        "revision": review.revision,
+        "opened_at": review.opened_at.isoformat(),
+        "due_at": review.due_at.isoformat() if review.due_at else None,
+        "script_preview": Script.model_validate(script).text[:PREVIEW] if script else "",
+    }

@@ -1,0 +1,237 @@
+"""The film: shots that fill the picture and fade into each other, under the narration, with its subtitles burned in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from retoma_apps.providers import ffmpeg, fonts
+from retoma_apps.providers.captions import burning
+from retoma_apps.providers.ffmpeg import FfmpegFailed
+from retoma_apps.videos.media.beside import put, room_beside
+from retoma_apps.videos.media.probe import Media, probe
+from retoma_apps.videos.media.subtitles import ass
+from retoma_apps.videos.models import Line
+
+FADE = 0.5
+NEAR = 0.2
+"""Seconds that a film may be longer or shorter than its narration."""
+REEL = 8
+"""Shots rendered at once: each keeps a decoder open, and memory must not grow with the length of the film."""
+_X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "21", "-pix_fmt", "yuv420p"]
+# Both ears get the narration as it is: the usual way from one channel to two would make it softer by 3 dB.
+_AAC = ["-af", "pan=stereo|c0=c0|c1=c0", "-c:a", "aac", "-b:a", "192k", "-ar", "48000"]
+
+Progress = Callable[[float], None]
+"""Is told which part of the film is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A clip, and for how many seconds it is seen; it is cut, or begins again, as these need."""
+
+    path: Path
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Made:
+    seconds: float
+    width: int
+    height: int
+    size: int
+
+
+class BadShot(FfmpegFailed):
+    """The clip of this shot, counted from 1, cannot be decoded."""
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(f"the clip of shot {number} cannot be shown: {why}")
+        self.number = number
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Frames of one clip in one reel: `skip` were seen in the reel before, the last `fade` run into the next take."""
+
+    shot: int
+    skip: int
+    frames: int
+    fade: int
+
+
+@dataclass(frozen=True)
+class _Reel:
+    """A part of the film that is rendered at once, from this frame of it on."""
+
+    start: int
+    frames: int
+    takes: tuple[_Take, ...]
+
+
+async def assemble(
+    shots: Sequence[Shot],
+    narration: Path,
+    lines: Sequence[Line],
+    to: Path,
+    *,
+    size: tuple[int, int] = (1920, 1080),
+    fps: int = 30,
+    progress: Progress | None = None,
+) -> Made:
+    """An MP4 as long as the narration: the last shot gives way or stays on. `to` appears only when it is whole."""
+    sound = await probe(narration)
+    total = max(1, round(sound.seconds * fps))
+    reels = _reels(_lengths(shots, total, fps), round(FADE * fps))
+    with room_beside(to) as room:
+        _set_up(room, shots, narration)
+        for number, reel in enumerate(reels):
+            told = _telling(progress, reel.start, total)
+            await _Rendering(room, shots, lines, size, fps).reel(number, reel, told)
+        await _bound(room, len(reels))
+        film = await probe(room / "film.mp4")
+        _verify(film, sound, size)
+        put(room / "film.mp4", to)
+    if progress:
+        progress(1.0)
+    return Made(film.seconds, *size, film.size)
+
+
+def _lengths(shots: Sequence[Shot], total: int, fps: int) -> list[tuple[int, int]]:
+    """Each shot that is seen, by its number, with its frames, which are `total` together."""
+    cuts, at = [0], 0.0
+    for shot in shots:
+        at += max(shot.seconds, 0)
+        cuts.append(min(round(at * fps), total))
+    seen = [(number, after - before) for number, (before, after) in enumerate(pairwise(cuts)) if after > before]
+    if not seen:
+        raise ValueError("there is nothing to show: no shot has a length")
+    last, frames = seen[-1]
+    return [*seen[:-1], (last, frames + total - sum(length for _, length in seen))]
+
+
+def _reels(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Reel]:
+    """Cut the film in the middle of shots, never in a fade, so that its parts can be put together as they are."""
+    reels: list[_Reel] = []
+    takes = _takes(lengths, fade)
+    for first in range(0, max(len(takes) - 1, 1), REEL):
+        part = takes[first : first + REEL + 1]
+        if first:
+            part[0] = _second_half(part[0], lengths[first][1])
+        if first + REEL + 1 < len(takes):
+            part[-1] = _first_half(part[-1], lengths[first + REEL][1])
+        start = reels[-1].start + reels[-1].frames if reels else 0
+        reels.append(_Reel(start, sum(take.frames - take.fade for take in part), tuple(part)))
+    return reels
+
+
+def _takes(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Take]:
+    """A fade has the cut in its middle, and is shorter where a shot is."""
+    fades = [min(fade, one, other) for (_, one), (_, other) in pairwise(lengths)]
+    leads, tails = [0, *(each // 2 for each in fades)], [*(each - each // 2 for each in fades), 0]
+    return [
+        _Take(shot, 0, lead + length + tail, after)
+        for (shot, length), lead, tail, after in zip(lengths, leads, tails, [*fades, 0], strict=True)
+    ]
+
+
+def _first_half(take: _Take, length: int) -> _Take:
+    return replace(take, frames=_middle(take, length), fade=0)
+
+
+def _second_half(take: _Take, length: int) -> _Take:
+    return replace(take, skip=_middle(take, length), frames=take.frames - _middle(take, length))
+
+
+def _middle(take: _Take, length: int) -> int:
+    """Half of what is seen of a shot, after the frames that lead in to it."""
+    tail = take.fade - take.fade // 2
+    return take.frames - tail - length // 2
+
+
+def _set_up(room: Path, shots: Sequence[Shot], narration: Path) -> None:
+    fonts.link(room / "fonts")
+    (room / "narration").symlink_to(narration.resolve())
+    for number, shot in enumerate(shots):
+        (room / f"shot-{number}").symlink_to(shot.path.resolve())
+
+
+@dataclass(frozen=True)
+class _Rendering:
+    room: Path
+    shots: Sequence[Shot]
+    lines: Sequence[Line]
+    size: tuple[int, int]
+    fps: int
+
+    async def reel(self, number: int, reel: _Reel, told: ffmpeg.Progress | None) -> None:
+        script = ass(self.lines, reel.start / self.fps, (reel.start + reel.frames) / self.fps)
+        (self.room / "lines.ass").write_text(script, encoding="utf-8")
+        try:
+            given = [each for take in reel.takes for each in self._input(take)]
+            made = ["-filter_complex", self._graph(reel), "-map", "[film]", "-frames:v", str(reel.frames)]
+            await ffmpeg.run([*given, *made, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.room, told)
+        except FfmpegFailed as error:
+            await self._blame(reel)
+            raise error
+
+    def _input(self, take: _Take) -> list[str]:
+        """Without its sound, and again from its beginning when it ends."""
+        return ["-stream_loop", "-1", "-an", *ffmpeg.media_input(self.room / f"shot-{take.shot}")]
+
+    def _graph(self, reel: _Reel) -> str:
+        clips = [f"[{at}:v:0]{self._filling(take)}[clip{at}]" for at, take in enumerate(reel.takes)]
+        return ";".join(
+            [*clips, *self._fades(reel), f"[fade{len(reel.takes) - 1}]{burning('lines.ass', 'fonts')}[film]"]
+        )
+
+    def _filling(self, take: _Take) -> str:
+        wide, high = self.size
+        return (
+            f"setpts=PTS-STARTPTS,fps={self.fps},trim=start_frame={take.skip}:end_frame={take.skip + take.frames},"
+            f"setpts=PTS-STARTPTS,scale={wide}:{high}:force_original_aspect_ratio=increase:out_range=tv,"
+            f"crop={wide}:{high},setsar=1,format=yuv420p,fps={self.fps}"
+        )
+
+    def _fades(self, reel: _Reel) -> list[str]:
+        """Each take onto what is there already, which is called fade0, fade1 and so on."""
+        chain, length = ["[clip0]null[fade0]"], reel.takes[0].frames
+        for at, (before, take) in enumerate(pairwise(reel.takes), 1):
+            length -= before.fade
+            times = f"duration={before.fade / self.fps:.6f}:offset={length / self.fps:.6f}"
+            chain.append(f"[fade{at - 1}][clip{at}]xfade=transition=fade:{times}[fade{at}]")
+            length += take.frames
+        return chain
+
+    async def _blame(self, reel: _Reel) -> None:
+        """Raise for the first clip that cannot be decoded even alone."""
+        for take in reel.takes:
+            path = self.room / f"shot-{take.shot}"
+            try:
+                await ffmpeg.run(
+                    [*ffmpeg.media_input(path), "-map", "0:v:0", "-frames:v", "1", "-f", "null", "-"], self.room
+                )
+            except FfmpegFailed as error:
+                raise BadShot(take.shot + 1, str(error)) from error
+
+
+async def _bound(room: Path, reels: int) -> None:
+    """The reels one after the other as they are, with the narration."""
+    listed = "".join(f"file reel-{number}.mp4\n" for number in range(reels))
+    (room / "reels.txt").write_text(f"ffconcat version 1.0\n{listed}", encoding="utf-8")
+    given = ["-f", "concat", "-i", "reels.txt", *ffmpeg.media_input(room / "narration")]
+    kept = ["-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy", *_AAC, "-movflags", "+faststart"]
+    await ffmpeg.run([*given, *kept, "-f", "mp4", "film.mp4"], room)
+
+
+def _verify(film: Media, sound: Media, size: tuple[int, int]) -> None:
+    if abs(film.seconds - sound.seconds) > NEAR:
+        raise FfmpegFailed(f"the film has {film.seconds:.2f} s, its narration {sound.seconds:.2f} s")
+    if (film.width, film.height) != size or film.audio_codec is None:
+        raise FfmpegFailed(f"the film came out as {film.width}x{film.height} with sound {film.audio_codec}")
+
+
+def _telling(progress: Progress | None, start: int, total: int) -> ffmpeg.Progress | None:
+    return (lambda frame: progress(min((start + frame) / total, 0.99))) if progress else None

@@ -1,0 +1,120 @@
+"""The narration: spoken pieces joined into one sound, as loud as a listener expects."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import wave
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from retoma_apps.providers import ffmpeg
+from retoma_apps.videos.media.beside import put, room_beside
+
+RATE = 24_000
+_BYTES = 2
+_LOUDNESS = "loudnorm=I=-16:TP=-1.5:LRA=20:dual_mono=true"
+_MEASURED = {
+    "measured_I": "input_i",
+    "measured_TP": "input_tp",
+    "measured_LRA": "input_lra",
+    "measured_thresh": "input_thresh",
+    "offset": "target_offset",
+}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Where each piece begins and ends, in seconds; exact to the sample."""
+
+    seconds: float
+    starts: tuple[float, ...]
+    ends: tuple[float, ...]
+
+
+async def join(
+    pieces: Sequence[Path | bytes],
+    to: Path,
+    *,
+    scenes: Sequence[int] | None = None,
+    gap: float = 0.35,
+    scene_gap: float = 0.7,
+) -> Joined:
+    """One WAV of 24 kHz mono at -16 LUFS, with `gap` seconds between pieces, `scene_gap` between those of two scenes.
+
+    The pieces are WAV of 16 bits, 24 kHz, mono; `scenes` has the number of each one's scene.
+    """
+    if not pieces:
+        raise ValueError("there is nothing to join: no piece was spoken")
+    with room_beside(to) as room:
+        pauses = _pauses(scenes or [0] * len(pieces), gap, scene_gap)
+        spans = await asyncio.to_thread(_written, pieces, pauses, room / "plain.wav")
+        length = spans[-1][1]
+        await _levelled(room, length)
+        await asyncio.to_thread(_verified, room / "level.wav", length)
+        put(room / "level.wav", to)
+    starts, ends = zip(*spans, strict=True)
+    return Joined(length / RATE, tuple(at / RATE for at in starts), tuple(at / RATE for at in ends))
+
+
+def _pauses(scenes: Sequence[int], gap: float, scene_gap: float) -> list[int]:
+    """Samples of silence before each piece."""
+    changes = [before != after for before, after in pairwise(scenes)]
+    return [0, *(round((scene_gap if changed else gap) * RATE) for changed in changes)]
+
+
+def _written(pieces: Sequence[Path | bytes], pauses: Sequence[int], to: Path) -> list[tuple[int, int]]:
+    """The first sample of each piece and the one after its last."""
+    spans, at = [], 0
+    with wave.open(str(to), "wb") as joined:
+        joined.setparams((1, _BYTES, RATE, 0, "NONE", ""))
+        for number, (piece, pause) in enumerate(zip(pieces, pauses, strict=True), 1):
+            sound = _sound(piece, number)
+            joined.writeframes(bytes(pause * _BYTES) + sound)
+            spans.append((at + pause, at + pause + len(sound) // _BYTES))
+            at = spans[-1][1]
+    return spans
+
+
+def _sound(piece: Path | bytes, number: int) -> bytes:
+    try:
+        with wave.open(io.BytesIO(piece) if isinstance(piece, bytes) else str(piece), "rb") as spoken:
+            shape = (spoken.getnchannels(), spoken.getsampwidth(), spoken.getframerate())
+            sound = spoken.readframes(spoken.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"piece {number} of the narration is not WAV: {error}") from error
+    if shape != (1, _BYTES, RATE):
+        raise ValueError(f"piece {number} of the narration has {shape[2]} Hz, {shape[0]} channels, {shape[1]} bytes")
+    if len(sound) < _BYTES:
+        raise ValueError(f"piece {number} of the narration is empty")
+    return sound[: len(sound) // _BYTES * _BYTES]
+
+
+async def _levelled(room: Path, length: int) -> None:
+    """Two passes, so that one gain serves the whole. Silence stays silence."""
+    given = ffmpeg.media_input(room / "plain.wav")
+    said = await ffmpeg.said([*given, "-af", f"{_LOUDNESS}:print_format=json", "-f", "null", "-"], room)
+    same = f"aresample={RATE},apad=whole_len={length},atrim=end_sample={length}"
+    level = _level(said)
+    await ffmpeg.run(
+        [*given, "-af", f"{level},{same}" if level else same, "-c:a", "pcm_s16le", "-f", "wav", "level.wav"], room
+    )
+
+
+def _level(said: str) -> str | None:
+    found = json.loads(said[said.rindex("{") : said.rindex("}") + 1]) if "{" in said else {}
+    if not found or "inf" in found["input_i"]:
+        return None
+    return ":".join([_LOUDNESS, "linear=true", *(f"{ours}={found[theirs]}" for ours, theirs in _MEASURED.items())])
+
+
+def _verified(path: Path, length: int) -> None:
+    import av  # an extra: only who renders here needs it
+
+    with av.open(str(path)) as container:
+        heard = sum(frame.samples for frame in container.decode(audio=0))
+    if heard != length:
+        raise ffmpeg.FfmpegFailed(f"the narration has {heard} samples instead of {length} after its loudness was set")

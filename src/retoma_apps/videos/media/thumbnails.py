@@ -1,0 +1,165 @@
+"""Thumbnails: a picture with few, large words that can be read on a telephone."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from retoma_apps.providers import fonts
+from retoma_apps.videos.media.beside import put, room_beside
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+    from PIL.ImageFont import FreeTypeFont
+
+SIZE = (1280, 720)
+LARGEST = 2_000_000
+"""Bytes that YouTube takes."""
+Layout = Literal["left", "bottom", "centre"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
+_MOST_PIXELS = 50_000_000
+_SIZES = (150, 132, 116, 102, 90, 78, 68, 60, 52, 46, 40, 34, 28)
+_MOST_TEXT = 300
+_LEADING = 1.12
+Box = tuple[int, int, int, int]
+_BOXES: dict[Layout, Box] = {
+    "left": (64, 60, 800, 660),
+    "bottom": (64, 370, 1216, 640),
+    "centre": (120, 90, 1160, 630),
+}
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours as #rrggbb. Without a picture the background runs from `dark` to `bright`."""
+
+    text: str = "#ffffff"
+    outline: str = "#101018"
+    dark: str = "#14213d"
+    bright: str = "#fca311"
+
+
+PALETTES = (
+    Palette(),
+    Palette(text="#fff3b0", dark="#2b0a3d", bright="#e4572e"),
+    Palette(text="#ffffff", dark="#003844", bright="#00a8a8"),
+)
+
+
+def thumbnail(
+    background: bytes | None, text: str, to: Path, palette: Palette = PALETTES[0], layout: Layout = "left"
+) -> None:
+    """A PNG of 1280x720 below 2 MB. Raises ValueError if the background is no picture that can be used."""
+    from PIL import ImageDraw
+
+    image = _toned(_filled(background) if background is not None else _gradient(palette), palette, layout)
+    _write(ImageDraw.Draw(image), " ".join(text.split())[:_MOST_TEXT], palette, _BOXES[layout], layout)
+    with room_beside(to) as room:
+        _saved(image, room / "thumbnail.png")
+        put(room / "thumbnail.png", to)
+
+
+def _filled(background: bytes) -> Image:
+    """The picture, cut to our shape. Only the kinds that an image provider gives are opened."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(background), formats=("PNG", "JPEG", "WEBP")) as given:
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            if given.width * given.height > _MOST_PIXELS:
+                raise ValueError(f"the background has {given.width}x{given.height} pixels, which is too large")
+            return ImageOps.fit(given.convert("RGB"), SIZE)
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError("the background is not a PNG, JPEG or WebP picture that can be read") from error
+
+
+def _gradient(palette: Palette) -> Image:
+    from PIL import Image, ImageOps
+
+    slope = Image.linear_gradient("L").rotate(35, expand=True).crop((73, 119, 283, 237)).resize(SIZE)
+    return ImageOps.colorize(slope, palette.dark, palette.bright)
+
+
+def _toned(image: Image, palette: Palette, layout: Layout) -> Image:
+    """Darker behind the words, so that they stand out from any picture."""
+    from PIL import Image, ImageColor
+
+    shade = Image.linear_gradient("L")  # black above, white below
+    if layout == "left":
+        shade = shade.rotate(-90)
+    elif layout == "centre":
+        shade = Image.new("L", (256, 256), 150)
+    mask = shade.resize(SIZE).point(lambda value: value * 200 // 255)
+    return Image.composite(Image.new("RGB", SIZE, ImageColor.getrgb(palette.dark)), image, mask)
+
+
+def _write(draw: ImageDraw, text: str, palette: Palette, box: Box, layout: Layout) -> None:
+    font, rows = _fitted(text, box)
+    high = round(font.size * _LEADING)
+    left, top, right, bottom = box
+    y = bottom - high * len(rows) if layout == "bottom" else (top + bottom - high * len(rows)) // 2
+    for row in rows:
+        x = left if layout == "left" else (left + right - _width(font, row)) // 2
+        draw.text((x, y), row, palette.text, font, stroke_width=_stroke(font), stroke_fill=palette.outline, anchor="la")
+        y += high
+
+
+def _fitted(text: str, box: Box) -> tuple[FreeTypeFont, list[str]]:
+    """The largest letters with which all is in the box; if even the smallest are too large, the text is cut."""
+    wide, high = box[2] - box[0], box[3] - box[1]
+    for size in _SIZES:
+        font = fonts.drawn(size, "Black")
+        rows = _rows(font, text, wide)
+        if len(rows) * size * _LEADING <= high and all(_width(font, row) <= wide for row in rows):
+            return font, rows
+    return _cut(text, wide, high)
+
+
+def _cut(text: str, wide: int, high: int) -> tuple[FreeTypeFont, list[str]]:
+    font = fonts.drawn(_SIZES[-1], "Black")
+    parts = [part for word in text.split() for part in _broken(font, word, wide)]
+    rows = _rows(font, " ".join(parts), wide)
+    most = int(high // (_SIZES[-1] * _LEADING))
+    return font, rows if len(rows) <= most else [*rows[: most - 1], "…"]
+
+
+def _broken(font: FreeTypeFont, word: str, wide: int) -> list[str]:
+    """A word that is wider than the box, in parts that are not."""
+    parts = [""]
+    for letter in word:
+        if _width(font, parts[-1] + letter) > wide:
+            parts.append("")
+        parts[-1] += letter
+    return parts
+
+
+def _rows(font: FreeTypeFont, text: str, wide: int) -> list[str]:
+    rows: list[str] = []
+    for word in text.split():
+        if rows and _width(font, f"{rows[-1]} {word}") <= wide:
+            rows[-1] += f" {word}"
+        else:
+            rows.append(word)
+    return rows
+
+
+def _width(font: FreeTypeFont, text: str) -> int:
+    return round(font.getlength(text)) + 2 * _stroke(font)
+
+
+def _stroke(font: FreeTypeFont) -> int:
+    return max(2, round(font.size / 16))
+
+
+def _saved(image: Image, to: Path) -> None:
+    """With fewer colours where a busy picture would be too large."""
+    image.save(to, "PNG")
+    for colours in (256, 128, 64, 32, 16):
+        if to.stat().st_size < LARGEST:
+            return
+        image.quantize(colours).save(to, "PNG")

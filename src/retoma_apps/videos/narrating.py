@@ -1,0 +1,90 @@
+"""From a script to its narration: spoken piece by piece, each paid for once."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from retoma import Context, Feedback, File
+from retoma_apps.providers.speech import Piece, Speech, Word, pieces, verify
+from retoma_apps.videos.media.lines import lines
+from retoma_apps.videos.media.narration import join
+from retoma_apps.videos.models import Language, Narration, Script
+from retoma_apps.videos.studio import Studio
+
+LONGEST_PIECE = 2_500
+"""Characters: about three minutes, far below where any voice cuts its answer."""
+_SLOWEST, _QUICKEST = 0.6, 1.6
+_RATE_STEP = 0.1
+_QUICKER = re.compile(r"mais r[áa]pid|acelera|faster|quicker", re.IGNORECASE)
+_SLOWER = re.compile(r"mais (lent|devagar)|desacelera|slower", re.IGNORECASE)
+
+
+async def narrated(script: Script, voice: str, language: Language, studio: Studio, ctx: Context) -> Narration:
+    former = Narration.model_validate(ctx.former) if ctx.former else None
+    wanted = _wished(ctx.feedback, "voice") or (former.voice if former and ctx.feedback else voice)
+    rate = _rate(ctx.feedback, former)
+    speech, own_name, name = studio.voice(wanted, language)
+    parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
+    said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
+    sounds = [await studio.files.load(File.model_validate(one["audio"])) for one in said]
+    with tempfile.TemporaryDirectory(prefix="retoma-narration-") as folder:
+        sound = Path(folder, "narration.wav")
+        joined = await join(sounds, sound, scenes=[part.scene for part in parts])
+        shown = lines([part.text for part in parts], [_words(one["words"]) for one in said], joined)
+        return Narration(
+            audio=await ctx.save_file(sound, "narration.wav"),
+            seconds=joined.seconds,
+            voice=name,
+            rate=rate,
+            lines=shown,
+            scene_starts=_scene_starts(parts, joined.starts, len(script.scenes)),
+        )
+
+
+async def _said(
+    speech: Speech, part: Piece, voice: str, language: str, rate: float, number: int, ctx: Context
+) -> dict[str, Any]:
+    async def say() -> dict[str, Any]:
+        spoken = await speech.say(part.text, voice=voice, language=language, rate=rate)
+        ctx.charge(speech.name, voice, units=len(part.text))
+        verify(part.text, spoken.seconds, language, rate)
+        audio = await ctx.save_file(spoken.audio, f"piece-{number + 1}.wav")
+        return {"audio": audio.model_dump(), "words": [[word.text, word.start, word.end] for word in spoken.words]}
+
+    said: dict[str, Any] = await ctx.once(f"piece {number + 1}", say)
+    return said
+
+
+def _words(plain: Sequence[Sequence[Any]]) -> list[Word]:
+    return [Word(*word) for word in plain]
+
+
+def _scene_starts(parts: Sequence[Piece], starts: Sequence[float], scenes: int) -> list[float]:
+    """Where each scene begins; one in which nothing is said begins where the next does."""
+    first: dict[int, float] = {}
+    for part, start in zip(parts, starts, strict=True):
+        first.setdefault(part.scene, start)
+    found, following = [0.0] * scenes, starts[-1] if starts else 0.0
+    for scene in reversed(range(scenes)):
+        following = first.get(scene, following)
+        found[scene] = following
+    return [0.0, *found[1:]]
+
+
+def _rate(feedback: Feedback | None, former: Narration | None) -> float:
+    """As asked for, or a step quicker or slower than it was if the notes say so in words."""
+    before = former.rate if former else 1.0
+    if feedback is None:
+        return 1.0
+    if (asked := feedback.extra.get("rate")) is not None:
+        return min(max(float(asked), _SLOWEST), _QUICKEST)
+    step = _RATE_STEP * bool(_QUICKER.search(feedback.notes)) - _RATE_STEP * bool(_SLOWER.search(feedback.notes))
+    return round(min(max(before + step, _SLOWEST), _QUICKEST), 2)
+
+
+def _wished(feedback: Feedback | None, what: str) -> str:
+    return str(feedback.extra.get(what) or "") if feedback else ""

@@ -1,0 +1,1 @@
+"""The pages of videos, `/videos/`: what is being made, channels, what is published here, and what reviewers see."""

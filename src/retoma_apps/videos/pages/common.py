@@ -1,0 +1,34 @@
+"""What all pages of videos have: words, the time, and what is offline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retoma import Client
+from retoma.server import Visit
+from retoma_apps.videos.pages.offline import stand_ins
+from retoma_apps.videos.pages.words import Words
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.studio import Studio
+
+RECENT = 100  # videos whose channels are known, whether or not they were set up
+
+
+class Common:
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+
+    async def values(self, visit: Visit) -> dict[str, Any]:
+        say = Words(visit.language)
+        return {
+            "w": say,
+            "now": await visit.client.now(),
+            "offline": stand_ins(self.studio),
+            "said": say.said(visit.asked.get("said", "")),
+        }
+
+    async def channels(self, client: Client) -> list[str]:
+        """Those that were set up, and those that have had a video of late."""
+        recent = await client.runs(pipeline=longform.name, limit=RECENT)
+        named = [*(each.tenant for each in await client.profiles()), *(run.tenant for run in recent)]
+        return sorted(set(named), key=str.casefold) or ["principal"]

@@ -1,0 +1,18 @@
+"""What is done on this machine in place of a service, and the variables that would change it."""
+
+from __future__ import annotations
+
+from retoma_apps.videos.studio import Studio
+
+VARIABLES = {
+    "writer": ("OPENROUTER_API_KEY",),
+    "speech": ("AZURE_SPEECH_KEY", "ELEVENLABS_API_KEY"),
+    "footage": ("PEXELS_API_KEY",),
+    "images": ("IMAGES_API_KEY",),
+    "youtube": ("YOUTUBE_CLIENT_ID", "YOUTUBE_CLIENT_SECRET", "YOUTUBE_REFRESH_TOKEN"),
+}
+
+
+def stand_ins(studio: Studio) -> dict[str, tuple[str, ...]]:
+    """By what is offline, the variables."""
+    return {what: VARIABLES[what] for what in studio.offline}

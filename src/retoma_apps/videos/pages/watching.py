@@ -1,0 +1,55 @@
+"""The channel of this machine: a page that plays a video as its viewers would see it."""
+
+from __future__ import annotations
+
+from starlette.responses import FileResponse, Response
+
+from retoma.errors import NotFound
+from retoma.server import Page, Visit
+from retoma_apps.providers.youtube import LocalChannel, LocalVideo
+from retoma_apps.videos.models import Channel
+from retoma_apps.videos.pages.common import Common
+from retoma_apps.videos.pages.words import Words
+
+ROUTE = "/videos/channel/{id}"
+SHOWN = 12
+HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
+_PICTURES = {".png": "image/png", ".jpg": "image/jpeg"}
+
+
+class Watching:
+    def __init__(self, common: Common) -> None:
+        self._common = common
+
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        return (Page(ROUTE, self.show), Page(f"{ROUTE}/video", self.play), Page(f"{ROUTE}/thumbnail", self.picture))
+
+    async def show(self, visit: Visit) -> Response:
+        channel, video = await self._found(visit)
+        others = [each for each in await channel.videos() if each.video_id != video.video_id]
+        return visit.show("videos_watch.html", video=video, others=others[:SHOWN], **await self._common.values(visit))
+
+    async def play(self, visit: Visit) -> Response:
+        """Whole, or the part that a player asks for."""
+        _, video = await self._found(visit)
+        return FileResponse(video.video, headers=HEADERS, media_type="video/mp4")
+
+    async def picture(self, visit: Visit) -> Response:
+        _, video = await self._found(visit)
+        if video.thumbnail is None:
+            raise NotFound(Words(visit.language)("no local"))
+        return FileResponse(video.thumbnail, headers=HEADERS, media_type=_PICTURES[video.thumbnail.suffix])
+
+    async def _found(self, visit: Visit) -> tuple[LocalChannel, LocalVideo]:
+        """The id is looked up by the channel, which takes nothing for one that is none."""
+        for account in await self._accounts(visit):
+            channel = self._common.studio.channel(account)
+            if isinstance(channel, LocalChannel) and (video := await channel.video(visit.request.path_params["id"])):
+                return channel, video
+        raise NotFound(Words(visit.language)("no local"))
+
+    async def _accounts(self, visit: Visit) -> list[str]:
+        """Any of which may still be published here."""
+        kept = [Channel.model_validate(each.value).account for each in await visit.client.profiles()]
+        return list(dict.fromkeys(["", *kept]))

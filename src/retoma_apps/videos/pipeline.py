@@ -1,0 +1,201 @@
+"""The fifteen steps of a video, four of them people's, and a look at the end whether it is out."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from retoma import Context, Pipeline, Retry, exponential, fixed, hours, minutes
+from retoma.records import Fact as Learnt
+from retoma_apps.providers.llm import Usage
+from retoma_apps.videos import filming, narrating, publishing
+from retoma_apps.videos.media.subtitles import srt, vtt
+from retoma_apps.videos.media.thumbnails import LAYOUTS, PALETTES, thumbnail
+from retoma_apps.videos.models import (
+    Analytics,
+    Assembly,
+    Brief,
+    Broll,
+    Fact,
+    FinalChoice,
+    Known,
+    Language,
+    Narration,
+    Publication,
+    Research,
+    Script,
+    Source,
+    Subtitles,
+    Thumbnail,
+    Thumbnails,
+    Upload,
+)
+from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.writing.headlines import thumbnail_texts
+from retoma_apps.videos.writing.port import Paid
+
+DUE = hours(2)
+MOST_FACTS = 30
+
+longform = Pipeline("longform", Brief, retry=Retry(2, backoff=fixed(5)))
+
+
+@longform.step(retry=Retry(3, backoff=exponential(2)))
+async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Known:
+    learnt = await ctx.recall(topic, language=language, limit=MOST_FACTS)
+    return Known(
+        facts=[Fact(text=fact.text, source=Source(**{**fact.source, "confidence": fact.confidence})) for fact in learnt]
+    )
+
+
+@longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(5))
+async def research(
+    topic: str, language: Language, style: str, knowledge_query: Known, *, studio: Studio, ctx: Context
+) -> Research:
+    brief = Brief(topic=topic, language=language, style=style)
+    notes = ctx.feedback.notes if ctx.feedback else ""
+    found = await studio.writer.research(brief, knowledge_query.facts, notes, paid=_charging(studio, ctx))
+    return Research(facts=[*knowledge_query.facts, *found.facts], reused=len(knowledge_query.facts))
+
+
+@longform.step(retry=Retry(2, backoff=fixed(10)), timeout=minutes(5))
+async def script_generation(
+    topic: str, language: Language, style: str, seconds: int, research: Research, *, studio: Studio, ctx: Context
+) -> Script:
+    brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
+    former = Script.model_validate(ctx.former) if ctx.former and ctx.feedback else None
+    notes = ctx.feedback.notes if ctx.feedback else ""
+    written = await studio.writer.script(brief, research.facts, notes=notes, former=former, paid=_charging(studio, ctx))
+    reused = research.reused / len(research.facts) if research.facts else 0.0
+    return written.script.model_copy(update={"knowledge_reuse_rate": round(reused, 2)})
+
+
+longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], due=DUE)
+
+
+@longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
+async def audio_generation(
+    voice: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
+) -> Narration:
+    return await narrating.narrated(script_review, voice, language, studio, ctx)
+
+
+longform.review("audio_review", of=audio_generation, due=DUE)
+
+
+@longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
+async def broll_search(
+    language: Language, script_review: Script, audio_review: Narration, *, studio: Studio, ctx: Context
+) -> Broll:
+    return await filming.searched(script_review, audio_review, language, studio, ctx)
+
+
+longform.review("broll_review", of=broll_search, due=DUE)
+
+
+@longform.step(retry=Retry(1, backoff=fixed(30)), timeout=hours(2))
+async def video_assembly(audio_review: Narration, broll_review: Broll, *, studio: Studio, ctx: Context) -> Assembly:
+    return await filming.assembled(audio_review, broll_review, studio, ctx)
+
+
+@longform.step(after=video_assembly)
+async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
+    return Subtitles(
+        srt=await ctx.save_file(srt(audio_review.lines).encode(), "subtitles.srt"),
+        vtt=await ctx.save_file(vtt(audio_review.lines).encode(), "subtitles.vtt"),
+    )
+
+
+@longform.step(after=subtitle_gen, retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
+async def thumbnail_gen(script_review: Script, *, studio: Studio, ctx: Context) -> Thumbnails:
+    notes = ctx.feedback.notes if ctx.feedback else ""
+    with tempfile.TemporaryDirectory(prefix="retoma-thumbnails-") as folder:
+        variants = []
+        for number, text in enumerate(thumbnail_texts(script_review), 1):
+            prompt = f"{script_review.title}. {script_review.scenes[0].visual}. {notes} #{number}".strip()
+            picture = Path(folder, f"variant_{number}.png")
+            background = await studio.images.make(prompt, width=1280, height=720)
+            palette, layout = PALETTES[number - 1], LAYOUTS[number - 1]
+            await asyncio.to_thread(thumbnail, background, text, picture, palette, layout)
+            variants.append(Thumbnail(image=await ctx.save_file(picture, picture.name), text=text))
+    return Thumbnails(variants=variants)
+
+
+longform.review(
+    "final_review",
+    of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review"],
+    form=FinalChoice,
+    send_back_to=[video_assembly, thumbnail_gen],
+    due=DUE,
+)
+
+
+@longform.step(retry=Retry(5, backoff=exponential(60)), timeout=hours(2), publishes=True)
+async def upload(
+    language: Language,
+    scheduled_for: datetime | None,
+    account: str,
+    final_review: FinalChoice,
+    script_review: Script,
+    video_assembly: Assembly,
+    thumbnail_gen: Thumbnails,
+    broll_review: Broll,
+    *,
+    studio: Studio,
+    ctx: Context,
+) -> Upload:
+    return await publishing.uploaded(
+        final_review,
+        script_review,
+        video_assembly,
+        thumbnail_gen,
+        broll_review,
+        language=language,
+        scheduled_for=scheduled_for,
+        account=account,
+        studio=studio,
+        ctx=ctx,
+    )
+
+
+@longform.step(after=upload)
+async def knowledge_store(topic: str, language: Language, research: Research, *, ctx: Context) -> int:
+    new = research.facts[research.reused :]
+    learnt = [Learnt(fact.text, fact.source.model_dump(), fact.source.confidence) for fact in new]
+    await ctx.remember(learnt, language=language, about=topic)
+    return len(new)
+
+
+@longform.step(after=knowledge_store)
+async def analytics_init(
+    language: Language, upload: Upload, script_review: Script, video_assembly: Assembly, *, ctx: Context
+) -> Analytics:
+    return Analytics(
+        video_id=upload.video_id,
+        url=upload.url,
+        title=script_review.title,
+        channel=ctx.tenant,
+        language=language,
+        seconds=video_assembly.seconds,
+        words=script_review.word_count,
+        began_at=datetime.now(UTC),
+    )
+
+
+@longform.step(after=analytics_init, retry=Retry(3, backoff=exponential(60)))
+async def publication(account: str, upload: Upload, *, studio: Studio) -> Publication:
+    return await publishing.seen_published(upload, account, studio)
+
+
+longform.group("images", [thumbnail_gen])
+longform.group("video", [video_assembly, subtitle_gen])
+
+
+def _charging(studio: Studio, ctx: Context) -> Paid:
+    def charge(usage: Usage) -> None:
+        tokens = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens}
+        ctx.charge("openrouter", studio.writer.name, **tokens, micros=usage.cost)
+
+    return charge

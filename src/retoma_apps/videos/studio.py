@@ -1,0 +1,54 @@
+"""Everything outside that a video is made with: who writes, speaks, films, draws and publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from retoma import GiveUp
+from retoma.files import Files
+from retoma_apps.providers.footage import Footage
+from retoma_apps.providers.images import Images
+from retoma_apps.providers.speech import Speech, speaker, usual_voice
+from retoma_apps.providers.youtube import Channel
+from retoma_apps.videos.writing.port import Writer
+
+
+@dataclass(frozen=True)
+class Studio:
+    """`voices` are by provider, and `channel` gives the one of an account. `size` and `fps` are of the film."""
+
+    files: Files
+    writer: Writer
+    voices: Mapping[str, Speech]
+    footage: Footage
+    images: Images
+    channel: Callable[[str], Channel]
+    size: tuple[int, int] = (1920, 1080)
+    fps: int = 30
+
+    @property
+    def offline(self) -> tuple[str, ...]:
+        """What is done on this machine in place of a service."""
+        stand_ins = {
+            "writer": self.writer.name.startswith("offline"),
+            "speech": set(self.voices) == {"espeak"},
+            "footage": self.footage.name == "offline",
+            "images": self.images.name == "offline",
+            "youtube": self.channel("").name == "local",
+        }
+        return tuple(what for what, is_offline in stand_ins.items() if is_offline)
+
+    def voice(self, name: str, language: str) -> tuple[Speech, str, str]:
+        """Who speaks under this name, and by what name of its own; without one the usual voice of the language."""
+        if not name:
+            provider = next(iter(self.voices))
+            name = usual_voice(language, provider)
+        known = speaker(name)
+        if known.provider not in self.voices:
+            raise GiveUp(
+                f"the voice {name!r} needs {known.provider}, and no key for it is set: choose another voice for the "
+                f"channel, or set the key; there is {', '.join(self.voices)}",
+                "NO_VOICE",
+            )
+        return self.voices[known.provider], known.voice, name

@@ -1,0 +1,9 @@
+"""Scripts: researched and written by a language model or by its offline twin, with a report on their quality."""
+
+from retoma_apps.videos.writing.headlines import thumbnail_texts
+from retoma_apps.videos.writing.llm import LlmWriter
+from retoma_apps.videos.writing.port import Paid, Researched, Writer, Written
+from retoma_apps.videos.writing.quality import report
+from retoma_apps.videos.writing.template import TemplateWriter
+
+__all__ = ["LlmWriter", "Paid", "Researched", "TemplateWriter", "Writer", "Written", "report", "thumbnail_texts"]

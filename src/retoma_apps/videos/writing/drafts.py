@@ -1,0 +1,61 @@
+"""A draft becomes a script: cleaned, counted, with its sources and its quality report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
+from retoma_apps.videos.writing.quality import report
+from retoma_apps.videos.writing.words import cleaned, folded, shortened, word_count
+
+MOST_TAGS = 15
+_LONGEST_TAG = 60
+_LONGEST_TITLE = 100
+_LONGEST_DESCRIPTION = 4500
+_BRACKETS = re.compile("[<>]")  # YouTube refuses a title or a description with one
+
+
+def finished(
+    brief: Brief, *, title: str, scenes: Sequence[Scene], description: str, tags: Sequence[str], facts: Sequence[Fact]
+) -> Script:
+    """`facts` are those that the scenes use. Raises ValueError if nothing is left to be said."""
+    script = Script(
+        title=shortened(_plain(title), _LONGEST_TITLE) or shortened(_plain(brief.topic), _LONGEST_TITLE),
+        scenes=[Scene(text=cleaned(scene.text), visual=_plain(scene.visual) or "…") for scene in scenes],
+        description="\n".join(_plain(line) for line in description.splitlines())[:_LONGEST_DESCRIPTION],
+        tags=list(_distinct(shortened(_plain(tag).replace(",", ""), _LONGEST_TAG) for tag in tags))[:MOST_TAGS],
+        sources=_sources(facts),
+        facts_used=len(facts),
+    )
+    counted = script.model_copy(update={"word_count": word_count(script.text)})
+    return counted.model_copy(update={"quality": report(counted, brief.language, brief.seconds)})
+
+
+def unknown(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+    """Those that say something which no earlier one says."""
+    seen = {folded(fact.text) for fact in known}
+    new = []
+    for fact in facts:
+        if (said := folded(fact.text)) not in seen:
+            seen.add(said)
+            new.append(fact)
+    return new
+
+
+def _sources(facts: Sequence[Fact]) -> list[Source]:
+    """Each once, with the confidence of its surest fact."""
+    best: dict[tuple[str, str], Source] = {}
+    for source in (fact.source for fact in facts):
+        key = (source.name, source.url)
+        if key not in best or best[key].confidence < source.confidence:
+            best[key] = source
+    return list(best.values())
+
+
+def _distinct(texts: Iterable[str]) -> Iterable[str]:
+    return {folded(text): text for text in texts if folded(text)}.values()
+
+
+def _plain(text: str) -> str:
+    return cleaned(_BRACKETS.sub("", text))

@@ -1,0 +1,52 @@
+"""The few words on a thumbnail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from retoma_apps.videos.models import Script
+from retoma_apps.videos.writing.passages import BOOKS
+from retoma_apps.videos.writing.phrases import content_words, is_content
+from retoma_apps.videos.writing.words import folded, guessed_language, words
+
+VARIANTS = 3
+MOST_WORDS = 3
+_LONGEST = 24
+_NUMBER = re.compile(
+    r"\b(\d+(?:[.,]\d+)?(?: ?%| (?:mil|milhões|bilhões|anos|dias|thousand|million|billion|years|days)\b))",
+    re.IGNORECASE,
+)
+
+
+def thumbnail_texts(script: Script) -> list[str]:
+    """Three different ones in upper case, of at most three words each."""
+    chosen: dict[str, str] = {}
+    for text in _ideas(script):
+        if len(chosen) < VARIANTS and 0 < len(text) <= _LONGEST:
+            chosen.setdefault(folded(text), text.upper())
+    return list(chosen.values())
+
+
+def _ideas(script: Script) -> Iterator[str]:
+    """What it is about, a number that is said in it, a call; then whatever is left, so that there are three."""
+    book = BOOKS[guessed_language(script.text)]
+    yield _subject(script.title)
+    if number := _NUMBER.search(script.text):
+        yield number[1].replace(" %", "%")
+    yield from book.hooks
+
+
+def _subject(title: str) -> str:
+    """The neighbours before the colon that say most: `Como investir em renda fixa` gives `renda fixa`."""
+    told = words(title.partition(":")[0])
+    spans = [told[start:end] for start in range(len(told)) for end in range(start + 1, start + MOST_WORDS + 1)]
+    return max((" ".join(span) for span in spans if _is_readable(span)), key=_weight, default="")
+
+
+def _is_readable(span: list[str]) -> bool:
+    return is_content(span[0]) and is_content(span[-1]) and len(" ".join(span)) <= _LONGEST
+
+
+def _weight(phrase: str) -> tuple[int, int]:
+    return len(content_words(phrase)), -len(words(phrase))

@@ -1,0 +1,40 @@
+"""Who writes: a language model, or the offline twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from retoma_apps.providers.llm import Usage
+from retoma_apps.videos.models import Brief, Fact, Part, Script
+
+Paid = Callable[[Usage], None]
+
+
+class Researched(Part):
+    """`facts` are new ones: none of those that were known before."""
+
+    facts: list[Fact]
+    usage: Usage = Usage()
+
+
+class Written(Part):
+    """The script has its quality report; how much of it was known before is the caller's to say."""
+
+    script: Script
+    usage: Usage = Usage()
+
+
+class Writer(Protocol):
+    """`paid` is told what each call has cost at once, whatever follows; the sum of it is the `usage` of the answer."""
+
+    name: str
+
+    async def research(
+        self, brief: Brief, known: Sequence[Fact], notes: str, *, paid: Paid | None = None
+    ) -> Researched: ...
+
+    async def script(
+        self, brief: Brief, facts: Sequence[Fact], *, notes: str, former: Script | None, paid: Paid | None = None
+    ) -> Written:
+        """`notes` are what a reviewer said of `former`; both may be empty."""

@@ -1,0 +1,156 @@
+"""What can be said of a script without reading it: how easily it is followed, and what looks wrong."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from math import ceil
+
+from retoma_apps.videos.models import Issue, Language, Quality, Script
+from retoma_apps.videos.writing.syllables import syllables
+from retoma_apps.videos.writing.words import folded, seconds_for, sentences, word_count, words
+
+SECONDS_A_VISUAL = 75
+LONGEST_SENTENCE = 40
+NEAR, FAR = 0.2, 0.5  # how far from the wanted length is worth a remark, and how far is too far
+_HARD = 4.0
+# Flesch's reading ease starts from another height in Portuguese, whose words are longer (Martins et al., 1996).
+_EASE = {"pt-BR": 248.835, "en": 206.835}
+_LEFT_OVER = re.compile(r"[{}]|<<|>>|\*\*|\[[^\]]*\]|\bTODO\b(?!\s+[A-ZÀ-Ý]+\b)|\b(?:TBD|FIXME|XXX)\b|\blorem ipsum\b")
+_PAIRS = (("“", "”"), ("«", "»"), ("(", ")"))
+_BLOCKING = frozenset({"much_too_long", "much_too_short", "too_few_visuals", "leftover_marks"})
+_TEXTS: dict[str, dict[Language, str]] = {
+    "too_long": {
+        "pt-BR": "O roteiro dura cerca de {found} s; o pedido é de {wanted} s.",
+        "en": "The script runs for about {found} s; {wanted} s were asked for.",
+    },
+    "too_short": {
+        "pt-BR": "O roteiro dura só cerca de {found} s; o pedido é de {wanted} s.",
+        "en": "The script runs for only about {found} s; {wanted} s were asked for.",
+    },
+    "much_too_long": {
+        "pt-BR": "O roteiro é longo demais: cerca de {found} s; o pedido é de {wanted} s.",
+        "en": "The script is far too long: about {found} s; {wanted} s were asked for.",
+    },
+    "much_too_short": {
+        "pt-BR": "O roteiro é curto demais: cerca de {found} s; o pedido é de {wanted} s.",
+        "en": "The script is far too short: about {found} s; {wanted} s were asked for.",
+    },
+    "too_few_visuals": {
+        "pt-BR": "Há {found} imagens diferentes; para esta duração são precisas {wanted}.",
+        "en": "There are {found} different visuals; this length needs {wanted}.",
+    },
+    "hard_to_follow": {
+        "pt-BR": "O texto é difícil de acompanhar de ouvido: nota {found} de 10.",
+        "en": "The text is hard to follow by ear: {found} out of 10.",
+    },
+    "long_sentence": {
+        "pt-BR": "Frase com {found} palavras: “{text}”",
+        "en": "A sentence of {found} words: “{text}”",
+    },
+    "repeated_sentence": {
+        "pt-BR": "Frase repetida {found} vezes: “{text}”",
+        "en": "A sentence said {found} times: “{text}”",
+    },
+    "no_source": {"pt-BR": "Nenhuma fonte é citada.", "en": "No source is given."},
+    "unbalanced_quotes": {
+        "pt-BR": "Aspas ou parênteses sem par na cena {found}.",
+        "en": "Quotes or brackets without their pair in scene {found}.",
+    },
+    "leftover_marks": {
+        "pt-BR": "Marca de modelo esquecida: “{text}”",
+        "en": "A leftover mark of a template: “{text}”",
+    },
+}
+
+
+def report(
+    script: Script, language: Language, seconds: int | None = None, *, told_in: Language | None = None
+) -> Quality:
+    """`seconds` is the wanted length, which is not looked at without it; the issues are told in the script's language,
+    or in `told_in`."""
+    issues = [
+        Issue(code=code, text=_TEXTS[code][told_in or language].format(**said), blocking=code in _BLOCKING)
+        for code, said in _found(script, language, seconds)
+    ]
+    return Quality(
+        passed=not any(issue.blocking for issue in issues),
+        readability_score=readability(script.text, language),
+        visual_markers=visual_markers(script),
+        issues=issues,
+    )
+
+
+def reading_ease(text: str, language: Language) -> float:
+    """Flesch's: about 100 is very easy, below 30 very hard, and there are no bounds."""
+    found = words(text)
+    if not found:
+        return 0.0
+    spoken = sum(syllables(word, language) for word in found)
+    return _EASE[language] - 1.015 * len(found) / len(sentences(text)) - 84.6 * spoken / len(found)
+
+
+def readability(text: str, language: Language) -> float:
+    """From 0, very hard, to 10, very easy."""
+    return round(min(max(reading_ease(text, language) / 10, 0.0), 10.0), 1)
+
+
+def visual_markers(script: Script) -> int:
+    """Different ones: the same picture twice is one."""
+    return len({folded(scene.visual) for scene in script.scenes})
+
+
+def _found(script: Script, language: Language, seconds: int | None) -> Iterator[tuple[str, dict[str, object]]]:
+    yield from _length(script, seconds)
+    yield from _visuals(script)
+    yield from _ease(script, language)
+    yield from _sentences(script)
+    if not script.sources:
+        yield "no_source", {}
+    for number, scene in enumerate(script.scenes, 1):
+        if _is_unbalanced(scene.text):
+            yield "unbalanced_quotes", {"found": number}
+    for mark in sorted(_marks(script)):
+        yield "leftover_marks", {"text": mark[:40]}
+
+
+def _length(script: Script, wanted: int | None) -> Iterator[tuple[str, dict[str, object]]]:
+    if wanted is None:
+        return
+    found = seconds_for(word_count(script.text))
+    off = found / wanted - 1
+    if abs(off) > NEAR:
+        far = "much_" if abs(off) > FAR else ""
+        yield f"{far}too_{'long' if off > 0 else 'short'}", {"found": round(found), "wanted": wanted}
+
+
+def _visuals(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
+    found, wanted = visual_markers(script), ceil(seconds_for(word_count(script.text)) / SECONDS_A_VISUAL)
+    if found < wanted:
+        yield "too_few_visuals", {"found": found, "wanted": wanted}
+
+
+def _ease(script: Script, language: Language) -> Iterator[tuple[str, dict[str, object]]]:
+    found = readability(script.text, language)
+    if found < _HARD:
+        yield "hard_to_follow", {"found": found}
+
+
+def _sentences(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
+    said = sentences(script.text)
+    for each in said:
+        if (count := word_count(each)) > LONGEST_SENTENCE:
+            yield "long_sentence", {"found": count, "text": f"{each[:60]}…"}
+    for text, count in Counter(folded(each) for each in said).items():
+        if count > 1 and word_count(text) > 2:
+            yield "repeated_sentence", {"found": count, "text": text[:60]}
+
+
+def _is_unbalanced(text: str) -> bool:
+    return text.count('"') % 2 == 1 or any(text.count(left) != text.count(right) for left, right in _PAIRS)
+
+
+def _marks(script: Script) -> set[str]:
+    visuals = "\n".join(scene.visual for scene in script.scenes)
+    return set(_LEFT_OVER.findall("\n".join((script.title, script.text, visuals, script.description))))

@@ -1,0 +1,75 @@
+"""How many syllables a word has when it is spoken, by the rules of its spelling."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from retoma_apps.videos.models import Language
+
+_DIGIT = 2  # the name of a digit has one or two, in both languages; with tens and hundreds around it, two
+_PARTS = re.compile(r"[^\W\d_]+|\d")
+
+_VOWELS = "aeiouyáàâãéêíóôõúü"
+_WEAK = "iuyü"
+_NASAL = ("ãe", "ão", "ãi", "õe")
+_STRESSED = re.compile("[áâéêíóôú]")
+_RUNS = re.compile(f"[{_VOWELS}]+")
+_GLIDE = re.compile(f"(?<=[qg])[uü](?=[{_VOWELS}])")
+_CLOSED = re.compile(f"nh|[lmnrz](?![{_VOWELS}h])")
+_RISING = re.compile("[ieuo][aeo]")
+_ALONE = {"ao": 1, "aos": 1}
+
+_SILENT = re.compile(r"^y(?=[aeiou])|(?<=[^aeiouy])(?:(?<![cgsxz])es|(?<![dt])ed|(?<!l)e|(?<=[aeiou]l)e)$")
+_ENGLISH_RUNS = re.compile("[aeiouy]+")
+_APART = re.compile(
+    r"i(?:a(?!g)|o(?!n|us)|u|et)|(?<![cstgnl])ion|(?<![cstgx])ious|(?<=r)ien"
+    r"|(?<=c)rea(?=t[ei])|(?<=[aeiou][^aeiou])ea(?=s?$)|eo(?!us|n|pl)|ua(?!r)|uo|[aeoy]ing"
+)
+_TOGETHER = re.compile(r"(?<=[ct])ia|(?<=[^s][cst])ie(?=nt|nc)|qua|quo|gua|^u")
+_ENGLISH_ALONE = {"lion": 2, "people": 2, "science": 2, "something": 2}
+
+
+def syllables(word: str, language: Language) -> int:
+    """At least one. Digits are counted as they are read, roughly."""
+    of_letters = _portuguese if language == "pt-BR" else _english
+    parts = _PARTS.findall(unicodedata.normalize("NFC", word.casefold()))
+    return max(1, sum(_DIGIT if part.isdigit() else of_letters(part) for part in parts))
+
+
+def _portuguese(word: str) -> int:
+    if word in _ALONE:
+        return _ALONE[word]
+    sounded = _GLIDE.sub("", word)
+    return max(1, sum(_nuclei(sounded, *run.span()) for run in _RUNS.finditer(sounded)))
+
+
+def _nuclei(word: str, start: int, end: int) -> int:
+    """How many syllables the vowels from `start` to `end` make: each vowel one, unless it leans on the one before."""
+    found, place = 0, start
+    while place < end:
+        found += 1
+        place += 2 if place + 1 < end and _is_diphthong(word, place) else 1
+    return found
+
+
+def _is_diphthong(word: str, place: int) -> bool:
+    pair, rest = word[place : place + 2], word[place + 2 :]
+    if pair in _NASAL:
+        return True
+    if pair[1] in _WEAK:  # ai, eu, ui; but ra-inha, ju-iz, a-inda
+        return pair[0] != pair[1] and not _CLOSED.match(rest)
+    # histó-ria, á-rea: an accent further left says that the end is not stressed
+    return rest in ("", "s") and bool(_RISING.match(pair)) and bool(_STRESSED.search(word[:place]))
+
+
+def _english(word: str) -> int:
+    """Most words; what English spells against its own habits is off by one."""
+    if word in _ENGLISH_ALONE:
+        return _ENGLISH_ALONE[word]
+    heard = _SILENT.sub("", word) or word
+    return max(1, len(_ENGLISH_RUNS.findall(heard)) + _split_runs(heard))
+
+
+def _split_runs(word: str) -> int:
+    return len(_APART.findall(_TOGETHER.sub("i", word)))

@@ -1,0 +1,175 @@
+"""The offline twin of a writer: puts scripts together from stored facts and ready-made passages, and says so in them.
+
+The same brief, facts and notes always give the same script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script
+from retoma_apps.videos.writing.almanac import facts_about, visual_of
+from retoma_apps.videos.writing.drafts import finished, unknown
+from retoma_apps.videos.writing.passages import BOOKS, TOPIC, Book
+from retoma_apps.videos.writing.phrases import content_words, noun_phrases
+from retoma_apps.videos.writing.port import Paid, Researched, Written
+from retoma_apps.videos.writing.words import cleaned, folded, shortened, word_count, words_in
+
+SHORTER, LONGER = 0.7, 1.4
+_ROOM = 1.05  # a little over the wanted length is better than a hole before it
+_LONGEST_NOTE = 200
+_LONGEST_TOPIC = 160
+_LEAST_WORDS = 40
+_UNSPEAKABLE = re.compile(r"[{}\[\]<>*_#|\\\"“”«»()]")
+_SHORTER = re.compile(r"\b(?:mais (?:curt[oa]|breve)|menor|encurt\w+|short(?:er|en)|briefer)\b", re.IGNORECASE)
+_LONGER = re.compile(r"\b(?:mais (?:long[oa]|compridos?)|maior|along\w+|longer|lengthen)\b", re.IGNORECASE)
+_POLITE = frozenset(
+    re.findall(
+        r"\w+",
+        "deixe deixar faça fazer favor pouco roteiro texto vídeo quero ficar ficou bem "
+        "make please little script text video should want bit much",
+    )
+)
+_ASKING = re.compile(
+    r"^(?:como|o|a|os|as|um|uma|por|quando|onde|quem|qual|how|what|why|when|where|who|the|an?)\b", re.IGNORECASE
+)
+
+
+class TemplateWriter:
+    """Costs nothing. What it says of a topic it does not know is how to study it."""
+
+    name = "offline/template"
+
+    async def research(
+        self, brief: Brief, known: Sequence[Fact], notes: str, *, paid: Paid | None = None
+    ) -> Researched:
+        asked = f"{brief.topic} {notes}"
+        return Researched(facts=unknown(facts_about(asked, brief.language), known))
+
+    async def script(
+        self, brief: Brief, facts: Sequence[Fact], *, notes: str, former: Script | None, paid: Paid | None = None
+    ) -> Written:
+        return Written(script=written(brief, facts, notes, former))
+
+
+def written(brief: Brief, facts: Sequence[Fact], notes: str, former: Script | None) -> Script:
+    book, topic = BOOKS[brief.language], _topic(brief.topic)
+    answers = _answers(book, brief.language, facts, notes, former)
+    opening = _about(topic, book.opening)
+    room = _wanted(brief, notes, former) * _ROOM - sum(_size(scene) for scene in [opening, *answers, book.closing])
+    told = _told(book, brief.language, topic, [fact for fact in facts if not _is_said(fact, answers)], room)
+    used = [fact for fact in facts if _is_said(fact, [*told, *answers])]
+    return finished(
+        brief,
+        title=_titled(book.title, topic),
+        scenes=[opening, *told, *answers, book.closing if used else book.closing_without_sources],
+        description=_description(book, topic, used),
+        tags=[topic, *content_words(topic), *book.tags],
+        facts=used,
+    )
+
+
+def _told(book: Book, language: Language, topic: str, facts: Sequence[Fact], room: float) -> list[Scene]:
+    """As many facts as there is room for, then as many passages; what does not fit is left out whole."""
+    scenes: list[Scene] = []
+    for fact in facts:
+        scene = _fact_scene(book, language, fact, len(scenes), topic)
+        if _size(scene) <= room:
+            scenes, room = [*scenes, scene], room - _size(scene)
+    for scene in (_about(topic, each) for each in book.passages):
+        if _size(scene) <= room:
+            scenes, room = [*scenes, scene], room - _size(scene)
+    return scenes
+
+
+def _fact_scene(book: Book, language: Language, fact: Fact, number: int, topic: str) -> Scene:
+    lead = book.leads[number] if number < len(book.leads) else ""
+    text = _spoken(fact.text)
+    return Scene(text=f"{lead} {text}".strip(), visual=visual_of(fact) or _visual(text, language, topic))
+
+
+def _answers(book: Book, language: Language, facts: Sequence[Fact], notes: str, former: Script | None) -> list[Scene]:
+    """Answers to earlier notes stay; a note that asks only for another length needs no words."""
+    kept = [scene for scene in (former.scenes if former else []) if scene.text.startswith(f"{book.answer}: ")]
+    wish = _wish(notes)
+    if not wish or any(scene.text.startswith(f"{book.answer}: {wish}. ") for scene in kept):
+        return kept
+    fact = _nearest(wish, [fact for fact in facts if not _is_said(fact, kept)])
+    text = f"{book.answer}: {wish}. {_spoken(fact.text) if fact else book.unanswered}"
+    visual = visual_of(fact) if fact else None
+    return [*kept, Scene(text=text, visual=visual or _visual(wish, language, wish))]
+
+
+def _wish(notes: str) -> str:
+    """What is asked for besides the length; empty if nothing is."""
+    rest = _LONGER.sub("", _SHORTER.sub("", _speakable(notes)))
+    wish = shortened(re.sub(r"^(?:[\W_]|(?:e|and)\b)+", "", rest), _LONGEST_NOTE).rstrip(" .,;:…")
+    return wish if any(word.casefold() not in _POLITE for word in content_words(wish)) else ""
+
+
+def _is_said(fact: Fact, scenes: Sequence[Scene]) -> bool:
+    return any(_spoken(fact.text) in scene.text for scene in scenes)
+
+
+def _nearest(note: str, facts: Sequence[Fact]) -> Fact | None:
+    """The fact that shares most words with the note, if any."""
+    asked = _meanings(note)
+    shared = [(len(asked & _meanings(fact.text)), -place) for place, fact in enumerate(facts)]
+    most, place = max(shared, default=(0, 0))
+    return facts[-place] if most else None
+
+
+def _meanings(text: str) -> set[str]:
+    return {folded(word) for word in content_words(text)}
+
+
+def _wanted(brief: Brief, notes: str, former: Script | None) -> int:
+    """In words. A wish for another length is about what the reviewer saw."""
+    shorter, longer = bool(_SHORTER.search(notes)), bool(_LONGER.search(notes))
+    usual = words_in(brief.seconds)
+    if shorter == longer:
+        return usual
+    seen = word_count(former.text) if former else usual
+    return max(_LEAST_WORDS, round(seen * (SHORTER if shorter else LONGER)))
+
+
+def _description(book: Book, topic: str, facts: Sequence[Fact]) -> str:
+    sources = {(fact.source.name, fact.source.url) for fact in facts}
+    listed = [f"{name} {url}".strip() for name, url in sorted(sources)][:20]
+    return "\n".join([_titled(book.summary, topic), "", book.offline, *(["", book.sources, *listed] if listed else [])])
+
+
+def _about(topic: str, scene: Scene) -> Scene:
+    return Scene(text=scene.text.replace(TOPIC, topic), visual=scene.visual)
+
+
+def _titled(text: str, topic: str) -> str:
+    room = 100 - len(text) + len(TOPIC)
+    filled = text.replace(TOPIC, shortened(topic, room))
+    return filled[0].upper() + filled[1:]
+
+
+def _topic(text: str) -> str:
+    """As it is said within a sentence: `Como investir?` becomes `como investir`."""
+    said = shortened(_speakable(text), _LONGEST_TOPIC).rstrip(" .!?…:;,") or "…"
+    return said[0].lower() + said[1:] if _ASKING.match(said) else said
+
+
+def _spoken(text: str) -> str:
+    said = _speakable(text)
+    return said if said.endswith((".", "!", "?", "…")) else f"{said}."
+
+
+def _speakable(text: str) -> str:
+    """Without the marks that a voice would stumble over and that others could take for markup."""
+    return cleaned(_UNSPEAKABLE.sub(" ", text))
+
+
+def _visual(text: str, language: Language, otherwise: str) -> str:
+    phrases = noun_phrases(text, language)
+    return phrases[0] if phrases else " ".join(content_words(otherwise)[:3]) or otherwise[:60]
+
+
+def _size(scene: Scene) -> int:
+    return word_count(scene.text)

@@ -1,0 +1,252 @@
+"""A video whose workers are killed while they narrate, render and upload: it ends, once, and little is paid twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import imageio_ffmpeg  # type: ignore[import-untyped]
+
+from retoma import Decision
+from retoma.client import Client
+from retoma.records import Review
+from retoma.states import RunState
+from retoma.testing import fresh_database
+from retoma_apps.providers.speech.standin import StandIn as Speech
+from retoma_apps.providers.youtube.standin import StandIn as YouTube
+from tests.apps.videos.studio import small_app
+from tests.cli.terminal import Process, Terminal, until
+
+PATIENCE = 120.0
+VIDEOS = """
+from functools import cache
+from pathlib import Path
+
+from retoma.files import FileSettings, files_of
+from retoma_apps.providers.footage import Frames, OfflineFootage
+from retoma_apps.providers.images import OfflineImages
+from retoma_apps.providers.speech import Azure
+from retoma_apps.providers.youtube import YouTube, YouTubeSettings
+from retoma_apps.videos.application import make_app
+from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.writing.template import TemplateWriter
+
+
+@cache
+def channel(account):
+    return YouTube(YouTubeSettings(chunk_bytes=262_144, backoff_seconds=0.05))
+
+
+app = make_app(
+    Studio(
+        files=files_of(FileSettings(home=Path("home").absolute())),
+        writer=TemplateWriter(),
+        voices={"azure": Azure()},
+        footage=OfflineFootage(Frames(320, 180, fps=10)),
+        images=OfflineImages(),
+        channel=channel,
+        size=(640, 360),
+        fps=25,
+    )
+)
+"""
+# Says that it renders the film, and does so no quicker than the film is watched.
+SLOWLY = """#!/bin/sh
+case "$*" in *reel-0.mp4*) echo $$ > "$RENDERING"; exec {ffmpeg} -re "$@";; esac
+exec {ffmpeg} "$@"
+"""
+
+
+class Paid(Speech):
+    """`on_said` is told of each call that is paid for, before it is answered."""
+
+    on_said: Callable[[int], None] = staticmethod(lambda _: None)
+
+    def _audio(self, said: Any) -> bytes:
+        self.on_said(len(self.said))
+        return super()._audio(said)
+
+
+@dataclass
+class Crew:
+    """One worker at a time, which is killed where the test says so and followed by another."""
+
+    folder: Path
+    terminal: Terminal
+    client: Client
+    speech: Paid
+    youtube: YouTube
+    stack: ExitStack
+    worker: Process | None = None
+    kills: Counter[str] = field(default_factory=Counter)
+
+    async def hire(self, **variables: str) -> None:
+        self.worker = await asyncio.to_thread(self._hired, variables)
+
+    def _hired(self, variables: dict[str, str]) -> Process:
+        worker = self.stack.enter_context(self.terminal.process("worker", "videos.py", **variables))
+        worker.says("worker ready")
+        return worker
+
+    def kill(self, why: str) -> None:
+        """At this very moment."""
+        assert self.worker is not None
+        os.kill(self.worker.pid, signal.SIGKILL)
+        self.kills[why] += 1
+
+    async def replace_killed(self, **variables: str) -> None:
+        assert self.worker is not None
+        await asyncio.to_thread(self.worker.ended)
+        await self.hire(**variables)
+
+    async def asked(self, run: UUID, step: str) -> Review:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for review in await self.client.reviews(run=run):
+                    assert review.step == step
+                    return review
+                await asyncio.sleep(0.1)
+
+    async def approve(self, run: UUID, step: str, **given: Any) -> None:
+        await self.client.decide((await self.asked(run, step)).id, Decision("approve", by="ana", **given))
+
+    async def ended(self, run: UUID) -> RunState:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if (found := await self.client.show(run)).is_over:
+                    return found.state
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def a_crew(folder: Path) -> AsyncIterator[Crew]:
+    (folder / "videos.py").write_text(VIDEOS)
+    (folder / "tmp").mkdir()
+    speech, youtube = Paid(), YouTube()
+    async with AsyncExitStack() as later, fresh_database() as database:
+        stack = later.enter_context(ExitStack())
+        voice = await later.enter_async_context(speech.serving())
+        addresses = YouTube.addresses(await later.enter_async_context(youtube.serving()))
+        client = Client(small_app(folder / "ours"), database)
+        later.push_async_callback(client.close)
+        variables = {
+            "RETOMA_DATABASE_URL": database.url,
+            "RETOMA_SILENCE_SECONDS": "2",
+            "TMPDIR": str(folder / "tmp"),
+            "AZURE_SPEECH_KEY": "chave",
+            "AZURE_SPEECH_BASE_URL": voice,
+            "YOUTUBE_CLIENT_ID": "id",
+            "YOUTUBE_CLIENT_SECRET": "segredo",
+            "YOUTUBE_REFRESH_TOKEN": "token",
+            **{f"YOUTUBE_{name.upper()}": url for name, url in addresses.items()},
+        }
+        yield Crew(folder, Terminal(folder, variables), client, speech, youtube, stack)
+        await asyncio.to_thread(stack.close)
+
+
+async def test_a_video_whose_workers_are_killed_at_every_costly_step_is_published_once(tmp_path: Path) -> None:
+    async with a_crew(tmp_path) as crew:
+        brief = {"topic": "Como investir em renda fixa", "seconds": 25}
+        await crew.hire()
+        run = (await crew.client.start("longform", brief, tenant="financas")).id
+        await narrate_with_a_kill(crew, run)
+        await crew.approve(run, "audio_review")
+        await crew.asked(run, "broll_review")
+        await render_with_a_kill(crew, run)
+        await crew.asked(run, "final_review")
+        await upload_with_kills(crew, run)
+        assert await crew.ended(run) is RunState.COMPLETED
+        assert crew.kills == {"narration": 1, "assembly": 1, "upload": 2}
+        await only_one_is_published(crew, run)
+        no_half_file_has_a_name(tmp_path)
+
+
+async def narrate_with_a_kill(crew: Crew, run: UUID) -> None:
+    """While the second piece is under way: it alone is said again."""
+    killed = asyncio.Event()
+
+    def on_said(count: int) -> None:
+        if count == 2 and not killed.is_set():
+            crew.kill("narration")
+            killed.set()
+
+    crew.speech.on_said = on_said  # type: ignore[method-assign]
+    await crew.approve(run, "script_review")
+    async with asyncio.timeout(PATIENCE):
+        await killed.wait()
+    await crew.replace_killed(**slow_ffmpeg(crew.folder))
+    await crew.asked(run, "audio_review")
+    said = Counter(one.text for one in crew.speech.said)
+    assert sorted(said.values()) == [1] * (len(said) - 1) + [2]
+    assert said[crew.speech.said[1].text] == 2
+
+
+async def render_with_a_kill(crew: Crew, run: UUID) -> None:
+    rendering = crew.folder / "rendering"
+    await crew.approve(run, "broll_review")
+    program = int(await asyncio.to_thread(until, lambda: rendering.exists() and rendering.read_text().strip()))
+    assert lives(program)
+    crew.kill("assembly")
+    await crew.replace_killed()
+    assert not lives(program)
+
+
+def lives(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
+
+
+async def upload_with_kills(crew: Crew, run: UUID) -> None:
+    """After the first chunk was taken, and after the last: nobody was told that either was."""
+    killed = [asyncio.Event(), asyncio.Event()]
+    size = (await film_of(crew, run))["size"]
+
+    def on_chunk(taken: int) -> None:
+        at = 1 if taken == size else 0
+        if not killed[at].is_set() and (at == 0 or killed[0].is_set()):
+            crew.kill("upload")
+            killed[at].set()
+
+    crew.youtube.on_chunk = on_chunk
+    await crew.approve(run, "final_review", value={"thumbnail": 3})
+    for event in killed:
+        async with asyncio.timeout(PATIENCE):
+            await event.wait()
+        await crew.replace_killed()
+
+
+async def film_of(crew: Crew, run: UUID) -> dict[str, Any]:
+    return dict((await crew.client.results(run))["video_assembly"])
+
+
+async def only_one_is_published(crew: Crew, run: UUID) -> None:
+    (video,) = crew.youtube.videos.values()
+    film = await film_of(crew, run)
+    assert sha256(video.content).hexdigest() == film["video"]["file"]
+    assert video.thumbnail is not None
+    assert len(crew.youtube.sessions) == 1
+    assert (await crew.client.results(run))["upload"]["video_id"] == video.id
+    assert len({one.text for one in crew.speech.said}) == len(crew.speech.said) - 1
+
+
+def no_half_file_has_a_name(folder: Path) -> None:
+    """All that is kept under a digest has that content."""
+    kept = [path for path in (folder / "home").rglob("*") if path.is_file() and len(path.name) == 64]
+    assert len(kept) > 10
+    assert [path for path in kept if sha256(path.read_bytes()).hexdigest() != path.name] == []
+
+
+def slow_ffmpeg(folder: Path) -> dict[str, str]:
+    program = folder / "slowly"
+    program.write_text(SLOWLY.format(ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return {"IMAGEIO_FFMPEG_EXE": str(program), "RENDERING": str(folder / "rendering")}

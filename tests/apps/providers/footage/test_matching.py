@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from retoma_apps.providers.footage import Found, chosen, coverage, ranked, relevance
+from retoma_apps.providers.footage.matching import words
+
+CLIP = Found("pexels-1", "pexels", "", "", "", "", 10, 1920, 1080, ("vulcao", "oceano"))
+
+
+def test_accents_capitals_plurals_and_little_words_do_not_count() -> None:
+    assert words("Os VULCÕES e a ação do mar") == ["vulcao", "acao", "mar"]
+    assert words("The Cities of the animals") == ["city", "animal"]
+    assert words("imagens de animais, 1999") == ["imagem", "animal", "1999"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("vulcões no oceano", 1.0),
+        ("volcano in the ocean", 0.65),
+        ("o vulcão", 1.0),
+        ("vulcão e neve", 0.65),
+        ("comércio", 0.3),
+        ("de a o", 0.3),
+        ("", 0.3),
+    ],
+)
+def test_relevance_is_how_many_of_the_words_are_among_the_tags(query: str, expected: float) -> None:
+    assert relevance(query, CLIP) == expected
+
+
+def test_words_with_a_common_beginning_are_not_yet_alike() -> None:
+    assert relevance("comer", replace(CLIP, tags=("comércio",))) == 0.3
+    assert relevance("história", replace(CLIP, tags=("history",))) == 1.0
+
+
+def test_short_and_small_clips_are_less_relevant_and_none_leaves_the_range() -> None:
+    short, small = replace(CLIP, seconds=2), replace(CLIP, width=640, height=360)
+    assert ranked("vulcão", [short, small, CLIP])[0] is CLIP
+    assert 0 < relevance("vulcão", short) < 1 > relevance("vulcão", small) > 0
+    assert relevance("x", replace(CLIP, seconds=-1, width=-5)) == 0
+    assert relevance("vulcão", replace(CLIP, seconds=9999, width=9999)) == 1
+
+
+def test_clips_that_are_alike_stay_in_the_order_of_the_provider() -> None:
+    founds = [replace(CLIP, id=str(number)) for number in range(5)]
+    assert ranked("vulcão", founds) == founds
+
+
+def test_a_clip_is_used_once_as_long_as_there_are_others() -> None:
+    first, second = CLIP, replace(CLIP, id="pexels-2")
+    assert chosen([first, second], set()) is first
+    assert chosen([first, second], {"pexels-1"}) is second
+    assert chosen([first, second], {"pexels-1", "pexels-2"}) is first
+    assert chosen([], {"pexels-1"}) is None
+
+
+def test_coverage_is_in_per_cent_and_never_over_100() -> None:
+    assert coverage([CLIP, replace(CLIP, seconds=5.55)], 60) == 25.9
+    assert coverage([CLIP] * 62, 612) == 100
+    assert coverage([], 60) == coverage([CLIP], 0) == 0

@@ -1,0 +1,36 @@
+"""The stand-in itself: what it refuses, counts, and breaks on order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
+from retoma_apps.providers.footage.standin import StandIn
+from tests.apps.providers.footage.conftest import KEY
+
+
+async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Answer:
+    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+        return await outgoing.request(method, f"{url}/{path}", json=body, headers={"authorization": key})
+
+
+async def test_requests_without_the_bare_key_are_refused(base_url: str) -> None:
+    assert (await call(base_url, "GET", "v1/videos/search?query=mar", key=f"Bearer {KEY}")).status == 401
+    assert (await call(base_url, "GET", "v1/videos/search?query=mar")).status == 200
+
+
+async def test_what_is_left_is_told_on_good_answers_and_not_on_429(standin: StandIn, base_url: str) -> None:
+    good = await call(base_url, "GET", "v1/videos/search?query=mar")
+    assert good.headers["x-ratelimit-remaining"] == "19999"
+    standin.faults.rate_limited = 1
+    bad = await call(base_url, "GET", "v1/videos/search?query=mar")
+    assert (bad.status, "x-ratelimit-remaining" in bad.headers) == (429, False)
+
+
+async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
+    assert (await call(base_url, "PUT", "standin/faults", {"broken": 1})).json()["broken"] == 1
+    assert (await call(base_url, "PUT", "standin/faults", {"no_such": 1})).status == 400
+    assert (await call(base_url, "GET", "v1/videos/search?query=mar")).status == 500
+    told = (await call(base_url, "GET", "standin/tally")).json()
+    assert told == {"requests": 0, "files": 0, "struck": {"broken": 1}}
+    assert standin.faults.broken == 0

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from PIL import Image
+from pydantic import SecretStr
+
+from retoma_apps.providers.images import OpenAiImages, OpenAiImagesSettings
+from retoma_apps.providers.images.standin import StandIn
+
+KEY = "sk-images-CANARY1234567890"
+ASKED: dict[str, Any] = {"width": 64, "height": 36}
+
+
+@pytest.fixture(scope="session")
+async def served_standin() -> AsyncIterator[tuple[StandIn, str]]:
+    standin = StandIn(key=KEY)
+    async with standin.serving() as base_url:
+        yield standin, base_url
+
+
+@pytest.fixture
+async def standin(served_standin: tuple[StandIn, str]) -> StandIn:
+    """One server for all tests; each finds it as new."""
+    standin, _ = served_standin
+    fresh = StandIn(key=KEY)
+    for name in ("faults", "requests", "file_headers", "struck", "_made"):
+        setattr(standin, name, getattr(fresh, name))
+    return standin
+
+
+@pytest.fixture
+async def base_url(standin: StandIn, served_standin: tuple[StandIn, str]) -> str:
+    return served_standin[1]
+
+
+@pytest.fixture
+async def images(base_url: str) -> AsyncIterator[OpenAiImages]:
+    made = OpenAiImages(settings_for(base_url))
+    yield made
+    await made.close()
+
+
+def settings_for(base_url: str, **changed: Any) -> OpenAiImagesSettings:
+    """The stand-in draws small pictures quicker."""
+    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "sizes": "60x60,96x60,60x96"} | changed
+    return OpenAiImagesSettings(_env_file=None, **given)
+
+
+def opened(picture: bytes) -> Image.Image:
+    return Image.open(BytesIO(picture))

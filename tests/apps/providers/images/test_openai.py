@@ -1,0 +1,139 @@
+"""The client for OpenAI-compatible pictures against the stand-in."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
+from retoma.outgoing import Answer
+from retoma_apps.providers.images import ImageRefused, ImageUnavailable, InvalidImage, OpenAiImages
+from retoma_apps.providers.images.openai import nearest_size
+from retoma_apps.providers.images.standin import StandIn
+from tests.apps.providers.images.conftest import ASKED, KEY, opened, settings_for
+
+
+@pytest.mark.parametrize("links", [False, True])
+async def test_a_picture_has_the_wanted_size_whether_it_comes_in_the_answer_or_by_a_link(
+    standin: StandIn, images: OpenAiImages, links: bool
+) -> None:
+    standin.faults.links = links
+    picture = opened(await images.make("um vulcão", width=65, height=37))
+    assert (picture.format, picture.size) == ("JPEG", (65, 37))
+    [body] = standin.requests
+    assert body == {"model": "gpt-image-1", "prompt": "um vulcão", "n": 1, "size": "96x60"}
+
+
+async def test_a_link_is_called_without_the_key(standin: StandIn, images: OpenAiImages) -> None:
+    standin.faults.links = True
+    await images.make("x", **ASKED)
+    assert len(standin.file_headers) == 1
+    assert KEY not in json.dumps(standin.file_headers)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "size"), [(1280, 720, "1536x1024"), (720, 1280, "1024x1536"), (9, 10, "1024x1024")]
+)
+def test_the_size_of_the_nearest_shape_is_asked_for(width: int, height: int, size: str) -> None:
+    assert nearest_size(["1024x1024", "1536x1024", "1024x1536"], width, height) == size
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("broken", ProviderDown),
+        ("no_credit", ProviderRefuses),
+        ("html", InvalidImage),
+        ("empty", InvalidImage),
+        ("not_picture", InvalidImage),
+        ("private_link", InvalidImage),
+        ("filtered", ImageRefused),
+    ],
+)
+async def test_each_fault_has_its_error(
+    standin: StandIn, images: OpenAiImages, fault: str, error: type[Exception]
+) -> None:
+    setattr(standin.faults, fault, 1)
+    with pytest.raises(error):
+        await images.make("x", **ASKED)
+    assert await images.make("x", **ASKED)
+
+
+async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, images: OpenAiImages) -> None:
+    standin.faults.private_link = 1
+    with pytest.raises(InvalidImage, match="is not a public address"):
+        await images.make("x", **ASKED)
+
+
+async def test_what_the_rules_of_the_service_forbid_fails_for_good(standin: StandIn, images: OpenAiImages) -> None:
+    standin.faults.filtered = 1
+    with pytest.raises(GiveUp) as raised:
+        await images.make("x", **ASKED)
+    assert raised.value.code == "IMAGE_CONTENT_FILTERED"
+
+
+async def test_429_pauses_as_long_as_is_asked(standin: StandIn, images: OpenAiImages) -> None:
+    standin.faults.rate_limited, standin.faults.retry_after = 2, 7
+    with pytest.raises(RateLimited) as raised:
+        await images.make("x", **ASKED)
+    assert raised.value.delay == timedelta(seconds=7)
+    standin.faults.retry_after = None
+    with pytest.raises(RateLimited) as raised:
+        await images.make("x", **ASKED)
+    assert raised.value.delay == timedelta(seconds=20)
+
+
+async def test_a_picture_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
+    hasty = OpenAiImages(settings_for(base_url, timeout_seconds=0.05))
+    standin.faults.hangs = 1
+    with pytest.raises(ImageUnavailable) as raised:
+        await hasty.make("x", **ASKED)
+    assert raised.value.code == "IMAGE_TIMEOUT"
+    await hasty.close()
+    standin.release()
+
+
+async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
+    wrong = OpenAiImages(settings_for(base_url, api_key="SECRET-of-another"))
+    with pytest.raises(ProviderRefuses, match="IMAGES_API_KEY") as raised:
+        await wrong.make("x", **ASKED)
+    assert "SECRET" not in str(raised.value)
+    await wrong.close()
+
+
+async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) -> None:
+    keyless = OpenAiImages(settings_for(base_url, api_key=""))
+    with pytest.raises(ProviderRefuses, match="IMAGES_API_KEY"):
+        await keyless.make("x", **ASKED)
+    assert standin.requests == []
+
+
+async def test_a_service_that_cannot_be_reached_is_down() -> None:
+    away = OpenAiImages(settings_for("http://127.0.0.1:9/v1"))
+    with pytest.raises(ProviderDown):
+        await away.make("x", **ASKED)
+    await away.close()
+
+
+async def test_an_empty_prompt_fails_for_good(images: OpenAiImages) -> None:
+    with pytest.raises(ImageRefused) as raised:
+        await images.make("", **ASKED)
+    assert raised.value.code == "IMAGE_BAD_REQUEST"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, [], {"data": {}}, {"data": [1]}, {"data": [{}]}, {"data": [{"b64_json": "é?"}]}, {"data": [{"url": 1}]}],
+)
+async def test_an_answer_without_a_picture_is_told_apart(
+    images: OpenAiImages, monkeypatch: pytest.MonkeyPatch, told: Any
+) -> None:
+    async def request(*_: Any, **__: Any) -> Answer:
+        return Answer(200, {}, json.dumps(told).encode())
+
+    monkeypatch.setattr(images._outgoing, "request", request)
+    with pytest.raises(InvalidImage):
+        await images.make("x", **ASKED)

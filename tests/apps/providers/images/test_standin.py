@@ -1,0 +1,32 @@
+"""The stand-in itself: what it refuses, counts, and breaks on order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
+from retoma_apps.providers.images.standin import StandIn
+from tests.apps.providers.images.conftest import KEY
+
+ORDER = {"model": "m", "prompt": "mar", "size": "60x60"}
+
+
+async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Answer:
+    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+        return await outgoing.request(method, f"{url}/{path}", json=body, headers={"authorization": f"Bearer {key}"})
+
+
+async def test_requests_without_the_key_or_of_another_shape_are_refused(base_url: str) -> None:
+    assert (await call(base_url, "POST", "images/generations", ORDER, key="x")).status == 401
+    assert (await call(base_url, "POST", "images/generations", {"prompt": "x", "odd": 1})).status == 400
+    assert (await call(base_url, "POST", "images/generations", {})).status == 400
+    assert (await call(base_url, "POST", "images/generations", ORDER)).status == 200
+
+
+async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
+    control = base_url.removesuffix("/v1") + "/standin"
+    assert (await call(control, "PUT", "faults", {"broken": 1})).json()["broken"] == 1
+    assert (await call(control, "PUT", "faults", {"no_such": 1})).status == 400
+    assert (await call(base_url, "POST", "images/generations", ORDER)).status == 500
+    assert (await call(control, "GET", "tally")).json() == {"requests": 0, "struck": {"broken": 1}}
+    assert standin.faults.broken == 0

@@ -1,0 +1,98 @@
+"""Azure's own: SSML, the cut at ten minutes, and the address of a region."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from retoma import ProviderRefuses
+from retoma.outgoing import Answer
+from retoma_apps.providers.speech import Azure, InvalidAudio, SpeechRefused
+from retoma_apps.providers.speech.standin import StandIn
+from retoma_apps.providers.speech.standin.tones import tone
+from retoma_apps.providers.speech.wav import wrapped
+from tests.apps.providers.speech.conftest import IN_AZURE, KEY, TEXT, answers, azure_settings
+
+HOSTILE = """</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é\x00\x01\x1b\ud800\ufffe <break time='9s'/>"""
+
+
+async def test_text_that_looks_like_ssml_is_said_and_not_obeyed(standin: StandIn, azure: Azure) -> None:
+    await azure.say(HOSTILE, **IN_AZURE)
+    [said] = standin.said
+    assert said.text.startswith("""</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é""")
+    assert said.text.endswith("<break time='9s'/>")
+    assert (said.voice, said.language, said.rate) == ("pt-BR-AntonioNeural", "pt-BR", 1.0)
+
+
+async def test_a_voice_or_a_language_cannot_leave_its_attribute(standin: StandIn, azure: Azure) -> None:
+    await azure.say(TEXT, voice="""x'><audio src="y"/>""", language="pt' z='\"")
+    [said] = standin.said
+    assert (said.voice, said.language) == ("""x'><audio src="y"/>""", "pt' z='\"")
+
+
+async def test_audio_that_fills_the_ten_minutes_is_refused_as_cut(standin: StandIn, azure: Azure) -> None:
+    standin.faults.ten_minutes = 1
+    with pytest.raises(SpeechRefused, match="split") as raised:
+        await azure.say(TEXT, **IN_AZURE)
+    assert raised.value.code == "SPEECH_TOO_LONG"
+
+
+@pytest.mark.parametrize(("seconds", "is_whole"), [(594.9, True), (595.0, False)])
+async def test_the_refusal_begins_at_nine_minutes_and_fifty_five_seconds(
+    azure: Azure, monkeypatch: pytest.MonkeyPatch, seconds: float, is_whole: bool
+) -> None:
+    answers(monkeypatch, azure, Answer(200, {}, wrapped(tone(seconds))))
+    if is_whole:
+        assert (await azure.say(TEXT, **IN_AZURE)).seconds == pytest.approx(seconds)
+    else:
+        with pytest.raises(SpeechRefused):
+            await azure.say(TEXT, **IN_AZURE)
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFFFFFF, 0xFFFFFFFF])
+async def test_wav_that_was_sent_before_its_length_was_known_is_taken_whole(
+    azure: Azure, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    audio = bytearray(wrapped(tone(1.0)))
+    struct.pack_into("<I", audio, 40, size)
+    answers(monkeypatch, azure, Answer(200, {}, bytes(audio)))
+    assert (await azure.say(TEXT, **IN_AZURE)).audio == wrapped(tone(1.0))
+
+
+async def test_wav_that_ends_before_it_says_is_refused(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, azure, Answer(200, {}, wrapped(tone(1.0))[:-1000]))
+    with pytest.raises(InvalidAudio, match="cut"):
+        await azure.say(TEXT, **IN_AZURE)
+
+
+async def test_wav_of_another_kind_is_refused(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    audio = bytearray(wrapped(tone(1.0)))
+    struct.pack_into("<I", audio, 24, 16_000)
+    answers(monkeypatch, azure, Answer(200, {}, bytes(audio)))
+    with pytest.raises(InvalidAudio, match="another kind"):
+        await azure.say(TEXT, **IN_AZURE)
+
+
+@pytest.mark.parametrize("region", ["", "evil.example/x?", "Brazil South"])
+async def test_a_region_that_is_none_is_said_before_anything_is_sent(region: str) -> None:
+    lost = Azure(azure_settings("", region=region))
+    with pytest.raises(ProviderRefuses, match="AZURE_SPEECH_REGION"):
+        await lost.say(TEXT, **IN_AZURE)
+    await lost.close()
+
+
+async def test_a_region_says_where_the_service_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    azure = Azure(azure_settings("", region="brazilsouth"))
+    met: list[Any] = []
+
+    async def request(_: str, url: str, *, headers: dict[str, str], **__: object) -> Answer:
+        met.extend((url, headers))
+        return Answer(200, {}, wrapped(tone(1.0)))
+
+    monkeypatch.setattr(azure._outgoing, "request", request)
+    await azure.say(TEXT, **IN_AZURE)
+    assert met[0] == "https://brazilsouth.tts.speech.microsoft.com/cognitiveservices/v1"
+    assert met[1]["Ocp-Apim-Subscription-Key"] == KEY
+    await azure.close()

@@ -1,0 +1,108 @@
+"""Pieces of a narration, and the lengths that can be right."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from retoma_apps.providers.speech import ImplausibleLength, Piece, SpeechRefused, pieces, sentences, verify
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Um. Dois! Três? Quatro… Cinco", ["Um.", "Dois!", "Três?", "Quatro…", "Cinco"]),
+        ("O Sr. Silva e a Dra. Lima vieram. Sim.", ["O Sr. Silva e a Dra. Lima vieram.", "Sim."]),
+        ("Rende 3,5 ou 1.000 reais. Ou 1.5 por cento.", ["Rende 3,5 ou 1.000 reais.", "Ou 1.5 por cento."]),
+        ("Custa R$ 1.000. Depois sobe.", ["Custa R$ 1.000.", "Depois sobe."]),
+        ("Escreveu J. K. Rowling. Li.", ["Escreveu J. K. Rowling.", "Li."]),
+        ('Disse "sim." Saiu.', ['Disse "sim."', "Saiu."]),
+        ("Bem... talvez. Ou não?! Fim", ["Bem... talvez.", "Ou não?!", "Fim"]),
+        ("Mr. Smith (Dr. Who) left. Why?", ["Mr. Smith (Dr. Who) left.", "Why?"]),
+        ("Título sem ponto\n\nOutro parágrafo", ["Título sem ponto", "Outro parágrafo"]),
+        ("uma linha\nque continua", ["uma linha\nque continua"]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_a_sentence_ends_where_a_reader_would_end_it(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+def test_pieces_are_as_long_as_whole_sentences_allow_and_know_their_scene() -> None:
+    assert pieces(["Um dois. Três quatro. Cinco.", "Seis."], 21) == [
+        Piece(0, "Um dois. Três quatro."),
+        Piece(0, "Cinco."),
+        Piece(1, "Seis."),
+    ]
+
+
+def test_a_sentence_that_is_too_long_is_split_at_its_commas_else_between_words() -> None:
+    assert [each.text for each in pieces(["Um dois, três quatro cinco."], 12)] == ["Um dois,", "três quatro", "cinco."]
+
+
+def test_what_has_nothing_to_say_is_no_piece() -> None:
+    assert pieces(["", "— … —", "Oi. ..."], 3) == [Piece(2, "Oi.")]
+
+
+def test_a_word_that_is_too_long_is_refused_and_not_broken() -> None:
+    with pytest.raises(SpeechRefused, match="one word") as raised:
+        pieces(["Oi. " + "a" * 30], 20)
+    assert raised.value.code == "SPEECH_TOO_LONG"
+
+
+@given(some.lists(some.text(alphabet="aÉ1 .,!?…\n\"'—Sr", max_size=80), max_size=4), some.integers(80, 120))
+def test_no_word_is_lost_broken_or_moved_to_another_scene(scenes: list[str], most: int) -> None:
+    made = pieces(scenes, most)
+    assert all(0 < len(each.text) <= most for each in made)
+    for number, scene in enumerate(scenes):
+        kept = " ".join(each.text for each in made if each.scene == number).split()
+        assert spoken(kept) == spoken(scene.split())
+
+
+@given(some.text(alphabet="aÉ1 .,!\n", max_size=200))
+def test_short_pieces_too_keep_every_word(scene: str) -> None:
+    most = max([8, *map(len, scene.split())])
+    made = pieces([scene], most)
+    assert all(len(each.text) <= most for each in made)
+    assert spoken(" ".join(each.text for each in made).split()) == spoken(scene.split())
+
+
+WORDS = "A renda fixa oferece segurança e liquidez para quem começa. " * 10  # 100 words, about 40 s
+
+
+@pytest.mark.parametrize("seconds", [25, 40, 70])
+def test_a_length_that_somebody_may_need_for_the_words_is_right(seconds: float) -> None:
+    verify(WORDS, seconds, "pt-BR")
+    verify(WORDS, seconds, "en")
+
+
+@pytest.mark.parametrize(("seconds", "why"), [(0, "cut"), (10, "cut"), (300, "silence"), (float("nan"), "silence")])
+def test_audio_that_was_cut_or_goes_on_in_silence_is_refused_with_a_sentence(seconds: float, why: str) -> None:
+    with pytest.raises(ImplausibleLength, match=rf"100 words .*{why}"):
+        verify(WORDS, seconds, "pt-BR")
+
+
+def test_a_quicker_rate_moves_what_is_right() -> None:
+    verify(WORDS, 14, "pt-BR", rate=1.5)
+    with pytest.raises(ImplausibleLength):
+        verify(WORDS, 14, "pt-BR")
+
+
+@pytest.mark.parametrize("text", ["2.500.750,75", "IPCA CDB", "www.exemplo.com.br"])
+def test_what_may_be_said_sign_by_sign_may_take_longer_and_need_not(text: str) -> None:
+    verify(text, 1, "pt-BR")
+    verify(text, 7, "pt-BR")
+
+
+@pytest.mark.parametrize("text", ["muito", "Muito,", '"muito."', "(Muito)"])
+def test_a_plain_word_does_not_take_seven_seconds(text: str) -> None:
+    verify(text, 1, "pt-BR")
+    with pytest.raises(ImplausibleLength):
+        verify(text, 7, "pt-BR")
+
+
+def spoken(words: list[str]) -> list[str]:
+    """Without marks that stand alone, which may be left out."""
+    return [word for word in words if any(map(str.isalnum, word))]

@@ -1,0 +1,137 @@
+"""ElevenLabs' own: times of words, two kinds of 429, and the words that it has for errors."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from retoma import ProviderRefuses, RateLimited, RetryLater
+from retoma.outgoing import Answer
+from retoma_apps.providers.speech import ElevenLabs, SpeechRefused, Word
+from retoma_apps.providers.speech.elevenlabs import TURN
+from retoma_apps.providers.speech.standin import StandIn
+from retoma_apps.providers.speech.standin.tones import tone
+from tests.apps.providers.speech.conftest import IN_ELEVENLABS, KEY, TEXT, answers, elevenlabs_settings
+
+
+async def test_every_word_of_the_text_has_its_time(elevenlabs: ElevenLabs) -> None:
+    said = await elevenlabs.say(TEXT, **IN_ELEVENLABS)
+    assert " ".join(word.text for word in said.words) == TEXT
+    assert said.words[0].start == 0
+    assert said.words[-1].end == pytest.approx(said.seconds)
+    assert all(before.end <= after.start for before, after in zip(said.words, said.words[1:], strict=False))
+
+
+async def test_a_word_lasts_from_its_first_letter_to_its_last(
+    elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, elevenlabs, timed(list("Oi, é"), [0, 0.1, 0.3, 0.4, 0.6], [0.1, 0.3, 0.4, 0.6, 0.9]))
+    said = await elevenlabs.say("Oi, é", **IN_ELEVENLABS)
+    assert said.words == (Word("Oi,", 0.0, 0.4), Word("é", 0.6, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends"),
+    [
+        ([0, 0.1], [0.1]),
+        ([0.5, 0.1], [0.6, 0.7]),
+        ([-1, 0], [0.1, 0.2]),
+        ([0, "1"], [0.1, 0.2]),
+        ([0, float("nan")], [0.1, 0.2]),
+        (None, None),
+        (7, 7),
+    ],
+)
+async def test_times_that_cannot_be_are_left_out_and_the_audio_is_kept(
+    elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch, starts: Any, ends: Any
+) -> None:
+    answers(monkeypatch, elevenlabs, timed(list("Oi"), starts, ends))
+    said = await elevenlabs.say("Oi", **IN_ELEVENLABS)
+    assert (said.words, said.seconds) == ((), 1.0)
+
+
+async def test_a_request_that_waits_for_our_own_others_tries_again_soon_and_stops_nobody(
+    standin: StandIn, elevenlabs: ElevenLabs
+) -> None:
+    standin.faults.too_many = 3
+    for _ in range(3):
+        with pytest.raises(RetryLater) as raised:
+            await elevenlabs.say(TEXT, **IN_ELEVENLABS)
+        assert type(raised.value) is RetryLater
+        assert raised.value.delay == TURN
+    assert (await elevenlabs.say(TEXT, **IN_ELEVENLABS)).words
+
+
+async def test_an_account_without_characters_makes_the_pool_wait(standin: StandIn, elevenlabs: ElevenLabs) -> None:
+    standin.faults.out_of_credit = True
+    with pytest.raises(ProviderRefuses, match="add credit"):
+        await elevenlabs.say(TEXT, **IN_ELEVENLABS)
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "error", "code"),
+    [
+        (400, "max_character_limit_exceeded", SpeechRefused, "SPEECH_TOO_LONG"),
+        (400, "voice_not_found", SpeechRefused, "SPEECH_NO_SUCH_VOICE"),
+        (404, "a word of tomorrow", SpeechRefused, "SPEECH_NO_SUCH_VOICE"),
+        (401, "invalid_api_key", ProviderRefuses, None),
+        (402, "payment_required", ProviderRefuses, None),
+        (429, "system_busy", RateLimited, None),
+    ],
+)
+async def test_its_own_word_for_an_error_decides(
+    elevenlabs: ElevenLabs,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    word: str,
+    error: type[Exception],
+    code: str | None,
+) -> None:
+    told = {"detail": {"status": word, "message": f"{'x' * 190} {KEY}"}}
+    answers(monkeypatch, elevenlabs, Answer(status, {}, json.dumps(told).encode()))
+    with pytest.raises(error) as raised:
+        await elevenlabs.say(TEXT, **IN_ELEVENLABS)
+    assert type(raised.value) is error
+    assert getattr(raised.value, "code", None) == code
+    assert "CANARY" not in str(raised.value)
+
+
+async def test_a_voice_cannot_leave_its_place_in_the_address(
+    elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[str] = []
+
+    async def request(_: str, url: str, **__: object) -> Answer:
+        met.append(url)
+        return timed([], [], [])
+
+    monkeypatch.setattr(elevenlabs._outgoing, "request", request)
+    await elevenlabs.say(TEXT, voice="../user?x=#", language="")
+    assert met[0].endswith("/v1/text-to-speech/..%2Fuser%3Fx%3D%23/with-timestamps?output_format=pcm_24000")
+
+
+@pytest.mark.parametrize(("asked", "told"), [(0.2, 0.7), (1.1, 1.1), (3.0, 1.2)])
+async def test_a_rate_that_it_does_not_know_becomes_the_nearest_that_it_does(
+    standin: StandIn, elevenlabs: ElevenLabs, asked: float, told: float
+) -> None:
+    await elevenlabs.say(TEXT, rate=asked, **IN_ELEVENLABS)
+    assert standin.said[0].rate == told
+
+
+@pytest.mark.parametrize(("model", "language"), [("eleven_multilingual_v2", ""), ("eleven_flash_v2_5", "pt")])
+async def test_only_models_that_take_a_language_are_told_it(
+    standin: StandIn, base_url: str, model: str, language: str
+) -> None:
+    client = ElevenLabs(elevenlabs_settings(base_url, model=model))
+    await client.say(TEXT, **IN_ELEVENLABS)
+    assert standin.said[0].language == language
+    await client.close()
+
+
+def timed(characters: list[str], starts: Any, ends: Any) -> Answer:
+    times = {"characters": characters, "character_start_times_seconds": starts, "character_end_times_seconds": ends}
+    told = {"audio_base64": base64.b64encode(tone(1.0)).decode(), "alignment": times}
+    return Answer(200, {}, json.dumps(told).encode())

@@ -1,0 +1,187 @@
+"""What Azure and ElevenLabs have in common: how each fault of theirs is met."""
+
+from __future__ import annotations
+
+import wave
+from datetime import timedelta
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
+from retoma.outgoing import Answer
+from retoma_apps.providers.speech import (
+    Azure,
+    ElevenLabs,
+    InvalidAudio,
+    Speech,
+    SpeechError,
+    SpeechRefused,
+    SpeechUnavailable,
+)
+from retoma_apps.providers.speech.standin import StandIn
+from tests.apps.providers.speech.conftest import (
+    IN_AZURE,
+    IN_ELEVENLABS,
+    KEY,
+    TEXT,
+    answers,
+    azure_settings,
+    elevenlabs_settings,
+)
+
+
+@pytest.fixture(params=["azure", "elevenlabs"])
+def service(request: pytest.FixtureRequest, azure: Azure, elevenlabs: ElevenLabs) -> Azure | ElevenLabs:
+    return azure if request.param == "azure" else elevenlabs
+
+
+def asked(service: Speech) -> dict[str, Any]:
+    return IN_AZURE if service.name == "azure" else IN_ELEVENLABS
+
+
+def another(service: Speech, base_url: str, **changed: Any) -> Azure | ElevenLabs:
+    if service.name == "azure":
+        return Azure(azure_settings(base_url, **changed))
+    return ElevenLabs(elevenlabs_settings(base_url, **{("api_key" if k == "key" else k): changed[k] for k in changed}))
+
+
+async def test_what_is_said_comes_as_wav_of_24_khz(service: Azure | ElevenLabs) -> None:
+    said = await service.say(TEXT, **asked(service))
+    with wave.open(BytesIO(said.audio)) as audio:
+        assert (audio.getnchannels(), audio.getsampwidth(), audio.getframerate()) == (1, 2, 24_000)
+        assert audio.getnframes() / 24_000 == said.seconds == pytest.approx(7 * 0.4)
+
+
+async def test_a_higher_rate_is_quicker(service: Azure | ElevenLabs) -> None:
+    assert (await service.say(TEXT, rate=1.1, **asked(service))).seconds == pytest.approx(7 * 0.4 / 1.1, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "code"),
+    [
+        ("html", InvalidAudio, "SPEECH_INVALID_AUDIO"),
+        ("silent", InvalidAudio, "SPEECH_INVALID_AUDIO"),
+        ("broken", ProviderDown, None),
+        ("lost_replies", ProviderDown, None),
+        ("rate_limited", RateLimited, None),
+    ],
+)
+async def test_each_fault_has_its_error_and_passes(
+    standin: StandIn, service: Azure | ElevenLabs, fault: str, error: type[Exception], code: str | None
+) -> None:
+    setattr(standin.faults, fault, 1)
+    with pytest.raises(error) as raised:
+        await service.say(TEXT, **asked(service))
+    assert type(raised.value) is error
+    assert getattr(raised.value, "code", None) == code
+    assert (await service.say(TEXT, **asked(service))).seconds > 1
+
+
+async def test_a_service_that_is_busy_is_left_alone_for_as_long_as_it_says(
+    standin: StandIn, service: Azure | ElevenLabs
+) -> None:
+    standin.faults.rate_limited, standin.faults.retry_after = 1, 7
+    with pytest.raises(RateLimited) as raised:
+        await service.say(TEXT, **asked(service))
+    assert raised.value.delay == timedelta(seconds=7)
+
+
+async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(
+    standin: StandIn, service: Azure | ElevenLabs, base_url: str
+) -> None:
+    hasty = another(service, base_url, timeout_seconds=0.05)
+    standin.faults.hangs = 1
+    with pytest.raises(SpeechUnavailable) as raised:
+        await hasty.say(TEXT, **asked(service))
+    assert raised.value.code == "SPEECH_TIMEOUT"
+    await hasty.close()
+    standin.release()
+
+
+async def test_a_service_that_cannot_be_reached_is_down(service: Azure | ElevenLabs) -> None:
+    away = another(service, "http://127.0.0.1:9")
+    with pytest.raises(ProviderDown):
+        await away.say(TEXT, **asked(service))
+    await away.close()
+
+
+async def test_without_a_key_nothing_is_sent(standin: StandIn, service: Azure | ElevenLabs, base_url: str) -> None:
+    keyless = another(service, base_url, key="")
+    with pytest.raises(ProviderRefuses, match="_KEY"):
+        await keyless.say(TEXT, **asked(service))
+    assert standin.tally()["struck"] == {}
+    await keyless.close()
+
+
+async def test_a_wrong_key_stops_the_pool_and_is_never_shown(service: Azure | ElevenLabs, base_url: str) -> None:
+    stranger = another(service, base_url, key="WRONGCANARY")
+    with pytest.raises(ProviderRefuses, match="_KEY") as raised:
+        await stranger.say(TEXT, **asked(service))
+    assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
+    await stranger.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("", "SPEECH_EMPTY"), (" \x00… — !", "SPEECH_EMPTY"), ("a " * 5_000, "SPEECH_TOO_LONG")]
+)
+async def test_what_cannot_be_said_is_not_sent(
+    standin: StandIn, service: Azure | ElevenLabs, text: str, code: str
+) -> None:
+    with pytest.raises(SpeechRefused) as raised:
+        await service.say(text, **asked(service))
+    assert raised.value.code == code
+    assert standin.tally()["struck"] == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "code"),
+    [
+        (400, SpeechRefused, "SPEECH_BAD_REQUEST"),
+        (401, ProviderRefuses, None),
+        (403, ProviderRefuses, None),
+        (408, SpeechUnavailable, "SPEECH_TIMEOUT"),
+        (413, SpeechRefused, "SPEECH_TOO_LONG"),
+        (415, SpeechRefused, "SPEECH_BAD_REQUEST"),
+        (429, RateLimited, None),
+        (500, ProviderDown, None),
+        (502, ProviderDown, None),
+        (503, ProviderDown, None),
+        (504, SpeechUnavailable, "SPEECH_TIMEOUT"),
+    ],
+)
+async def test_each_status_means_the_same_with_both(
+    service: Azure | ElevenLabs,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    error: type[Exception],
+    code: str | None,
+) -> None:
+    answers(monkeypatch, service, Answer(status, {}, f'{{"detail": "key {KEY} no"}}'.encode()))
+    with pytest.raises(error) as raised:
+        await service.say(TEXT, **asked(service))
+    assert type(raised.value) is error
+    assert getattr(raised.value, "code", None) == code
+    assert "(" in str(raised.value)
+    assert "CANARY" not in str(raised.value)
+
+
+async def test_an_overloaded_service_that_names_a_time_is_left_alone_until_then(
+    service: Azure | ElevenLabs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, service, Answer(503, {"retry-after": "30"}, b""))
+    with pytest.raises(RateLimited) as raised:
+        await service.say(TEXT, **asked(service))
+    assert raised.value.delay == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"audio_base64": 7}', b"RIFF....WAVE"])
+async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
+    service: Azure | ElevenLabs, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    answers(monkeypatch, service, Answer(200, {}, body))
+    with pytest.raises(InvalidAudio) as raised:
+        await service.say(TEXT, **asked(service))
+    assert isinstance(raised.value, SpeechError)
+    assert not isinstance(raised.value, GiveUp)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from retoma import GiveUp
+from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker, usual_voice
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("azure_pt_br_antonio", ("azure", "pt-BR-AntonioNeural", "pt-BR")),
+        ("azure_pt_br_francisca", ("azure", "pt-BR-FranciscaNeural", "pt-BR")),
+        ("azure_en_us_guy", ("azure", "en-US-GuyNeural", "en-US")),
+        ("azure_pt_pt_raquel", ("azure", "pt-PT-RaquelNeural", "pt-PT")),
+        ("elevenlabs_pNInz6obpgDQGcFmaJgB", ("elevenlabs", "pNInz6obpgDQGcFmaJgB", "")),
+        ("espeak_pt_br", ("espeak", "pt-br", "pt-BR")),
+        ("espeak_en", ("espeak", "en-us", "en-US")),
+        ("espeak_es_419", ("espeak", "es-419", "es-419")),
+    ],
+)
+def test_a_name_says_who_speaks(name: str, expected: tuple[str, str, str]) -> None:
+    assert speaker(name) == expected
+
+
+@pytest.mark.parametrize("name", ["", "antonio", "elevenlabs_../x", "azure_pt_br_<x>", "espeak_../../etc", "polly_x"])
+def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(UnknownVoice, match=r"azure_pt_br_antonio.*espeak_pt_br.*elevenlabs_<id>") as raised:
+        speaker(name)
+    assert isinstance(raised.value, GiveUp)
+    assert isinstance(raised.value, ValueError)
+    assert raised.value.code == "SPEECH_NO_SUCH_VOICE"
+
+
+@pytest.mark.parametrize(
+    ("language", "provider", "expected"),
+    [("pt-BR", "espeak", "espeak_pt_br"), ("en", "espeak", "espeak_en"), ("pt-BR", "azure", "azure_pt_br_antonio")],
+)
+def test_each_language_has_its_usual_voice(language: str, provider: str, expected: str) -> None:
+    assert usual_voice(language, provider) == expected
+    assert expected in KNOWN
+
+
+def test_a_language_without_a_usual_voice_says_so() -> None:
+    with pytest.raises(UnknownVoice, match="'ja'"):
+        usual_voice("ja")

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retoma_apps.providers.youtube.fitting import fitted
+from tests.apps.providers.youtube.conftest import MARK, a_video
+
+
+def counted(tags: tuple[str, ...]) -> int:
+    """As YouTube counts them."""
+    return sum(len(tag) + 2 * (" " in tag) for tag in tags) + len(tags) - 1
+
+
+@given(st.text(max_size=300), st.text(max_size=6000), st.lists(st.text(max_size=120), max_size=30))
+def test_whatever_is_written_fits(title: str, description: str, tags: list[str]) -> None:
+    video = fitted(a_video(title=title, description=description, tags=tuple(tags)))
+    assert 0 < len(video.title) <= 100
+    assert "\n" not in video.title
+    assert len(video.description.encode()) <= 5000
+    assert not set("<>\0") & set(video.title + video.description + "".join(video.tags))
+    assert video.tags[0] == MARK
+    assert counted(video.tags) <= 500
+    assert fitted(video) == video
+
+
+def test_a_description_is_cut_by_bytes_and_between_characters() -> None:
+    assert fitted(a_video(description="x" + "ã" * 3000)).description == "x" + "ã" * 2499
+
+
+def test_words_that_fit_stay_as_they_are() -> None:
+    video = a_video(description="Linha um\n\nLinha dois: ação 🎬", tags=("renda fixa", "renda fixa", 'a,"b'))
+    assert fitted(video).description == video.description
+    assert fitted(video).tags == (MARK, "renda fixa", "a b")
+
+
+def test_tags_that_do_not_fit_together_are_left_out_and_spaces_cost_quotation_marks() -> None:
+    tags = fitted(a_video(tags=tuple(f"{number:02} {'x' * 20}" for number in range(30)))).tags
+    assert counted(tags) <= 500 < counted((*tags, tags[-1]))

@@ -1,0 +1,82 @@
+"""Real processes that send and are killed: one video, with the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma_apps.providers.youtube import LocalChannel, YouTube
+from retoma_apps.providers.youtube.settings import GRAIN
+from retoma_apps.providers.youtube.standin import StandIn
+from tests.apps.providers.youtube import sender
+from tests.apps.providers.youtube.conftest import CONTENT, REFRESH, SECRET, SIZE, Switch, a_video, rewrite
+
+
+async def sending(where: str, session: str, film: Path, **environment: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        sender.__file__,
+        where,
+        session,
+        str(film),
+        stdout=PIPE,
+        cwd=film.parent,
+        env={**os.environ, **environment},
+    )
+
+
+def settings(switch: Switch) -> dict[str, str]:
+    given = {"client_id": "client", "client_secret": SECRET, "refresh_token": REFRESH, "chunk_bytes": str(GRAIN)}
+    return {f"YOUTUBE_{name.upper()}": value for name, value in (given | StandIn.addresses(switch.origin)).items()}
+
+
+async def test_a_sender_killed_at_every_chunk_and_after_the_last_byte_makes_one_video(
+    standin: StandIn, switch: Switch, youtube: YouTube, film: Path
+) -> None:
+    """Each process dies by the next chunk, before it is answered; the next one has only the recorded session."""
+    short = CONTENT[: 3 * GRAIN + 1000]
+    rewrite(film, short)
+    session = await youtube.begin(a_video(), len(short))
+    victims: list[Process] = []
+    taken: list[int] = []
+
+    def kill(done: int) -> None:
+        taken.append(done)
+        victims[-1].send_signal(signal.SIGKILL)
+
+    standin.on_chunk = kill
+    for _ in range(4):
+        victims.append(await sending("youtube", session, film, **settings(switch)))
+        assert await victims[-1].wait() == -signal.SIGKILL
+    assert taken == [GRAIN, 2 * GRAIN, 3 * GRAIN, len(short)]
+    last = await sending("youtube", session, film, **settings(switch))
+    told, _ = await last.communicate()
+    [video] = standin.videos.values()
+    assert told.decode().strip() == video.id
+    assert video.content == short
+    assert len(standin.sessions) == 1
+
+
+@pytest.mark.parametrize("die_at", [500_000, SIZE])
+async def test_a_local_channel_whose_sender_is_killed_goes_on_where_it_was(
+    tmp_path: Path, film: Path, die_at: int
+) -> None:
+    channel: Any = LocalChannel(tmp_path / "channel")
+    session = await channel.begin(a_video(), SIZE)
+    victim = await sending(str(tmp_path / "channel"), session, film, DIE_AT=str(die_at))
+    assert await victim.wait() == -signal.SIGKILL
+    assert await channel.videos() == []
+    told: list[int] = []
+    published = await channel.send(session, film, lambda done, _: told.append(done))
+    assert all(done > die_at for done in told)
+    [shown] = await channel.videos()
+    assert shown.video_id == published.video_id
+    assert shown.video.read_bytes() == CONTENT

@@ -1,0 +1,75 @@
+"""The video workflow behind its routes, with a worker in the test's hands and small frames."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from retoma.store.database import Database
+from retoma_apps.videos.application import make_app
+from retoma_apps.videos.studio import Studio
+from tests.apps.videos.studio import small_studio
+from tests.server.api import Api, an_api
+
+TOPIC = "Como investir em renda fixa"
+SHORT = {"seconds": 25}
+
+
+@dataclass
+class House:
+    api: Api
+
+    @property
+    def client(self) -> Any:
+        return self.api.client
+
+    async def order(self, topic: str = TOPIC, channel: str = "financas", **given: Any) -> str:
+        """The id of a new video."""
+        answer = await self.api.post("/api/v1/videos", json={"topic": topic, "channel": channel, **given})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    async def scripted(self, topic: str = TOPIC, channel: str = "financas") -> dict[str, Any]:
+        """The first checkpoint of a new video."""
+        return await self.asked(await self.order(topic, channel))
+
+    async def show(self, video: str) -> dict[str, Any]:
+        answer = await self.api.get(f"/api/v1/videos/{video}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def checkpoint(self, checkpoint: str) -> dict[str, Any]:
+        answer = await self.api.get(f"/api/v1/checkpoints/{checkpoint}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def asked(self, video: str) -> dict[str, Any]:
+        """What waits for a person, after all that can be done was done."""
+        await self.work()
+        return await self.checkpoint((await self.show(video))["checkpoint"]["id"])
+
+    async def decide(self, checkpoint: dict[str, Any], action: str, **given: Any) -> httpx2.Response:
+        options = {"headers": given.pop("headers", {})}
+        path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
+        return await self.api.post(path, json={"action": action, **given}, **options)
+
+    async def work_once(self) -> None:
+        """What is ready now, and nothing that follows from it."""
+        async with self.api.sandbox.hands() as hands:
+            await hands.give_back(await hands.attempt(await hands.claim(100)))
+
+    async def work(self) -> None:
+        await self.api.sandbox.work(until_later=False)
+
+
+@asynccontextmanager
+async def a_house(database: Database, folder: Path, studio: Studio | None = None) -> AsyncIterator[House]:
+    async with an_api(database, application=make_app(studio or small_studio(folder))) as api:
+        house = House(api)
+        await api.client.set_profile("financas", SHORT)
+        yield house

@@ -1,0 +1,320 @@
+"""Orders, lists, channels, decisions and batches, by the routes that callers know."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.apps.videos.house import TOPIC, House
+
+
+async def test_an_order_starts_a_video_and_says_where_it_is(house: House) -> None:
+    answer = await house.api.post("/api/v1/videos", json={"topic": f"  {TOPIC} ", "channel": "financas"})
+    told = answer.json()
+    assert (answer.status_code, answer.headers["location"]) == (202, f"/api/v1/videos/{told['id']}")
+    assert (told["topic"], told["channel"], told["language"], told["stage"]) == (TOPIC, "financas", "pt-BR", "draft")
+    assert await house.show(told["id"]) == told
+
+
+async def test_an_order_takes_from_its_channel_what_it_leaves_open(house: House) -> None:
+    channel = {"language": "en", "voice": "espeak_en", "style": "calm", "seconds": 25, "budget": 2.5, "account": "mine"}
+    assert (await house.api.call("PUT", "/api/v1/channels/news", json=channel)).json() == channel
+    assert (await house.api.get("/api/v1/channels/news")).json() == channel
+    open_order, own_order = await house.order(channel="news"), await house.order(channel="news", language="pt-BR")
+    run = await house.client.show(await _id(house, open_order))
+    assert {name: run.input[name] for name in channel} == channel
+    assert (await house.show(own_order))["language"] == "pt-BR"
+
+
+async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House) -> None:
+    told = (await house.api.get("/api/v1/channels/nova")).json()
+    assert (told["language"], told["seconds"], told["voice"]) == ("pt-BR", 60, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "topic"),
+        ({"topic": "  x "}, "topic"),
+        ({"topic": TOPIC, "language": "fr"}, "language"),
+        ({"topic": TOPIC, "scheduled_for": "2026-02-04T12:00:00"}, "scheduled_for"),
+        ({"topic": TOPIC, "titel": "x"}, "titel"),
+        ({"topic": "x" * 301}, "topic"),
+        ({"topic": "a\u0000bc"}, "topic"),
+    ],
+)
+async def test_a_wrong_order_is_refused_and_starts_nothing(body: dict[str, Any], field: str, house: House) -> None:
+    answer = await house.api.post("/api/v1/videos", json=body)
+    assert answer.status_code == 422, answer.text
+    assert field in answer.text
+    assert (await house.api.get("/api/v1/videos")).json()["videos"] == []
+
+
+async def test_the_same_order_under_one_key_is_one_video(house: House) -> None:
+    body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
+    first, again = [await house.api.post("/api/v1/videos", json=body, headers=headers) for _ in range(2)]
+    other = await house.api.post("/api/v1/videos", json=body | {"topic": "Outro assunto"}, headers=headers)
+    assert first.json()["id"] == again.json()["id"]
+    assert other.status_code in (409, 422)
+    assert len((await house.api.get("/api/v1/videos")).json()["videos"]) == 1
+
+
+async def test_videos_are_listed_newest_first_by_channel_and_page(house: House) -> None:
+    ids = [await house.order(channel=channel) for channel in ("financas", "viagens", "financas")]
+    first = (await house.api.get("/api/v1/videos?limit=2")).json()
+    second = (await house.api.get(f"/api/v1/videos?limit=2&before={first['next']}")).json()
+    assert [video["id"] for video in first["videos"] + second["videos"]] == ids[::-1]
+    assert second["next"] is None
+    (own,) = (await house.api.get("/api/v1/videos?channel=viagens")).json()["videos"]
+    assert own["id"] == ids[1]
+
+
+async def test_a_video_shows_its_stage_its_status_and_its_step(house: House) -> None:
+    video = await house.order()
+    before = await house.show(video)
+    assert (before["stage"], before["status"], before["current_step"]) == ("draft", "running", "knowledge_query")
+    checkpoint = await house.asked(video)
+    shown = await house.show(video)
+    assert (shown["stage"], shown["status"], shown["current_step"]) == ("scripted", "paused", "script_review")
+    assert shown["checkpoint"] == {"id": checkpoint["checkpoint_id"], "type": "script_review"}
+    assert shown["steps_done"] == ["knowledge_query", "research", "script_generation"]
+    assert shown["title"]
+
+
+async def test_what_does_not_exist_is_not_found(house: House) -> None:
+    for path in ("videos", "checkpoints"):
+        assert (await house.api.get(f"/api/v1/{path}/{uuid4()}")).status_code == 404
+    answer = await house.api.post(f"/api/v1/checkpoints/{uuid4()}/decision", json={"action": "approved"})
+    assert answer.status_code == 404
+    digest = "0" * 64
+    assert (await house.api.get(f"/api/v1/files/audio/{await house.order()}/{digest}/a.wav")).status_code == 404
+
+
+async def test_an_approved_script_lets_the_video_go_on(house: House) -> None:
+    checkpoint = await house.scripted()
+    answer = await house.decide(checkpoint, "approved", notes="bom", reviewer="ana")
+    told = answer.json()
+    assert (answer.status_code, told["status"], told["reviewer"], told["reviewer_notes"]) == (
+        200,
+        "approved",
+        "ana",
+        "bom",
+    )
+    assert told["reviewed_at"].startswith("2030-01-01T12:00:00")
+    assert told["reviewed_at"].endswith("+00:00")
+    assert (await house.show(checkpoint["video_id"]))["status"] == "running"
+    await house.work_once()
+    shown = await house.show(checkpoint["video_id"])
+    assert (shown["stage"], shown["status"], shown["current_step"]) == ("producing", "running", "audio_generation")
+
+
+async def test_a_decision_is_answered_before_any_further_work_is_done(house: House) -> None:
+    checkpoint = await house.scripted()
+    await house.decide(checkpoint, "approved")
+    shown = await house.show(checkpoint["video_id"])
+    assert (shown["status"], shown["checkpoint"]) == ("running", None)
+    assert "audio_generation" not in {job.step for job in await house.client.jobs(await _id(house, shown["id"]))}
+
+
+async def test_an_edited_script_is_what_goes_on(house: House) -> None:
+    checkpoint = await house.scripted()
+    run = await _id(house, checkpoint["video_id"])
+    script = (await house.client.results(run))["script_generation"] | {"title": "Um título melhor"}
+    assert (await house.decide(checkpoint, "approved", value=script)).status_code == 200
+    await house.work_once()
+    assert (await house.show(checkpoint["video_id"]))["title"] == "Um título melhor"
+    other = await house.scripted()
+    refused = await house.decide(other, "approved", value={"title": ""})
+    assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
+    assert (await house.checkpoint(other["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_a_rejected_video_ends_as_rejected_and_says_where_and_why(house: House) -> None:
+    checkpoint = await house.scripted()
+    told = (await house.decide(checkpoint, "rejected", notes="fora do tema")).json()
+    assert (told["status"], told["reviewer_notes"]) == ("rejected", "fora do tema")
+    assert told["reviewed_at"]
+    await house.work()
+    shown = await house.show(checkpoint["video_id"])
+    assert (shown["stage"], shown["status"], shown["current_step"]) == ("rejected", "rejected", None)
+    assert shown["error_message"] == "Rejected at script_review: fora do tema"
+    assert "audio_generation" not in shown["steps_done"]
+
+
+async def test_a_revision_makes_the_script_again_with_the_notes(house: House) -> None:
+    checkpoint = await house.scripted()
+    told = (await house.decide(checkpoint, "revision_requested", notes="fale de impostos")).json()
+    assert (told["status"], told["reviewer_notes"]) == ("revision_requested", "fale de impostos")
+    assert (await house.show(checkpoint["video_id"]))["current_step"] == "script_generation"
+    again = await house.asked(checkpoint["video_id"])
+    assert (again["revision"], again["times_sent_back"]) == (checkpoint["revision"] + 1, 1)
+    assert again["data"]["script_full"] != checkpoint["data"]["script_full"]
+    assert "impostos" in again["data"]["script_full"].lower()
+
+
+async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: House) -> None:
+    checkpoint = await house.scripted()
+    assert set(checkpoint["can_go_back_to"]) == {"research", "script_generation"}
+    wrong = await house.decide(checkpoint, "revision_requested", notes="de novo", rewind_to="upload")
+    assert wrong.status_code == 422
+    await house.decide(checkpoint, "revision_requested", notes="mais fontes", rewind_to="research")
+    assert (await house.show(checkpoint["video_id"]))["current_step"] == "research"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"action": "aprovado"},
+        {},
+        {"action": "approved", "thumbnail": 4},
+        {"action": "approved", "clips": [0]},
+        {"action": "revision_requested", "rate": 9, "notes": "x"},
+        {"action": "approved", "note": "misspelt"},
+        {"action": "rejected"},
+        {"action": "revision_requested"},
+        {"action": "approved", "notes": "a\u0000b"},
+    ],
+)
+async def test_a_wrong_decision_is_refused_and_changes_nothing(given: dict[str, Any], house: House) -> None:
+    checkpoint = await house.scripted()
+    answer = await house.api.post(f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision", json=given)
+    assert answer.status_code == 422, answer.text
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_who_comes_second_is_told_who_was_first(house: House) -> None:
+    checkpoint = await house.scripted()
+    await house.decide(checkpoint, "approved", notes="bom", reviewer="ana")
+    late = await house.decide(checkpoint, "rejected", notes="ruim", reviewer="rui")
+    told = late.json()
+    assert (late.status_code, told["code"]) == (409, "ALREADY_DECIDED")
+    assert (told["decision"]["status"], told["decision"]["reviewer"]) == ("approved", "ana")
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer_notes"] == "bom"
+
+
+async def test_of_fifty_decisions_at_once_one_wins_and_the_others_are_told(house: House) -> None:
+    checkpoint = await house.scripted()
+    answers = await asyncio.gather(
+        *(house.decide(checkpoint, "approved", reviewer=f"pessoa {number}") for number in range(50))
+    )
+    (winner,) = [answer.json() for answer in answers if answer.status_code == 200]
+    late = [answer.json()["decision"]["reviewer"] for answer in answers if answer.status_code == 409]
+    assert late == [winner["reviewer"]] * 49
+
+
+async def test_the_same_decision_under_one_key_is_answered_alike(house: House) -> None:
+    checkpoint = await house.scripted()
+    first, again = [
+        await house.decide(checkpoint, "approved", notes="bom", headers={"Idempotency-Key": "d-1"}) for _ in range(2)
+    ]
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json() == again.json()
+
+
+async def test_who_saw_another_revision_cannot_decide(house: House) -> None:
+    checkpoint = await house.scripted()
+    late = await house.decide(checkpoint, "approved", seen_revision=checkpoint["revision"] + 1)
+    assert (late.status_code, late.json()["code"]) == (409, "REVISION_CHANGED")
+    assert (await house.decide(checkpoint, "approved", seen_revision=checkpoint["revision"])).status_code == 200
+
+
+async def test_a_batch_lists_what_waits_of_one_type_page_by_page(house: House) -> None:
+    videos = [await house.order(topic=f"{TOPIC} {number}") for number in range(3)]
+    await house.work()
+    first = (await house.api.get("/api/v1/checkpoints/batch?type=script_review&limit=2")).json()
+    second = (await house.api.get(f"/api/v1/checkpoints/batch?type=script_review&limit=2&after={first['next']}")).json()
+    assert [len(first["batch"]), len(second["batch"]), second["next"]] == [2, 1, None]
+    assert (first["total_pending"], second["total_pending"]) == (3, 3)
+    rows = first["batch"] + second["batch"]
+    assert sorted(row["video_id"] for row in rows) == sorted(videos)
+    assert all(row["checkpoint_id"] and row["video_title"] and row["script_preview"] for row in rows)
+    none = (await house.api.get("/api/v1/checkpoints/batch?type=audio_review")).json()
+    assert (none["batch"], none["total_pending"]) == ([], 0)
+    assert (await house.api.get("/api/v1/checkpoints/batch?type=upload")).status_code == 422
+
+
+async def test_a_batch_has_ten_rows_unless_told_otherwise(house: House) -> None:
+    for number in range(11):
+        await house.order(topic=f"{TOPIC} {number}")
+    await house.work()
+    told = (await house.api.get("/api/v1/checkpoints/batch")).json()
+    assert (len(told["batch"]), told["total_pending"]) == (10, 11)
+
+
+async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
+    good, decided, changed = [await house.scripted(f"{TOPIC} {number}") for number in range(3)]
+    await house.decide(decided, "rejected", notes="não")
+    unknown = str(uuid4())
+    ids = [one["checkpoint_id"] for one in (decided, changed, good)]
+    body = {
+        "checkpoint_ids": [unknown, *ids],
+        "notes": "Batch approved",
+        "seen_revisions": {changed["checkpoint_id"]: changed["revision"] + 1},
+    }
+    answer = await house.api.post("/api/v1/checkpoints/batch/approve", json=body)
+    told = {one["checkpoint_id"]: (one["status"], one.get("code")) for one in answer.json()["results"]}
+    assert (answer.status_code, answer.json()["approved"]) == (200, 1)
+    assert told == {
+        unknown: ("error", "NOT_FOUND"),
+        decided["checkpoint_id"]: ("error", "ALREADY_DECIDED"),
+        changed["checkpoint_id"]: ("error", "REVISION_CHANGED"),
+        good["checkpoint_id"]: ("approved", None),
+    }
+    assert (await house.checkpoint(good["checkpoint_id"]))["reviewer_notes"] == "Batch approved"
+    assert (await house.checkpoint(changed["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_a_batch_repeated_under_one_key_is_answered_alike(house: House) -> None:
+    ids = [(await house.scripted(f"{TOPIC} {number}"))["checkpoint_id"] for number in range(2)]
+    first, again = [
+        await house.api.post(
+            "/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids}, headers={"Idempotency-Key": "lote-1"}
+        )
+        for _ in range(2)
+    ]
+    assert first.json()["approved"] == 2
+    assert again.json() == first.json()
+    without = await house.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
+    assert without.json()["approved"] == 0
+
+
+async def test_a_key_of_one_channel_sees_nothing_of_another(house: House) -> None:
+    checkpoint = await house.scripted()
+    ours, theirs = f"/api/v1/videos/{checkpoint['video_id']}", f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}"
+    key = await house.api.make_key("runs:read", "runs:write", "reviews:write", tenant="viagens")
+    for path in (ours, theirs, "/api/v1/channels/financas"):
+        assert (await house.api.get(path, key=key)).status_code == 404
+    decision = await house.api.post(f"{theirs}/decision", key=key, json={"action": "approved"})
+    order = await house.api.post("/api/v1/videos", key=key, json={"topic": TOPIC, "channel": "financas"})
+    channel = await house.api.call("PUT", "/api/v1/channels/financas", key=key, json={})
+    assert {decision.status_code, order.status_code, channel.status_code} == {404}
+    many = await house.api.post(
+        "/api/v1/checkpoints/batch/approve", key=key, json={"checkpoint_ids": [checkpoint["checkpoint_id"]]}
+    )
+    assert many.json()["results"][0]["code"] == "NOT_FOUND"
+    listed = (await house.api.get("/api/v1/videos?channel=financas", key=key)).json()
+    batch = (await house.api.get("/api/v1/checkpoints/batch", key=key)).json()
+    assert (listed["videos"], batch["batch"], batch["total_pending"]) == ([], [], 0)
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_each_act_needs_its_scope(house: House) -> None:
+    checkpoint = (await house.scripted())["checkpoint_id"]
+    reader = await house.api.make_key("runs:read")
+    writer = await house.api.make_key("runs:read", "runs:write")
+    decision: dict[str, Any] = {"path": f"/api/v1/checkpoints/{checkpoint}/decision", "json": {"action": "approved"}}
+    many: dict[str, Any] = {"path": "/api/v1/checkpoints/batch/approve", "json": {"checkpoint_ids": [checkpoint]}}
+    order: dict[str, Any] = {"path": "/api/v1/videos", "json": {"topic": TOPIC}}
+    for key, refused in ((reader, (order, decision, many)), (writer, (decision, many))):
+        assert {(await house.api.post(**one, key=key)).status_code for one in refused} == {403}
+    assert (await house.api.get(f"/api/v1/checkpoints/{checkpoint}", key=reader)).status_code == 200
+    assert (await house.api.get("/api/v1/videos", key=None)).status_code == 401
+    assert (await house.api.post(**order, key=writer)).status_code == 202
+
+
+async def _id(house: House, video: str) -> Any:
+    (found,) = [run.id for run in await house.client.runs() if str(run.id) == video]
+    return found

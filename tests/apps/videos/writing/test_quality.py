@@ -1,0 +1,106 @@
+"""What the report says of a script, and what keeps it from passing."""
+
+from __future__ import annotations
+
+import pytest
+
+from retoma_apps.videos.models import Scene, Script
+from retoma_apps.videos.writing.quality import _TEXTS, readability, reading_ease, report
+from tests.apps.videos.writing.texts import a_script, sayings
+
+
+def codes(script: Script, seconds: int | None = None) -> list[str]:
+    return [issue.code for issue in report(script, "pt-BR", seconds).issues]
+
+
+def test_reading_ease_has_the_constants_of_each_language() -> None:
+    assert reading_ease("O gato bebe leite.", "pt-BR") == pytest.approx(248.835 - 1.015 * 4 - 84.6 * 7 / 4)
+    assert reading_ease("The cat drinks milk.", "en") == pytest.approx(206.835 - 1.015 * 4 - 84.6 * 4 / 4)
+
+
+def test_long_words_and_sentences_score_lower_and_the_score_is_from_0_to_10() -> None:
+    easy, hard = "O sol dá luz.", "Institucionalização interdisciplinaridade constitucionalmente indispensabilíssima."
+    assert readability(easy, "pt-BR") == 10
+    assert readability(hard, "pt-BR") == 0
+    assert readability("", "pt-BR") == 0
+    assert codes(a_script(hard)) == ["hard_to_follow"]
+
+
+def test_a_good_script_has_no_issues() -> None:
+    found = report(a_script(sayings(8), sayings(7, 9)), "pt-BR", 60)
+    assert (found.passed, found.issues, found.visual_markers) == (True, [], 2)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "code", "passed"),
+    [
+        (15, None, True),
+        (20, "too_long", True),
+        (24, "much_too_long", False),
+        (10, "too_short", True),
+        (7, "much_too_short", False),
+    ],
+)
+def test_the_length_is_held_against_what_was_asked(sentences: int, code: str | None, passed: bool) -> None:
+    half = sentences // 2
+    found = report(a_script(sayings(half), sayings(sentences - half, 11)), "pt-BR", 60)
+    assert [issue.code for issue in found.issues] == ([code] if code else [])
+    assert found.passed is passed
+
+
+def test_a_picture_may_stay_for_75_seconds_of_speech() -> None:
+    assert codes(a_script(sayings(18))) == []
+    found = report(a_script(sayings(19)), "pt-BR")
+    assert ([issue.code for issue in found.issues], found.passed) == (["too_few_visuals"], False)
+
+
+def test_the_same_picture_twice_is_one() -> None:
+    two = a_script(sayings(10), sayings(10, 9))
+    same = two.model_copy(update={"scenes": [Scene(text=scene.text, visual="Céu!") for scene in two.scenes]})
+    assert (codes(two), codes(same)) == ([], ["too_few_visuals"])
+    assert report(same, "pt-BR").visual_markers == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"{'casa ' * 41}.", "long_sentence"),
+        ("A casa é bela. Vou ali. A casa, é bela!", "repeated_sentence"),
+        ("Ele disse “vou.", "unbalanced_quotes"),
+        ('Ele disse "vou.', "unbalanced_quotes"),
+        ("Ele (o pai disse.", "unbalanced_quotes"),
+        ("Fale de {topic} aqui.", "leftover_marks"),
+        ("TODO: falar da lua.", "leftover_marks"),
+        ("Veja [imagem da lua] aqui.", "leftover_marks"),
+        ("Isto é **forte** aqui.", "leftover_marks"),
+    ],
+)
+def test_what_looks_wrong_is_named(text: str, code: str) -> None:
+    assert code in codes(a_script(text))
+    assert report(a_script(text), "pt-BR").passed is (code != "leftover_marks")
+
+
+@pytest.mark.parametrize(
+    "text", [f"{'sol ' * 40}.", "Sim. Sim. Sim.", "É PARA TODO MUNDO.", "Todo dia é dia.", "Ele disse “vou”."]
+)
+def test_what_is_fine_is_not_named(text: str) -> None:
+    assert codes(a_script(text)) == []
+
+
+def test_a_mark_left_in_the_title_is_found_too() -> None:
+    assert codes(a_script("A lua.").model_copy(update={"title": "Sobre {tema}"})) == [
+        "leftover_marks",
+        "leftover_marks",
+    ]
+
+
+def test_a_script_without_a_source_passes_and_says_so() -> None:
+    found = report(a_script("A lua é bela.", sources=()), "pt-BR")
+    assert ([issue.code for issue in found.issues], found.passed) == (["no_source"], True)
+
+
+def test_issues_are_told_in_the_language_of_the_script_or_of_the_reader() -> None:
+    script = a_script("A lua é bela.", sources=())
+    assert report(script, "pt-BR").issues[0].text == "Nenhuma fonte é citada."
+    assert report(script, "pt-BR", told_in="en").issues[0].text == "No source is given."
+    assert all(set(told) == {"pt-BR", "en"} for told in _TEXTS.values())

@@ -1,0 +1,56 @@
+"""Briefs, facts and scripts as the tests of writing need them, and a model that says what it is told to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from retoma_apps.providers.llm import Message, Reply, Usage
+from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script, Source
+
+PAID = Usage(100, 50, 7)
+SOURCE = Source(name="Enciclopédia", url="https://example.org/a", confidence=0.9)
+
+
+def a_brief(topic: str = "Fotossíntese", language: Language = "pt-BR", seconds: int = 60, style: str = "") -> Brief:
+    return Brief(topic=topic, language=language, seconds=seconds, style=style)
+
+
+def a_fact(text: str = "A lua gira em torno da Terra.", source: Source = SOURCE) -> Fact:
+    return Fact(text=text, source=source)
+
+
+def a_script(*texts: str, visual: str = "céu azul", sources: Sequence[Source] = (SOURCE,)) -> Script:
+    scenes = [Scene(text=text, visual=f"{visual} {number}") for number, text in enumerate(texts)]
+    return Script(title="Céu", scenes=scenes, sources=list(sources))
+
+
+def sayings(count: int, words: int = 10) -> str:
+    """So many different sentences of easy words."""
+    return " ".join(f"Frase {number} {'casa ' * (words - 3)}bela." for number in range(count))
+
+
+class ScriptedLlm:
+    """Gives these answers in turn, and keeps what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[list[Message]] = []
+        self.max_tokens = 0
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        model: str,
+        schema: type[BaseModel] | None = None,
+        max_tokens: int,
+        temperature: float = 0.0,
+    ) -> Reply:
+        self.asked.append(list(messages))
+        self.max_tokens = max_tokens
+        answer = self.answers.pop(0)
+        return Reply(json.dumps(answer), answer, PAID, model, "1", "stop")

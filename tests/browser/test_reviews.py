@@ -1,0 +1,123 @@
+"""People decide in a real browser: they approve, send back, undo, and are beaten by a colleague."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from retoma import Decision
+from retoma.server.pages import words
+from retoma.states import ReviewState, RunState
+from retoma.store.database import Database
+from tests.browser.screen import Screen, a_screen
+from tests.conftest import empty
+from tests.server.pages.newsroom import an_application, asked, come_to
+
+expect.set_options(timeout=20_000)  # milliseconds that something may take on a busy machine
+
+
+@pytest.fixture
+async def newsroom(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
+    await empty(database)
+    async with a_screen(database, application=an_application(tmp_path)) as screen:
+        yield screen
+        assert screen.complaints == []
+
+
+async def later(screen: Screen) -> None:
+    """A decision takes effect, and what follows it is done."""
+    await screen.sandbox.clock.advance(timedelta(seconds=11))
+    await screen.sandbox.work(until_later=False)
+
+
+async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undone(newsroom: Screen) -> None:
+    def say(name: str) -> str:
+        return words.word("pt", name)
+
+    client, review = newsroom.sandbox.client, await asked(newsroom.sandbox)
+    page = await newsroom.open("/reviews", language="pt-BR")
+    await page.get_by_role("link", name="Renda fixa em 2026").click()
+    await expect(page.locator("audio")).to_have_js_property("duration", 2)
+    await expect(page.locator("#facts")).to_contain_text(say("you look"))
+    await page.get_by_role("link", name=say("send back")).click()
+    await page.get_by_role("button", name=say("comment here")).click()
+    await page.keyboard.type("alto demais")
+    await page.get_by_role("button", name=say("send back now")).click()
+    await expect(page.locator("#decided")).to_contain_text(say("state sent_back"))
+    await page.get_by_role("button", name=say("undo")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("said undone"))
+    await page.get_by_role("link", name=say("send back")).click()
+    await page.get_by_label(say("send back notes")).fill("Mais curto")
+    await page.get_by_role("button", name=say("send back now")).click()
+    await expect(page.locator("[data-left]")).to_be_visible()
+    await later(newsroom)
+    again = (await client.reviews(run=review.run))[0]
+    await page.goto(f"{newsroom.address}/reviews/{again.id}")
+    await expect(page.locator(".diff ins").first).to_have_text("menos")
+    await page.get_by_role("button", name=say("approve"), exact=True).click()
+    await expect(page.locator("#decided")).to_contain_text(say("state approved"))
+    await later(newsroom)
+    last = await come_to(newsroom.sandbox, review.run)
+    await page.goto(f"{newsroom.address}/reviews/{last.id}")
+    await page.get_by_role("button", name=say("approve"), exact=True).click()
+    await expect(page.get_by_role("alert")).to_be_visible()
+    newsroom.complaints.clear()  # the browser tells of the answer 422 too
+    await page.get_by_label("Picture").fill("2")
+    await page.get_by_role("button", name=say("approve"), exact=True).click()
+    await expect(page.locator("#decided")).to_be_visible()
+    await later(newsroom)
+    assert (await client.show(review.run)).state is RunState.COMPLETED
+
+
+async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox)
+    page = await newsroom.open(f"/reviews/{review.id}#reject")
+    await page.get_by_label("Why it is rejected").fill("my reasons")
+    await newsroom.sandbox.client.decide(review.id, Decision("approve", by="Marina"))
+    await page.get_by_role("button", name="Yes, reject").click()
+    await expect(page.locator("#first")).to_contain_text("Marina decided at 2030-01-01 12:00:00: approved.")
+    await expect(page.locator("#first")).to_contain_text("my reasons")
+    newsroom.complaints.clear()  # the browser tells of the answer 409 too
+    assert (await newsroom.sandbox.client.review(review.id)).state is ReviewState.APPROVED
+
+
+async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox)
+    page = await newsroom.browser.new_page()
+    await page.clock.install()
+    await page.goto(f"{newsroom.address}/reviews/{review.id}")
+    await page.get_by_role("button", name="Approve", exact=True).click()
+    await expect(page.locator("[data-left]")).to_have_text("10")
+    await page.clock.fast_forward(4_000)
+    await expect(page.locator("[data-left]")).to_have_text("6")
+    await page.clock.fast_forward(7_000)
+    await expect(page.get_by_role("button", name="Undo")).to_be_hidden()
+
+
+async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list_follows(newsroom: Screen) -> None:
+    first = await asked(newsroom.sandbox, topic="first")
+    page = await newsroom.open("/reviews")
+    await page.get_by_label("Choose first").check()
+    await page.get_by_role("heading", name="Reviews").click()
+    await asked(newsroom.sandbox, topic="second")
+    await expect(page.locator("#nav .count")).to_have_text("2")
+    await expect(page.get_by_label("Choose first")).to_be_checked()
+    await page.get_by_role("button", name="Approve the chosen ones").click()
+    await expect(page.locator("#outcomes")).to_contain_text("approved")
+    await page.locator("#outcomes").get_by_role("button", name="Undo").click()
+    await expect(page.get_by_role("status")).to_have_text("The decision is taken back.")
+    assert (await newsroom.sandbox.client.review(first.id)).is_open
+
+
+async def test_no_page_is_wider_than_the_screen(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox, topic="x" * 100)
+    page = await newsroom.open("/reviews", language="pt-BR")
+    for path in ("/reviews", f"/reviews/{review.id}#edit", f"/reviews/{review.id}#send-back", f"/runs/{review.run}"):
+        await page.goto(f"{newsroom.address}{path}")
+        for width in (390, 820, 1440):
+            await page.set_viewport_size({"width": width, "height": 900})
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, width)

@@ -1,0 +1,552 @@
+"""Reviews and revisions on real PostgreSQL, moved at random by people and workers with stale handles, against the model."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from retoma import App, Decision
+from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.errors import AlreadyDecided, AtWork, Conflict, NotFound
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma.testing import Hands, Sandbox, fresh_database, sandbox
+from tests.conftest import empty
+from tests.model import asking
+from tests.model.asking import ASKING, DOUBTFUL, LOT, REVIEWED
+from tests.model.revised import Job, Name, Review, Run
+
+Answer = TypeVar("Answer")
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
+APP = App("model", pipelines=list(ASKING.values()))
+NUMBER = st.integers(0, 999)
+EXPIRES = timedelta(hours=4)
+CAPS = {"approved": 2, "sure": 10}
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def chosen(some: list[Answer], number: int) -> Answer:
+    return some[number % len(some)]
+
+
+@dataclass
+class Held:
+    """A claim that is never forgotten, however stale."""
+
+    hands: Hands
+    claim: Claim
+    run: Run
+    job: Job
+
+    @property
+    def name(self) -> Name:
+        return self.claim.step, self.claim.item
+
+
+@dataclass
+class Seen:
+    """A review as a person once saw it."""
+
+    id: UUID
+    run: Run
+    name: Name
+    job: Job
+    review: Review
+
+
+class People(RuleBasedStateMachine):
+    loop: ClassVar[asyncio.AbstractEventLoop]
+    database: ClassVar[Database]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: dict[UUID, Run] = {}
+        self.inputs: dict[UUID, dict[str, str]] = {}
+        self.hands: list[Hands] = []
+        self.claims: list[Held] = []
+        self.seen: dict[UUID, Seen] = {}
+        self.written: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.stack = ExitStack()
+        self.count = 0
+
+    def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return self.loop.run_until_complete(work)
+
+    def enter(self, context: Any) -> Any:
+        entered = self.wait(context.__aenter__())
+        self.stack.callback(lambda: self.wait(context.__aexit__(None, None, None)))
+        return entered
+
+    @initialize(shape=st.sampled_from(sorted(ASKING)))
+    def open(self, shape: str) -> None:
+        self.wait(empty(self.database))
+        self.sandbox: Sandbox = self.enter(sandbox(APP, self.database))
+        self.now: datetime = self.wait(self.sandbox.clock.now())
+        self.hands = [self.enter(self.sandbox.hands()) for _ in range(2)]
+        self.start(shape)
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    def expiry(self, step: str) -> datetime | None:
+        return self.now + EXPIRES if step == "approved" else None
+
+    @precondition(lambda self: len(self.runs) < 3)
+    @rule(shape=st.sampled_from(sorted(ASKING)))
+    def start(self, shape: str) -> None:
+        started = self.wait(self.sandbox.client.start(shape, {}))
+        self.runs[started.id] = run = Run(ASKING[shape].graph, self.expiry)
+        self.inputs[started.id] = {"topic": "tea", "tone": "calm"}
+        run.start()
+
+    # Workers
+
+    def take(self, hands: Hands, claims: list[Claim]) -> None:
+        for claim in claims:
+            run = self.runs[claim.run]
+            job = run.job((claim.step, claim.item))
+            assert (job.state, job.revision) == ("ready", claim.revision), (claim.step, claim.item, claim.revision, job.state, job.revision)
+            job.state, job.holder = "running", claim
+            self.claims.append(Held(hands, claim, run, job))
+
+    @rule(which=NUMBER, room=st.integers(1, 3))
+    def claim(self, which: int, room: int) -> None:
+        hands = chosen(self.hands, which)
+        self.take(hands, self.wait(hands.claim(room)))
+
+    def held(self) -> list[Held]:
+        return [held for held in self.claims if held.job.state == "running" and held.job.holder is held.claim]
+
+    @rule(
+        which=NUMBER,
+        salt=st.sampled_from([0, 0, 1]),
+        fails=st.sampled_from([False, False, True]),
+        words=st.sampled_from([["a", "b"], ["a", "b"], ["b", "c"], []]),
+        room=st.integers(0, 2),
+    )
+    def finish(self, which: int, salt: int, fails: bool, words: list[str], room: int) -> None:
+        if not self.held():
+            return
+        held = chosen(self.held(), which)
+        LOT.salt, LOT.fails, LOT.words = salt, fails, words
+        expected = self.expected(held)
+        LOT.called.clear()
+        (outcome,) = self.wait(held.hands.attempt([held.claim]))
+        assert told(outcome) == expected
+        assert bool(LOT.called) == self.calls_body(held)
+        before = held.hands.refused
+        claims = self.wait(held.hands.give_back([outcome], room))
+        assert held.hands.refused == before
+        self.apply(held, *expected)
+        self.take(held.hands, claims)
+
+    @rule(rounds=st.integers(1, 6), salt=st.sampled_from([0, 0, 1]), fails=st.sampled_from([False, False, True]))
+    def much_is_done(self, rounds: int, salt: int, fails: bool) -> None:
+        for number in range(rounds):
+            self.claim(number, 2)
+            for _ in range(2):
+                self.finish(0, salt, fails, ["a", "b"], 0)
+
+    def calls_body(self, held: Held) -> bool:
+        return not (held.job.kept or held.job.review or held.run.missing(held.name) or held.run.shape(held.name[0]).review)
+
+    def expected(self, held: Held) -> tuple[str, Any]:
+        """How this job ends: by what was kept, by what was decided, or by the step itself."""
+        job, step = held.job, held.run.shape(held.name[0])
+        if job.kept:
+            return "succeeded", job.value
+        if held.run.missing(held.name):
+            return "skipped", "NEED_FAILED"
+        if job.review is not None:
+            if job.review.value is not None:
+                return "succeeded", job.review.value
+            return ("succeeded", subject(job)) if job.review.planned else ("skipped", "NOT_WANTED")
+        if step.review:
+            return ("review", None) if subject(job).endswith(DOUBTFUL) else ("succeeded", subject(job))
+        if LOT.fails and step.name in asking.CAN_FAIL:
+            return "failed", "BROKEN"
+        return "succeeded", self.value_of(held)
+
+    def value_of(self, held: Held) -> Any:
+        function = getattr(asking, held.claim.step)
+        known = self.inputs[held.claim.run] | {
+            parameter: as_given(value) for parameter, value in held.job.used.items() if value is not None
+        }
+        names = inspect.signature(function).parameters
+        known = {"word" if name == "element" else name: value for name, value in known.items()}
+        return function(**{name: known[name] for name in names if name in known})
+
+    def apply(self, held: Held, how: str, what: Any) -> None:
+        run, name, job = held.run, held.name, held.job
+        if how == "succeeded":
+            run.end(name, how, what)
+        elif run.ends_as is not None and how == "review":
+            run.end(name, "cancelled")
+        elif how == "review":
+            run.ask(name, job, planned=True)
+        elif how == "failed" and run.shape(name[0]).on_failure == "review":
+            if run.ends_as is not None:
+                run.end(name, "cancelled")
+            else:
+                run.ask(name, job, planned=False)
+        else:
+            run.end(name, how, code=what)
+
+    @rule(which=NUMBER)
+    def a_late_result_is_refused(self, which: int) -> None:
+        now = self.held()
+        if len(now) == len(self.claims):
+            return
+        held = chosen([held for held in self.claims if held not in now], which)
+        before = held.hands.refused
+        items = {"z": '"z"'} if held.run.is_source(held.claim.step) else None
+        assert self.wait(held.hands.give_back([Result(held.claim, '["z"]' if items else '"late"', items)])) == []
+        assert held.hands.refused == before + 1
+
+    # Reviews
+
+    def look(self) -> None:
+        """People see what is open now, and never forget it."""
+        found = self.wait(self.sandbox.client.reviews(limit=100))
+        open_ones = {
+            (number, *name, job.revision): (run, name, job, job.review)
+            for number, run in self.runs.items()
+            for name, job in run.standing().items()
+            if job.state == "asking" and job.review is not None and job.review.is_open
+        }
+        assert {(one.run, one.step, one.item, one.revision): one.planned for one in found} == {
+            key: review.planned for key, (*_, review) in open_ones.items()
+        }
+        for one in sorted(found, key=lambda one: (list(self.runs).index(one.run), one.step, one.item)):
+            self.seen[one.id] = Seen(one.id, *open_ones[one.run, one.step, one.item, one.revision])
+
+    @rule(
+        which=NUMBER,
+        action=st.sampled_from(["approve", "approve", "edit", "send_back", "send_back", "reject"]),
+        to=NUMBER,
+        undo=st.sampled_from([0, 0, 10]),
+        wrong=st.sampled_from([0, 0, 0, 0, 1]),
+        newest=st.booleans(),
+    )
+    def decide(self, which: int, action: str, to: int, undo: int, wrong: int, newest: bool) -> None:
+        if not self.seen:
+            return
+        known = list(self.seen.values())
+        seen = chosen([one for one in known if newest and one.review.is_open] or known, which)
+        review, step = seen.review, seen.name[0]
+        self.count += 1
+        back_to = chosen(REVIEWED[step], to) if review.planned else None
+        delay = timedelta(seconds=undo, milliseconds=self.count if undo else 0)
+        decision = Decision(
+            "approve" if action == "edit" else action,
+            by="ana",
+            seen=seen.job.revision + wrong,
+            notes="so",
+            to=back_to if action == "send_back" else None,
+            undo=delay,
+            **({"value": "mine"} if action == "edit" else {}),
+        )
+        if not review.is_open:
+            with pytest.raises(AlreadyDecided):
+                self.wait(self.sandbox.client.decide(seen.id, decision))
+        elif wrong or (action == "send_back" and seen.run.times_sent_back(seen.name) >= CAPS.get(step, 99)):
+            with pytest.raises(Conflict):
+                self.wait(self.sandbox.client.decide(seen.id, decision))
+        else:
+            self.wait(self.sandbox.client.decide(seen.id, decision))
+            review.state = {"approve": "approved", "edit": "approved", "reject": "rejected"}.get(action, "sent_back")
+            review.value = "mine" if action == "edit" else None
+            review.back_to = back_to or step
+            review.effective_at = self.now + delay
+            if not undo:
+                self.take_effect(seen)
+
+    def take_effect(self, seen: Seen) -> None:
+        review, run = seen.review, seen.run
+        if review.state == "sent_back":
+            step = review.back_to or ""
+            target = step, seen.name[1] if run.shape(step).each else ""
+            if not self.wait(self.sandbox.client.review(seen.id)).applied_at:
+                assert run.waits_for_others({target}, run.affected({target}))
+                review.effective_at = self.now + timedelta(seconds=1)
+                return
+            review.in_effect = True
+            run.anew({target})
+        elif review.state == "rejected":
+            review.in_effect = True
+            run.stop("rejected")
+        else:
+            review.in_effect = True
+            seen.job.state = "ready"
+
+    @rule(which=NUMBER)
+    def undo(self, which: int) -> None:
+        if not self.seen:
+            return
+        known = list(self.seen.values())
+        seen = chosen([one for one in known if not one.review.is_open and not one.review.in_effect] or known, which)
+        if seen.review.is_open or seen.review.in_effect:
+            with pytest.raises(Conflict):
+                self.wait(self.sandbox.client.undo(seen.id, by="ana"))
+        else:
+            self.wait(self.sandbox.client.undo(seen.id, by="ana"))
+            seen.review.state, seen.review.effective_at, seen.review.value = "open", None, None
+
+    @rule(seconds=st.sampled_from([1, 11, 11, 11, 3600, 4 * 3600]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.wait(self.sandbox.clock.set(self.now))
+        self.look()
+        self.wait(workers.promote(self.database, 1_000))
+        for seen in sorted(self.seen.values(), key=lambda seen: due_at(seen.review)):
+            if due_at(seen.review) <= self.now and not seen.review.in_effect:
+                if seen.review.is_open:
+                    seen.review.state = "expired"
+                self.take_effect(seen)
+
+    # Acts on runs
+
+    @rule(which=NUMBER)
+    def cancel(self, which: int) -> None:
+        number = chosen(list(self.runs), which)
+        run = self.runs[number]
+        if not run.is_over and run.ends_as != "cancelled":
+            run.stop("cancelled")
+        assert self.wait(self.sandbox.client.cancel(number)) == run.state
+
+    def may_be_acted_on(self, run: Run, *, over: bool) -> bool:
+        alone = any(job.alone and job.is_live for job in run.standing().values())
+        return run.ends_as is None and not alone and (run.is_over or not over)
+
+    @rule(
+        which=NUMBER,
+        step=NUMBER,
+        how=st.sampled_from(["step", "step", "step", "item", "after", "fresh", "stale", "alone", "two"]),
+    )
+    def rerun(self, which: int, step: int, how: str) -> None:
+        number = chosen(list(self.runs), which)
+        run = self.runs[number]
+        steps = [] if how == "stale" else [chosen(run.graph.names, step)]
+        steps += [chosen(run.graph.names, step // 7)] if how == "two" else []
+        items = [chosen(["a", "b", "c"], step)] if how == "item" else None
+        options: dict[str, Any] = {"items": items, how: True} if how in ("fresh", "stale", "alone") else {"items": items}
+        if how == "after":
+            options["after"] = steps.pop()
+        named = {*steps, *([options["after"]] if how == "after" else [])}
+        targets = {
+            name
+            for name in run.names()
+            if name[0] in named and run.is_known(name) and (items is None or name[1] in ("", *items))
+        }
+        if how == "stale":
+            targets = run.stale()
+        self.act_anew(number, run, targets, named, steps, options)
+
+    def act_anew(
+        self, number: UUID, run: Run, targets: set[Name], named: set[str], steps: list[str], options: dict[str, Any]
+    ) -> None:
+        alone, fresh = "alone" in options, "fresh" in options or "after" in options
+        affected = set() if alone else run.affected(targets)
+        to_come = any(run.shape(one).each and run.shape(one).source not in run.lists for one in named)
+        try:
+            revision = self.wait(self.sandbox.client.rerun(number, *steps, **options))
+        except AtWork:
+            assert (
+                not self.may_be_acted_on(run, over=alone)
+                or run.is_at_work(affected)
+                or run.waits_for_others(targets, affected)
+                or to_come
+                or (alone and any(run.is_source(step) for step, _ in targets))
+            )
+            return
+        assert self.may_be_acted_on(run, over=alone)
+        assert not run.is_at_work(affected)
+        assert (revision.number, revision.jobs) == (run.revision + bool(targets), len(targets))
+        if targets and alone:
+            run.alone(targets)
+        elif targets:
+            run.anew(targets, keeps=targets if "stale" in options else None, fresh=fresh)
+
+    @rule(which=NUMBER, name=NUMBER, goes_on=st.booleans())
+    def edit(self, which: int, name: int, goes_on: bool) -> None:
+        number = chosen(list(self.runs), which)
+        run = self.runs[number]
+        step, item = chosen(list(run.jobs), name)
+        value = ["a"] if run.is_source(step) else "edited"
+        stands = (step, item) in set(run.names())
+        affected = run.affected({(step, item)}) - {(step, item)}
+        try:
+            revision = self.wait(
+                self.sandbox.client.edit(number, step, value, item=item, and_continue=goes_on, by="ana")
+            )
+        except AtWork:
+            assert (
+                not self.may_be_acted_on(run, over=not goes_on)
+                or run.is_source(step)
+                or run.is_at_work(affected)
+                or not stands
+                or not run.job((step, item)).is_final
+            )
+            return
+        except NotFound:
+            assert not stands or not run.job((step, item)).is_final
+            return
+        assert self.may_be_acted_on(run, over=not goes_on)
+        assert stands
+        assert not run.is_source(step)
+        assert run.job((step, item)).is_final
+        assert not run.is_at_work(affected if goes_on else set())
+        assert revision.number == run.revision + 1
+        run.put((step, item), value)
+        if goes_on:
+            run.anew(set(), given=[(step, item)])
+        else:
+            run.revision += 1
+
+    @precondition(lambda self: len(self.runs) < 4)
+    @rule(which=NUMBER, field=st.sampled_from(["topic", "tone", None]))
+    def fork(self, which: int, field: str | None) -> None:
+        number = chosen(list(self.runs), which)
+        run = self.runs[number]
+        changes = {field: f"other {len(self.runs)}"} if field else {}
+        if not run.is_over:
+            with pytest.raises(AtWork):
+                self.wait(self.sandbox.client.fork(number, changes, by="ana"))
+            return
+        started = self.wait(self.sandbox.client.fork(number, changes, by="ana"))
+        new = run.forked()
+        takes = {"topic": {"facts", "words"}, "tone": {"picture", "style"}, None: set()}[field]
+        targets = {name for name in new.names() if name[0] in takes | {"post"}}
+        lacking = set()
+        if run.ends_as is not None:
+            lacking = {
+                name
+                for name, job in new.standing().items()
+                if job.state == "cancelled"
+                or (job.state == "failed" and not new.is_made_good(name))
+                or (new.is_source(name[0]) and name[0] not in new.lists)
+            }
+        stale = {name for name in run.stale() if name in set(new.names())}
+        if targets | lacking | stale:
+            new.anew(targets | lacking | stale, keeps=stale - targets - lacking)
+        self.runs[started.id] = new
+        self.inputs[started.id] = self.inputs[number] | changes
+
+    # What holds after every act
+
+    @invariant()
+    def the_database_agrees(self) -> None:
+        if not self.runs:
+            return
+        self.look()
+        runs, jobs = self.wait(rows_of(self.database))
+        for number, run in self.runs.items():
+            row = runs[number]
+            assert row["state"] == run.state, (row["state"], run.state)
+            assert row["revision"] == run.revision
+            assert (row["ended_at"] is not None) == run.is_over
+            if row["ended_at"] is None and row["ends_as"] is None:
+                left = {step: run.left(run.shape(step)) for step in row["ends"]}
+                assert row["open_sinks"] == sum(left.values()), (row["open_sinks"], left)
+            self.check_jobs(number, run, [job for job in jobs if job["run"] == number])
+            if run.is_over:
+                assert set(self.wait(self.sandbox.client.stale(number))) == run.stale()
+
+    def check_jobs(self, number: UUID, run: Run, jobs: list[Any]) -> None:
+        found = {(job["step"], job["item"], job["revision"]): job for job in jobs}
+        standing = run.standing()
+        expected = {
+            (*name, job.revision): ({"asking": "parked"}.get(job.state, job.state), job.value if job.is_final else None)
+            for name, job in standing.items()
+            if job.is_made
+        }
+        for key, (state, value) in expected.items():
+            output = json.loads(found[key]["output"] or "null")
+            assert (found[key]["state"], output) == (state, value if state == "succeeded" else None), key
+            assert found[key]["holds"] == (state == "running")
+        current = {(*name, job.revision) for name, job in standing.items()}
+        live = {key for key, job in found.items() if job["state"] in ("waiting", "ready", "running", "parked")}
+        assert live <= current
+        for key, job in found.items():
+            if job["state"] not in ("waiting", "ready", "running", "parked"):
+                seen = job["state"], job["output"], job["code"]
+                assert self.written.setdefault((number, *key), seen) == seen
+
+
+def due_at(review: Review) -> datetime:
+    return (review.expires_at if review.is_open else review.effective_at) or NEVER
+
+
+def subject(job: Job) -> Any:
+    (value,) = (value for parameter, value in job.used.items() if parameter != "element")
+    return value
+
+
+def as_given(value: Any) -> Any:
+    """A join's items, as far as the step looks at them."""
+    if not (isinstance(value, list) and value and isinstance(value[0], tuple)):
+        return value
+    return SimpleNamespace(
+        by_key={key: output for key, state, output in value if state == "succeeded"},
+        failed=[SimpleNamespace(key=key) for key, state, _ in value if state != "succeeded"],
+    )
+
+
+def told(outcome: Result | SetBack) -> tuple[str, Any]:
+    if isinstance(outcome, Result):
+        return "succeeded", json.loads(outcome.output)
+    return outcome.outcome, outcome.code
+
+
+async def rows_of(database: Database) -> tuple[dict[UUID, Any], list[Any]]:
+    async with database.connection() as connection:
+        runs = await connection.fetch(
+            "select id, state::text, revision, open_sinks, ends_as::text, ended_at, "
+            "array(select e.from_step from retoma.edges e where e.version = r.version and e.act = 'end' and e.via = '') "
+            "as ends from retoma.runs r"
+        )
+        jobs = await connection.fetch(
+            "select run, step, item, revision, state::text, output::text, code, coalesce(worker, 0) > 0 and state = 'running' "
+            "as holds from retoma.jobs"
+        )
+    return {run["id"]: run for run in runs}, jobs
+
+
+@pytest.fixture
+def machine() -> Iterator[type[People]]:
+    loop = asyncio.new_event_loop()
+    opened = fresh_database()
+    People.loop, People.database = loop, loop.run_until_complete(opened.__aenter__())
+    yield People
+    loop.run_until_complete(opened.__aexit__(None, None, None))
+    loop.close()
+
+
+def test_people_and_workers_get_what_the_model_says(machine: type[People]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,92 @@
+"""A pipeline that asks people twice: whether an outline is good, and which title its draft gets."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from retoma import App, Context, NeedsReview, Pipeline, Retry
+from tests.server.api import Api, film
+
+
+class Topic(BaseModel):
+    topic: str = "tea"
+    tone: str = "calm"
+
+
+class Choice(BaseModel):
+    title: int
+    tags: list[str] = []
+
+
+article = Pipeline("article", inputs=Topic, retry=Retry(0))
+
+
+@article.step
+def facts(topic: str) -> list[str]:
+    if topic == "unsure":
+        raise NeedsReview("two sources disagree", value=["unsure"], code="DISAGREE")
+    return [topic]
+
+
+@article.step
+def outline(facts: list[str], tone: str, *, ctx: Context) -> str:
+    told = f", {ctx.feedback.notes}" if ctx.feedback else ""
+    return f"{tone} outline of {facts[0]}{told}"
+
+
+article.review("good_outline", of=outline, send_back_to=[outline, facts], most_revisions=2)
+
+
+@article.step
+def titles(good_outline: str) -> list[str]:
+    return [f"{good_outline}!", f"{good_outline}?"]
+
+
+article.review("choice", of=titles, form=Choice)
+
+
+@article.step
+def page(titles: list[str], choice: Choice) -> str:
+    return titles[choice.title]
+
+
+article.group("texts", [outline, titles])
+app = App("articles", pipelines=[film, article])
+
+
+async def asked(api: Api, *, tenant: str | None = None, **given: Any) -> dict[str, Any]:
+    """The open review of a run that has come to it."""
+    body = {"pipeline": "article", "input": given} | ({"tenant": tenant} if tenant else {})
+    run = (await api.post("/api/v1/runs", json=body)).json()["id"]
+    await api.sandbox.work(until_later=False)
+    return await open_review(api, run)
+
+
+async def open_review(api: Api, run: str | UUID) -> dict[str, Any]:
+    (review,) = (await api.get("/api/v1/reviews", params={"run": str(run)})).json()["reviews"]
+    return dict(review)
+
+
+async def decide(api: Api, review: dict[str, Any], action: str, **more: Any) -> Any:
+    headers = more.pop("headers", {})
+    path = f"/api/v1/reviews/{review['id']}/decision"
+    return await api.post(path, json={"action": action, **more}, headers=headers)
+
+
+async def completed(api: Api, **given: Any) -> str:
+    """A run with both decisions taken."""
+    review = await asked(api, **given)
+    await go_on(api, review)
+    return str(review["run"])
+
+
+async def go_on(api: Api, review: dict[str, Any]) -> None:
+    """Approve this and what is asked after it."""
+    assert (await decide(api, review, "approve")).status_code == 200
+    await api.sandbox.work(until_later=False)
+    last = await open_review(api, review["run"])
+    assert (await decide(api, last, "approve", value={"title": 0})).status_code == 200
+    await api.sandbox.work(until_later=False)

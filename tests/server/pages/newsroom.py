@@ -1,0 +1,129 @@
+"""An application whose work people approve: texts, pictures, recordings, and a step that asks for help."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import wave
+from pathlib import Path
+from uuid import UUID
+
+from PIL import Image
+from pydantic import BaseModel, Field
+
+from retoma import App, Context, Items, NeedsReview, Pipeline, Retry, hours
+from retoma.define.file import File
+from retoma.files import FileSettings, files_of
+from retoma.records import Review
+from retoma.testing import Sandbox
+
+TEXT = "Tesouro Selic rende quase o mesmo.\nA regra é combinada no dia.\nSem susto."
+
+
+class Brief(BaseModel):
+    topic: str = "Renda fixa em 2026"
+    tone: str = "calm"
+    words: int = 1850
+
+
+class Draft(BaseModel):
+    title: str = Field(min_length=1, max_length=100)
+    text: str
+    tags: list[str] = []
+    score: float = 8.5
+    passed: bool = True
+    picture: File | None = None
+    narration: File | None = None
+
+
+class Choice(BaseModel):
+    picture: int = Field(ge=1, description="Counted from 1.")
+    title: str | None = Field(None, max_length=100)
+    notify: bool = False
+
+
+article = Pipeline("article", Brief, retry=Retry(0))
+
+
+@article.step
+def facts(topic: str) -> list[str]:
+    return [f"fact about {topic}"]
+
+
+@article.step
+async def draft(topic: str, facts: list[str], words: int, *, ctx: Context) -> Draft:
+    told = ctx.feedback
+    text = TEXT if told is None else TEXT.replace("quase o mesmo", "menos que a poupança") + f"\n{told.notes}"
+    return Draft(
+        title=topic[:100],
+        text=text,
+        tags=["finanças", "renda fixa"],
+        picture=await ctx.save_file(a_picture(), "capa.png"),
+        narration=await ctx.save_file(a_tone(), "narração.wav"),
+    )
+
+
+article.review("draft_review", of=draft, send_back_to=[draft, facts], due=hours(2))
+
+
+@article.step
+def parts(draft_review: Draft) -> list[str]:
+    return draft_review.text.splitlines()[:2]
+
+
+@article.each(parts)
+def image(part: str, tone: str) -> str:
+    return f"{tone}: {part}"
+
+
+@article.step
+def page(draft_review: Draft, image: Items[str], words: int) -> str:
+    if words < 0:
+        raise NeedsReview("The text is shorter than it should be.", value="a short page", code="TOO_SHORT")
+    return f"{draft_review.title}: {len(image)} images"
+
+
+article.review("final_review", of=[draft, page], form=Choice, send_back_to=[image, page])
+
+
+@article.step
+def post(page: str, final_review: Choice) -> str:
+    return f"{final_review.title or page} with picture {final_review.picture}"
+
+
+article.group("images", [image])
+
+
+def an_application(home: Path, **options: object) -> App:
+    files = files_of(FileSettings(home=home, files_url=None))
+    return App("newsroom", pipelines=[article], files=files, **options)  # type: ignore[arg-type]
+
+
+async def asked(sandbox: Sandbox, **given: object) -> Review:
+    """The review that a new run has come to."""
+    return await come_to(sandbox, (await sandbox.client.start("article", given, tenant="channel")).id)
+
+
+async def come_to(sandbox: Sandbox, run: UUID) -> Review:
+    """Work until a person is asked in this run."""
+    await sandbox.work(until_later=False)
+    (review,) = await sandbox.client.reviews(run=run)
+    return review
+
+
+def a_picture() -> bytes:
+    made = io.BytesIO()
+    Image.linear_gradient("L").resize((320, 180)).save(made, "PNG")
+    return made.getvalue()
+
+
+def a_tone(seconds: float = 2.0, rate: int = 8_000) -> bytes:
+    made = io.BytesIO()
+    with wave.open(made, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        waves = (int(8_000 * math.sin(number / 6)) for number in range(int(seconds * rate)))
+        sound.writeframes(b"".join(struct.pack("<h", each) for each in waves))
+    return made.getvalue()

@@ -1,0 +1,290 @@
+"""Reviews on their pages: what people are shown, how they answer, and what they are told when that cannot be taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma import App, Decision
+from retoma.errors import DefinitionError
+from retoma.records import Review
+from retoma.states import ReviewState, RunState
+from tests.server.pages.newsroom import an_application, article, asked, come_to
+from tests.server.pages.test_pages import EVERYTHING
+from tests.server.pages.visitor import Opened, Visitor, seen, token_of
+
+APPROVE = Decision("approve", by="ana")
+
+
+@pytest.fixture
+async def visitor(open_pages: Opened, tmp_path: Path) -> AsyncIterator[Visitor]:
+    async with open_pages(application=an_application(tmp_path)) as visitor:
+        yield visitor
+
+
+async def decide(visitor: Visitor, review: Review, act: str, **fields: str) -> Any:
+    """Send the form of this act, as the page has it."""
+    page = await visitor.get(f"/reviews/{review.id}")
+    given = {"csrf": token_of(page), "act": act, "seen": str(review.revision), "key": "k"}
+    return await visitor.post(
+        f"/reviews/{review.id}", given | {name.replace("__", "."): v for name, v in fields.items()}
+    )
+
+
+async def final(visitor: Visitor) -> Review:
+    """A review with a form of its own."""
+    review = await asked(visitor.api.sandbox)
+    await visitor.client.decide(review.id, APPROVE)
+    return await come_to(visitor.api.sandbox, review.run)
+
+
+async def now_of(visitor: Visitor, review: Review) -> Review:
+    return await visitor.client.review(review.id)
+
+
+async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    page = await visitor.get(f"/reviews/{review.id}")
+    assert "Tesouro Selic rende quase o mesmo." in page.text
+    assert re.search(
+        rf'<audio controls preload="metadata" src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}"', page.text
+    )
+    assert re.search(rf'<img src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}" alt="capa.png"', page.text)
+    assert "due in 2 h" in seen(page)
+
+
+async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox, topic=EVERYTHING)
+    for address in (f"/reviews/{review.id}", "/reviews", f"/runs/{review.run}?step=draft"):
+        page = await visitor.get(address)
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+        assert "<img src=x" not in page.text
+        assert "<iframe" not in page.text
+
+
+async def test_an_approval_can_be_undone_for_ten_seconds_and_then_takes_effect(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    answer = await decide(visitor, review, "approve")
+    page = await visitor.get(answer.headers["location"])
+    assert "Decided by administrator: Approved" in seen(page)
+    assert 'data-countdown="10.0"' in page.text
+    undone = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
+    assert "The decision is taken back." in seen(await visitor.get(undone.headers["location"]))
+    assert (await now_of(visitor, review)).is_open
+    await decide(visitor, review, "approve")
+    await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
+    await visitor.api.sandbox.work(until_later=False)
+    late = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
+    assert "Too late" in seen(await visitor.get(late.headers["location"]))
+    assert (await now_of(visitor, review)).via == "page"
+
+
+async def test_what_a_person_edits_in_typed_fields_is_what_goes_on(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    page = await visitor.get(f"/reviews/{review.id}")
+    assert 'value="Renda fixa em 2026"' in page.text
+    fields = {
+        "value__title": "Outro",
+        "value__text": "um\r\ndois",
+        "value__tags": "a\r\n\r\n b ",
+        "value__score": "9,5",
+    }
+    assert (await decide(visitor, review, "edit", **fields)).status_code == 303
+    value = (await now_of(visitor, review)).value
+    expected = {"title": "Outro", "text": "um\ndois", "tags": ["a", "b"], "score": 9.5, "passed": False}
+    assert {name: value[name] for name in expected} == expected
+
+
+async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="much")
+    assert answer.status_code == 422
+    assert re.search(r'id="value.score-why" role="alert">.*This is no number\.', answer.text)
+    assert (">mine</textarea>" in answer.text, 'value="much"' in answer.text) == (True, True)
+    answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="1")
+    assert re.search(r'id="value.title-why" role="alert">.*at least 1 character', answer.text)
+    answer = await decide(visitor, review, "edit", value__title="x", value__text="", value__picture="{")
+    assert re.search(r'id="value.picture-why" role="alert">.*This is no JSON: see line 1, column 2\.', answer.text)
+    assert (await now_of(visitor, review)).is_open
+
+
+async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: Visitor) -> None:
+    review = await final(visitor)
+    page = await visitor.get(f"/reviews/{review.id}")
+    assert 'name="value.title" aria-describedby' in page.text
+    answer = await decide(visitor, review, "approve", value__picture="0", value__title="Meu título")
+    assert (answer.status_code, "greater than or equal to 1" in answer.text) == (422, True)
+    assert 'value="Meu título"' in answer.text
+    assert (await decide(visitor, review, "approve", value__picture="2", value__notify="yes")).status_code == 303
+    assert (await now_of(visitor, review)).value == {"picture": 2, "title": None, "notify": True}
+
+
+async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    answer = await decide(visitor, review, "send_back", notes=" ", to="facts")
+    assert (answer.status_code, "Say what should become better." in answer.text) == (422, True)
+    assert 'value="facts" checked' in answer.text
+    await decide(
+        visitor, review, "send_back", notes="Mais curto", to="facts", comments="1:02-1:05.5 corte\nalto demais"
+    )
+    decided = await now_of(visitor, review)
+    assert (decided.state, decided.back_to, decided.notes) == (ReviewState.SENT_BACK, "facts", "Mais curto")
+    assert decided.feedback["comments"] == [
+        {"text": "corte", "at": 62.0, "to": 65.5},
+        {"text": "alto demais", "at": None, "to": None},
+    ]
+
+
+async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> None:
+    review = await final(visitor)
+    page = await visitor.get(f"/reviews/{review.id}")
+    items = re.findall(r'name="items" value="([^"]+)"', page.text)
+    assert len(items) == 2
+    await decide(visitor, review, "send_back", notes="brighter", to="image", items=items[1])
+    assert (await now_of(visitor, review)).back_items == (items[1],)
+
+
+async def test_what_was_made_anew_is_compared_with_what_was_before(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    await visitor.client.decide(review.id, Decision("send_back", by="diego", notes="Mais curto"))
+    again = await come_to(visitor.api.sandbox, review.run)
+    page = await visitor.get(f"/reviews/{again.id}")
+    assert "Compared with revision 1" in seen(page)
+    assert '<span class="sr">removed:</span>  Tesouro Selic rende <del>quase</del>' in page.text
+    assert "<ins>menos</ins>" in page.text
+    assert "diego sent it back to draft" in seen(page)
+    assert "Mais curto" in seen(page)
+
+
+async def test_a_rejection_says_why_and_ends_the_run(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    answer = await decide(visitor, review, "reject")
+    assert (answer.status_code, "Say why it is rejected." in answer.text) == (422, True)
+    assert (await decide(visitor, review, "reject", notes="off topic")).status_code == 303
+    await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
+    await visitor.api.sandbox.work(until_later=False)
+    assert (await visitor.client.show(review.run)).state is RunState.REJECTED
+
+
+async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    token = token_of(await visitor.get(f"/reviews/{review.id}"))
+    await visitor.client.decide(review.id, Decision("reject", by="Marina", notes="too late for this"))
+    fields = {"csrf": token, "act": "send_back", "seen": "1", "key": "k", "notes": "my long thoughts"}
+    answer = await visitor.post(f"/reviews/{review.id}", fields)
+    assert answer.status_code == 409
+    page = seen(answer)
+    assert "A colleague was first" in page
+    assert "Marina decided at 2030-01-01 12:00:00: rejected." in page
+    assert "my long thoughts" in page
+
+
+async def test_another_revision_than_was_seen_is_not_approved(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    answer = await decide(visitor, review, "approve", seen="7")
+    assert (answer.status_code, "look at it again" in answer.text) == (409, True)
+    assert (await now_of(visitor, review)).is_open
+
+
+async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox, words=-1)
+    await visitor.client.decide(review.id, APPROVE)
+    help_ = await come_to(visitor.api.sandbox, review.run)
+    page = seen(await visitor.get(f"/reviews/{help_.id}"))
+    for said in (
+        "A step asks for help",
+        "TOO_SHORT",
+        "shorter than it should be",
+        "a short page",
+        "Run again",
+        "Accept",
+    ):
+        assert said in page
+    assert "Send back" not in page
+    assert (await decide(visitor, help_, "edit", value="a longer page")).status_code == 303
+    assert (await now_of(visitor, help_)).value == "a longer page"
+
+
+async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox, topic="late one")
+    for minutes, colour in ((80, ""), (11, " c-warn"), (30, " c-fail")):
+        await visitor.api.sandbox.clock.advance(timedelta(minutes=minutes))
+        page = await visitor.get("/reviews")
+        assert f'<td class="n{colour}" data-l="Due">' in page.text, minutes
+    await visitor.client.assign_review(review.id, "Diego", by="ana")
+    await visitor.client.claim_review(review.id, by="Marina")
+    for query, is_there in (
+        ("step=draft_review&tenant=channel&assignee=Diego", True),
+        ("step=final_review", False),
+        ("tenant=other", False),
+        ("assignee=Ana", False),
+        ("state=rejected", False),
+    ):
+        page = await visitor.get(f"/reviews?{query}")
+        assert ("late one" in page.text) is is_there, query
+    assert re.search(r'Reviews\s+<span class="count you">1</span>', page.text)
+    overview = seen(await visitor.get("/"))
+    assert "Waiting for people" in overview
+    assert "1 past their time" in overview
+
+
+async def test_an_empty_list_explains_itself(visitor: Visitor) -> None:
+    assert "Nothing waits for people" in seen(await visitor.get("/reviews"))
+    assert "No review matches" in seen(await visitor.get("/reviews?step=x"))
+    assert (await visitor.get("/reviews?after=x")).status_code == 404
+
+
+async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visitor) -> None:
+    good = await asked(visitor.api.sandbox, topic="good")
+    bad = await final(visitor)
+    taken = await asked(visitor.api.sandbox, topic="taken")
+    token = token_of(await visitor.get("/reviews"))
+    await visitor.client.decide(taken.id, Decision("approve", by="Marina"))
+    chosen = [f"{each.id}:{each.revision}" for each in (good, bad, taken)]
+    answer = await visitor.post("/reviews", {"csrf": token, "review": chosen, "key": "k"})  # type: ignore[dict-item]
+    assert answer.status_code == 200
+    outcomes = seen(answer)
+    assert "good · draft_review approved" in " ".join(outcomes.split())
+    assert "picture" in outcomes
+    assert "Marina decided at" in outcomes
+    states = [(await now_of(visitor, each)).state for each in (good, bad, taken)]
+    assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED]
+
+
+async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    token = token_of(await visitor.get(f"/reviews/{review.id}"))
+    assert (await visitor.post(f"/reviews/{review.id}/claim", {"csrf": token, "quiet": "yes"})).status_code == 204
+    assert "you are looking at it" in seen(await visitor.get(f"/reviews/{review.id}"))
+    await visitor.post(f"/reviews/{review.id}/assign", {"csrf": token, "assignee": " Diego "})
+    assert (await now_of(visitor, review)).assignee == "Diego"
+    await visitor.api.sandbox.clock.advance(timedelta(minutes=11))
+    await visitor.client.claim_review(review.id, by="Marina")
+    assert "Marina is looking at it" in seen(await visitor.get(f"/reviews/{review.id}"))
+
+
+async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: Opened, tmp_path: Path) -> None:
+    (tmp_path / "own.html").write_text(
+        """<h2>{{ subjects.draft.value.title }} {{ file_url(subjects.draft.value.picture) }} {{ review.step }}</h2>
+        <input name="value.picture" value="{{ given['value.picture'] }}" form="approve">{{ wrong['value.picture'] }}"""
+    )
+    application = an_application(tmp_path, templates=tmp_path, review_templates={"final_review": "own.html"})
+    async with open_pages(application=application) as visitor:
+        review = await final(visitor)
+        page = await visitor.get(f"/reviews/{review.id}")
+        assert f"Renda fixa em 2026 /api/v1/runs/{review.run}/files/" in page.text
+        assert page.text.count('name="value.picture"') == 1
+        assert 'name="value.title"' in page.text
+        answer = await decide(visitor, review, "approve", value__picture="0")
+        assert 'name="value.picture" value="0" form="approve">Input should be' in answer.text
+
+
+def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="did you mean 'final_review'"):
+        App("newsroom", pipelines=[article], review_templates={"final_revue": "own.html"})

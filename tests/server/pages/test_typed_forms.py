@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from retoma.server.pages import differences, moments, typed
+
+
+class Voice(StrEnum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Part(BaseModel):
+    name: str
+
+
+class Everything(BaseModel):
+    title: str = Field(max_length=80, description="As on the cover.")
+    text: str
+    tags: list[str] = []
+    count: int = 3
+    share: float | None = None
+    ready: bool = True
+    voice: Voice = Voice.LOW
+    kind: Literal["a", "b"] | None = None
+    parts: list[Part] = []
+
+
+SCHEMA = TypeAdapter(Everything).json_schema()
+VALUE: dict[str, Any] = {
+    "title": "Tea",
+    "text": "one\ntwo",
+    "tags": ["x", "y z"],
+    "count": 3,
+    "share": 0.5,
+    "ready": True,
+    "voice": "high",
+    "kind": None,
+    "parts": [{"name": "n"}],
+}
+
+
+def as_typed(fields: list[typed.Field], **changes: str) -> dict[str, str]:
+    """What a browser sends of these fields: an unchecked box is not sent."""
+    given = {field.name: field.typed for field in fields if field.kind != "yes" or field.typed}
+    return given | {f"value.{name}": value for name, value in changes.items()}
+
+
+def test_every_kind_of_field_has_its_control() -> None:
+    kinds = {field.key: field.kind for field in typed.fields_of(SCHEMA, VALUE)}
+    assert kinds == {
+        "title": "line",
+        "text": "text",
+        "tags": "lines",
+        "count": "whole",
+        "share": "number",
+        "ready": "yes",
+        "voice": "choice",
+        "kind": "choice",
+        "parts": "json",
+    }
+
+
+def test_a_form_that_is_sent_as_it_was_shown_gives_the_same_value() -> None:
+    fields = typed.fields_of(SCHEMA, VALUE)
+    assert typed.read(fields, as_typed(fields)) == (VALUE, {})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"), [(str, "a\nb"), (int, 7), (list[str], ["a", "b"]), (dict, {"a": [1]})]
+)
+def test_what_is_no_object_is_one_field(annotation: Any, value: Any) -> None:
+    (field,) = fields = typed.fields_of(TypeAdapter(annotation).json_schema(), value)
+    assert field.key is None
+    assert typed.read(fields, {"value": field.typed}) == (value, {})
+
+
+def test_a_list_whose_texts_would_not_come_back_from_lines_is_json() -> None:
+    fields = typed.fields_of(SCHEMA, VALUE | {"tags": [" x", "a\nb", ""]})
+    assert {field.key: field.kind for field in fields}["tags"] == "json"
+    assert typed.read(fields, as_typed(fields))[0]["tags"] == [" x", "a\nb", ""]
+
+
+def test_what_is_left_empty_is_null_or_its_default() -> None:
+    fields = typed.fields_of(SCHEMA, VALUE)
+    value, wrong = typed.read(fields, as_typed(fields, share="", kind="", count=" ", tags="", parts=""))
+    assert wrong == {}
+    assert (value["share"], value["kind"], value["tags"]) == (None, None, [])
+    assert "count" not in value
+    assert "parts" not in value
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("count", "1.5", "wrong whole"),
+        ("count", "9" * 5_000, "wrong whole"),
+        ("share", "nan", "wrong number"),
+        ("share", "1e999", "wrong number"),
+        ("parts", "[", "wrong json at"),
+        ("parts", "NaN", "wrong json"),
+        ("parts", "[" * 5_000, "wrong json"),
+        ("parts", "\0", "wrong json"),
+    ],
+)
+def test_what_is_not_of_its_kind_is_told_at_its_field(name: str, given: str, said: str) -> None:
+    fields = typed.fields_of(SCHEMA, VALUE)
+    wrong = typed.read(fields, as_typed(fields, **{name: given}))[1]
+    assert {field: error.name for field, error in wrong.items()} == {f"value.{name}": said}
+
+
+def test_what_a_type_refuses_is_told_at_the_field_that_it_is_about() -> None:
+    fields = typed.fields_of(SCHEMA, VALUE)
+    with pytest.raises(ValidationError) as caught:
+        Everything.model_validate(VALUE | {"title": "x" * 81, "parts": [{}]})
+    told = typed.complaints(fields, caught.value)
+    assert told == {"value.title": "String should have at most 80 characters", "value.parts": "0.name: Field required"}
+
+
+def test_a_difference_tells_lines_and_the_words_within_them() -> None:
+    former = {"title": "Tea", "text": "one\ntwo words\nthree"}
+    found = differences.between(former, {"title": "Tea", "text": "one\ntwo other words\nthree\nfour"})
+    shown = [
+        (line.kind, "".join(f"[{p.text}]" if p.is_changed else p.text for p in line.pieces)) for line in found.lines
+    ]
+    assert shown == [
+        ("cut", ""),
+        ("same", "text:"),
+        ("same", "  one"),
+        ("del", "  two words"),
+        ("add", "  two [other ]words"),
+        ("same", "  three"),
+        ("add", "  four"),
+    ]
+    assert (found.added, found.removed) == (2, 1)
+    assert not differences.between(former, former)
+
+
+def test_comments_are_about_moments_ranges_or_the_whole() -> None:
+    told = list(moments.read("1:02 loud\n\n01:00:03,5 - 1:00:05 cut \nno time\n9:99:99 odd\n1:5 odd"))
+    assert told[:3] == [
+        moments.Moment("loud", 62.0),
+        moments.Moment("cut", 3603.5, 3605.0),
+        moments.Moment("no time"),
+    ]
+    assert told[4] == moments.Moment("1:5 odd")

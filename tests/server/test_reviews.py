@@ -1,0 +1,227 @@
+"""Reviews over HTTP: what waits for people, and their decisions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from retoma import minutes
+from retoma.states import ReviewState
+from tests.server.api import Api
+from tests.server.articles import app, asked, decide, open_review
+from tests.server.conftest import OpenApi
+
+REVIEWS = "/api/v1/reviews"
+
+
+@pytest.fixture
+async def desk(open_api: OpenApi) -> AsyncIterator[Api]:
+    async with open_api(application=app) as api:
+        yield api
+
+
+async def test_a_review_shows_what_it_is_about_and_what_it_asks_for(desk: Api) -> None:
+    review = await asked(desk)
+    answer = await desk.get(f"{REVIEWS}/{review['id']}")
+    shown = answer.json()
+    assert answer.headers["etag"] == '"1"'
+    assert shown["subjects"] == [{"step": "outline", "revision": 1, "value": "calm outline of tea"}]
+    assert (shown["form"], shown["has_form"]) == ({"type": "string"}, False)
+    assert (shown["may_go_back_to"], shown["sent_back"], shown["most_sent_back"]) == (["outline", "facts"], 0, 2)
+    assert [event["data"]["what"] for event in shown["history"]] == ["opened"]
+
+
+async def test_an_approval_lets_the_run_go_on_and_says_who_gave_it(desk: Api) -> None:
+    review = await asked(desk)
+    answer = await decide(desk, review, "approve", seen=1)
+    decided = answer.json()
+    assert (answer.status_code, decided["state"]) == (200, "approved")
+    assert (decided["decided_by"], decided["via"]) == ("test", "api")
+    await desk.sandbox.work(until_later=False)
+    assert (await open_review(desk, review["run"]))["step"] == "choice"
+
+
+async def test_what_a_form_lacks_is_told_field_by_field_and_it_stays_open(desk: Api) -> None:
+    review = await asked(desk)
+    await decide(desk, review, "approve", value="mine")
+    await desk.sandbox.work(until_later=False)
+    form = await open_review(desk, review["run"])
+    shown = (await desk.get(f"{REVIEWS}/{form['id']}")).json()
+    assert (shown["has_form"], shown["form"]["required"]) == (True, ["title"])
+    refused = await decide(desk, form, "approve", value={"title": "first", "tags": [1]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
+    assert [error["field"] for error in refused.json()["errors"]] == ["title", "tags.0"]
+    assert (await decide(desk, form, "approve")).status_code == 422
+    assert (await decide(desk, form, "approve", value={"title": 1})).status_code == 200
+    await desk.sandbox.work()
+    assert (await desk.get(f"/api/v1/runs/{review['run']}/results")).json()["page"] == "mine?"
+
+
+async def test_work_goes_back_with_what_was_said_and_history_tells_of_it(desk: Api) -> None:
+    review = await asked(desk)
+    comments = [{"text": "too slow", "at": 2.5, "to": 4}]
+    back = await decide(desk, review, "send_back", notes="shorter", to="outline", comments=comments)
+    assert (back.json()["state"], back.json()["back_to"]) == ("sent_back", "outline")
+    await desk.sandbox.work(until_later=False)
+    again = (await desk.get(f"{REVIEWS}/{(await open_review(desk, review['run']))['id']}")).json()
+    assert again["subjects"][0]["value"] == "calm outline of tea, shorter"
+    assert (again["revision"], again["sent_back"]) == (2, 1)
+    assert [event["data"]["what"] for event in again["history"]] == ["opened", "sent_back", "opened"]
+    former = (await desk.get(f"{REVIEWS}/{review['id']}")).json()
+    assert former["comments"] == comments
+
+
+async def test_the_first_decision_wins_and_others_are_told_who_took_it(desk: Api) -> None:
+    review = await asked(desk)
+    await decide(desk, review, "reject", notes="off topic")
+    late = await decide(desk, review, "approve")
+    assert (late.status_code, late.json()["code"]) == (409, "ALREADY_DECIDED")
+    winner = late.json()["winner"]
+    assert (winner["state"], winner["decided_by"]) == ("rejected", "test")
+    assert "T" in winner["decided_at"]
+
+
+async def test_the_same_key_gets_the_same_answer(desk: Api) -> None:
+    review = await asked(desk)
+    headers = {"Idempotency-Key": "click-1"}
+    first = await decide(desk, review, "approve", headers=headers)
+    again = await decide(desk, review, "approve", headers=headers)
+    assert (again.status_code, again.json()["decided_at"]) == (200, first.json()["decided_at"])
+    other = await decide(desk, review, "approve", headers={"Idempotency-Key": "click-2"})
+    assert other.json()["code"] == "ALREADY_DECIDED"
+
+
+@pytest.mark.parametrize("seen", [{"seen": 7}, {"headers": {"If-Match": '"7"'}}, {"headers": {"If-Match": '"other"'}}])
+async def test_a_decision_about_another_revision_is_refused(desk: Api, seen: dict[str, Any]) -> None:
+    review = await asked(desk)
+    refused = await decide(desk, review, "approve", **seen)
+    assert (refused.status_code, refused.json()["code"]) == (409, "REVISION_CHANGED")
+    assert (await decide(desk, review, "approve", headers={"If-Match": '"1"'})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("action", "more"),
+    [
+        ("reject", {}),
+        ("send_back", {}),
+        ("approve", {"value": None}),
+        ("send_back", {"notes": "x", "to": "page"}),
+        ("approve", {"to": "outline"}),
+    ],
+)
+async def test_what_does_not_fit_is_said_and_changes_nothing(desk: Api, action: str, more: dict[str, Any]) -> None:
+    review = await asked(desk)
+    refused = await decide(desk, review, action, **more)
+    assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
+    assert (await open_review(desk, review["run"]))["id"] == review["id"]
+
+
+async def test_a_value_that_is_no_json_is_refused(desk: Api) -> None:
+    review = await asked(desk)
+    refused = await desk.post(
+        f"{REVIEWS}/{review['id']}/decision",
+        content=b'{"action": "approve", "value": NaN}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert refused.status_code == 422
+
+
+async def test_a_decision_is_undone_before_it_takes_effect(desk: Api) -> None:
+    review = await asked(desk)
+    await decide(desk, review, "approve", undo_seconds=60)
+    undone = await desk.post(f"{REVIEWS}/{review['id']}/undo")
+    assert (undone.status_code, undone.json()["state"]) == (200, "open")
+    await decide(desk, review, "approve")
+    late = await desk.post(f"{REVIEWS}/{review['id']}/undo")
+    assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")
+
+
+async def test_others_see_who_looks_and_whose_it_is(desk: Api) -> None:
+    review = await asked(desk)
+    path = f"{REVIEWS}/{review['id']}"
+    other = await desk.make_key("reviews:write", name="rui")
+    assert (await desk.post(f"{path}/claim", key=other)).json()["claimed_by"] == "rui"
+    assert (await desk.post(f"{path}/claim")).json()["claimed_by"] == "rui"
+    assert (await desk.post(f"{path}/assign", json={"assignee": "ana"})).json()["assignee"] == "ana"
+    assert len((await desk.get(REVIEWS, params={"assignee": "ana"})).json()["reviews"]) == 1
+    await decide(desk, review, "approve")
+    for act in ("claim", "assign"):
+        assert (await desk.post(f"{path}/{act}", json={"assignee": None})).json()["code"] == "ALREADY_DECIDED"
+
+
+async def test_reviews_are_filtered_and_come_in_pages_the_oldest_first(desk: Api) -> None:
+    made = []
+    for topic in ("a", "b", "c"):
+        made.append(await asked(desk, topic=topic))
+        await desk.sandbox.clock.advance(minutes(1))
+    await decide(desk, made[0], "reject", notes="no")
+
+    async def listed(**asked_for: Any) -> list[str]:
+        return [one["id"] for one in (await desk.get(REVIEWS, params=asked_for)).json()["reviews"]]
+
+    ids = [one["id"] for one in made]
+    assert await listed() == ids[1:]
+    assert await listed(state="rejected") == ids[:1]
+    assert await listed(state=list(ReviewState)) == ids
+    assert await listed(step="choice") == await listed(pipeline="film") == await listed(run=str(uuid4())) == []
+    first = (await desk.get(REVIEWS, params={"limit": 1})).json()
+    assert await listed(limit=1, after=first["next"]) == ids[2:]
+    assert (await desk.get(REVIEWS, params={"after": str(uuid4())})).status_code == 404
+
+
+async def test_a_batch_tells_of_each_how_it_ended(desk: Api) -> None:
+    one, other = await asked(desk), await asked(desk, topic="chá")
+    theirs = await asked(desk, tenant="blog")
+    key = await desk.make_key("reviews:write", tenant="default")
+    decisions = [
+        {"review": one["id"], "action": "approve"},
+        {"review": one["id"], "action": "reject", "notes": "no"},
+        {"review": other["id"], "action": "reject"},
+        {"review": theirs["id"], "action": "approve"},
+    ]
+    answer = await desk.post(f"{REVIEWS}/decisions", key=key, json={"decisions": decisions})
+    outcomes = answer.json()["outcomes"]
+    assert answer.status_code == 200
+    assert [outcome["review"] for outcome in outcomes] == [one["review"] for one in decisions]
+    assert outcomes[0]["now"]["state"] == "approved"
+    assert [outcome["problem"] and outcome["problem"]["code"] for outcome in outcomes] == [
+        None,
+        "ALREADY_DECIDED",
+        "INVALID_INPUT",
+        "NOT_FOUND",
+    ]
+    assert outcomes[1]["problem"]["winner"]["state"] == "approved"
+    assert (await open_review(desk, theirs["run"]))["id"] == theirs["id"]
+
+
+async def test_two_hundred_are_decided_at_once_at_most(desk: Api) -> None:
+    decisions = [{"review": str(uuid4()), "action": "approve"}] * 201
+    assert (await desk.post(f"{REVIEWS}/decisions", json={"decisions": decisions})).status_code == 422
+    assert (await desk.post(f"{REVIEWS}/decisions", json={"decisions": []})).status_code == 422
+
+
+async def test_a_run_says_that_it_waits_for_a_person_and_for_what(desk: Api) -> None:
+    review = await asked(desk)
+    shown = (await desk.get(f"/api/v1/runs/{review['run']}")).json()
+    assert shown["state"] == "paused"
+    (wait,) = shown["waits"]
+    assert (wait["step"], wait["reason"]) == ("good_outline", "person")
+    assert "waits for a person" in wait["why"]
+    assert [(one["id"], one["step"], one["planned"]) for one in shown["reviews"]] == [
+        (review["id"], "good_outline", True)
+    ]
+
+
+async def test_a_step_that_asks_for_help_says_why_and_goes_on_with_what_it_has(desk: Api) -> None:
+    review = await asked(desk, topic="unsure")
+    assert (review["planned"], review["reason"]["code"]) == (False, "DISAGREE")
+    shown = (await desk.get(f"{REVIEWS}/{review['id']}")).json()
+    assert shown["form"] == {"type": "array", "items": {"type": "string"}}
+    (wait,) = (await desk.get(f"/api/v1/runs/{review['run']}")).json()["waits"]
+    assert wait["reason"] == "person"
+    await decide(desk, review, "approve")
+    await desk.sandbox.work(until_later=False)
+    assert (await open_review(desk, review["run"]))["step"] == "good_outline"
