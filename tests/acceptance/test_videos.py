@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx2
 import imageio_ffmpeg  # type: ignore[import-untyped]
 
 from retoma import Decision
 from retoma.client import Client
-from retoma.records import Review
+from retoma.records import Review, Scope
 from retoma.states import RunState
 from retoma.testing import fresh_database
 from retoma_apps.providers.speech.standin import StandIn as Speech
 from retoma_apps.providers.youtube.standin import StandIn as YouTube
+from tests.acceptance.servers import _free_port
 from tests.apps.videos.studio import small_app
 from tests.cli.terminal import Process, Terminal, until
 
@@ -62,7 +64,7 @@ app = make_app(
 """
 # Says that it renders the film, and does so no quicker than the film is watched.
 SLOWLY = """#!/bin/sh
-case "$*" in *reel-0.mp4*) echo $$ > "$RENDERING"; exec {ffmpeg} -re "$@";; esac
+case "$*" in *reel-0.mp4*) echo $$ > {rendering}; exec {ffmpeg} -re "$@";; esac
 exec {ffmpeg} "$@"
 """
 
@@ -87,7 +89,10 @@ class Crew:
     speech: Paid
     youtube: YouTube
     stack: ExitStack
+    http: httpx2.AsyncClient
+    port: int
     worker: Process | None = None
+    server: Process | None = None
     kills: Counter[str] = field(default_factory=Counter)
 
     async def hire(self, **variables: str) -> None:
@@ -103,6 +108,20 @@ class Crew:
         assert self.worker is not None
         os.kill(self.worker.pid, signal.SIGKILL)
         self.kills[why] += 1
+
+    async def open_office(self) -> None:
+        """A server, through which people decide."""
+        self.server = await asyncio.to_thread(self._opened)
+
+    def _opened(self) -> Process:
+        server = self.stack.enter_context(self.terminal.process("serve", "videos.py", "--port", str(self.port)))
+        server.says("server ready")
+        return server
+
+    def kill_server(self) -> None:
+        assert self.server is not None
+        os.kill(self.server.pid, signal.SIGKILL)
+        self.kills["server"] += 1
 
     async def replace_killed(self, **variables: str) -> None:
         assert self.worker is not None
@@ -139,8 +158,14 @@ async def a_crew(folder: Path) -> AsyncIterator[Crew]:
         addresses = YouTube.addresses(await later.enter_async_context(youtube.serving()))
         client = Client(small_app(folder / "ours"), database)
         later.push_async_callback(client.close)
+        port = _free_port()
+        key = (await client.make_key("crew", [Scope.ADMIN])).secret
+        http = await later.enter_async_context(
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers={"X-API-Key": key}, timeout=30)
+        )
         variables = {
             "RETOMA_DATABASE_URL": database.url,
+            "RETOMA_PORT": str(port),
             "RETOMA_SILENCE_SECONDS": "2",
             "TMPDIR": str(folder / "tmp"),
             "AZURE_SPEECH_KEY": "chave",
@@ -150,7 +175,7 @@ async def a_crew(folder: Path) -> AsyncIterator[Crew]:
             "YOUTUBE_REFRESH_TOKEN": "token",
             **{f"YOUTUBE_{name.upper()}": url for name, url in addresses.items()},
         }
-        yield Crew(folder, Terminal(folder, variables), client, speech, youtube, stack)
+        yield Crew(folder, Terminal(folder, variables), client, speech, youtube, stack, http, port)
         await asyncio.to_thread(stack.close)
 
 
@@ -158,15 +183,17 @@ async def test_a_video_whose_workers_are_killed_at_every_costly_step_is_publishe
     async with a_crew(tmp_path) as crew:
         brief = {"topic": "Como investir em renda fixa", "seconds": 25}
         await crew.hire()
+        await crew.open_office()
         run = (await crew.client.start("longform", brief, tenant="financas")).id
         await narrate_with_a_kill(crew, run)
+        await restart_everything(crew, run)
         await crew.approve(run, "audio_review")
         await crew.asked(run, "broll_review")
         await render_with_a_kill(crew, run)
         await crew.asked(run, "final_review")
         await upload_with_kills(crew, run)
         assert await crew.ended(run) is RunState.COMPLETED
-        assert crew.kills == {"narration": 1, "assembly": 1, "upload": 2}
+        assert crew.kills == {"narration": 1, "office": 1, "assembly": 1, "server": 2, "upload": 2}
         await only_one_is_published(crew, run)
         no_half_file_has_a_name(tmp_path)
 
@@ -180,15 +207,27 @@ async def narrate_with_a_kill(crew: Crew, run: UUID) -> None:
             crew.kill("narration")
             killed.set()
 
-    crew.speech.on_said = on_said  # type: ignore[method-assign]
+    crew.speech.on_said = on_said
     await crew.approve(run, "script_review")
     async with asyncio.timeout(PATIENCE):
         await killed.wait()
-    await crew.replace_killed(**slow_ffmpeg(crew.folder))
+    await crew.replace_killed()
     await crew.asked(run, "audio_review")
     said = Counter(one.text for one in crew.speech.said)
     assert sorted(said.values()) == [1] * (len(said) - 1) + [2]
     assert said[crew.speech.said[1].text] == 2
+
+
+async def restart_everything(crew: Crew, run: UUID) -> None:
+    """While a person is asked: the question is there as it was."""
+    review = await crew.asked(run, "audio_review")
+    before = (await crew.http.get(f"/checkpoints/{review.id}")).json()
+    crew.kill("office")
+    crew.kill_server()
+    await crew.replace_killed(**slow_ffmpeg(crew.folder))
+    await crew.open_office()
+    assert (await crew.http.get(f"/checkpoints/{review.id}")).json() == before
+    assert (before["status"], before["checkpoint_type"]) == ("pending", "audio_review")
 
 
 async def render_with_a_kill(crew: Crew, run: UUID) -> None:
@@ -217,7 +256,11 @@ async def upload_with_kills(crew: Crew, run: UUID) -> None:
             killed[at].set()
 
     crew.youtube.on_chunk = on_chunk
-    await crew.approve(run, "final_review", value={"thumbnail": 3})
+    review = await crew.asked(run, "final_review")
+    decision = {"action": "approved", "thumbnail": 3, "reviewer": "ana"}
+    answer = await crew.http.post(f"/checkpoints/{review.id}/decision", json=decision)
+    crew.kill_server()
+    assert (answer.status_code, answer.json()["status"]) == (200, "approved")
     for event in killed:
         async with asyncio.timeout(PATIENCE):
             await event.wait()
@@ -234,7 +277,8 @@ async def only_one_is_published(crew: Crew, run: UUID) -> None:
     assert sha256(video.content).hexdigest() == film["video"]["file"]
     assert video.thumbnail is not None
     assert len(crew.youtube.sessions) == 1
-    assert (await crew.client.results(run))["upload"]["video_id"] == video.id
+    results = await crew.client.results(run)
+    assert (results["upload"]["video_id"], results["final_review"]["thumbnail"]) == (video.id, 3)
     assert len({one.text for one in crew.speech.said}) == len(crew.speech.said) - 1
 
 
@@ -247,6 +291,6 @@ def no_half_file_has_a_name(folder: Path) -> None:
 
 def slow_ffmpeg(folder: Path) -> dict[str, str]:
     program = folder / "slowly"
-    program.write_text(SLOWLY.format(ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()))
+    program.write_text(SLOWLY.format(ffmpeg=imageio_ffmpeg.get_ffmpeg_exe(), rendering=folder / "rendering"))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return {"IMAGEIO_FFMPEG_EXE": str(program), "RENDERING": str(folder / "rendering")}
+    return {"IMAGEIO_FFMPEG_EXE": str(program)}

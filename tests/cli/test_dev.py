@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,28 @@ from retoma.records import Job
 from retoma.states import JobState
 from retoma.store.database import Database
 from tests.cli.terminal import Terminal, until
+
+SHOWN = """
+from retoma import App, Pipeline
+
+films = Pipeline("films")
+
+
+@films.step
+def film() -> str:
+    return "calm"
+
+
+films.review("approved_film", of=film)
+
+
+async def demo(client, address, language):
+    await client.start(films, key="shown")
+    return f"em {language}: {address}/films/"
+
+
+app = App("films", pipelines=[films], demo=demo)
+"""
 
 
 def worker_of(said: str) -> int:
@@ -72,6 +95,35 @@ def test_dev_without_an_application_names_the_demo(terminal: Terminal) -> None:
     ended = terminal.run("dev")
     assert ended.returncode == 2
     assert "retoma dev --demo" in ended.stderr
+
+
+def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(terminal: Terminal) -> None:
+    (terminal.folder / "shown.py").write_text(SHOWN)
+    with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
+        said = dev.says("approved_film espera por você: ")
+        assert (address := re.search(r"servidor  (http://127.0.0.1:\d+)", said))
+        assert f"em pt: {address[1]}/films/" in said
+        assert "webhooks  podem ir" in said
+        (review,) = terminal.json("reviews", "list")
+        assert f"{address[1]}/reviews/{review['id']}" in said
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.ended() == 0
+
+
+def test_dev_listens_on_the_port_that_it_is_given(terminal: Terminal) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = terminal.run("dev", "film.py", "--port", str(port))
+    assert ended.returncode == 2
+    assert f"port {port}" in ended.stderr
+
+
+def test_an_application_without_a_demo_says_so(terminal: Terminal) -> None:
+    ended = terminal.run("dev", "film.py", "--demo")
+    assert ended.returncode == 2
+    assert "film.py has nothing to show" in ended.stderr
 
 
 def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(terminal: Terminal) -> None:

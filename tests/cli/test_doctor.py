@@ -9,11 +9,13 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from retoma.cli import extras
 from retoma.store import health, migrate
 from retoma.store.database import Database
 from retoma.testing import fresh_database
@@ -36,6 +38,56 @@ def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
         assert "own PostgreSQL" in ended.stdout
         assert f":{worker.pid}" in ended.stdout
         assert "not needed" in ended.stdout
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
+    """As if these had not been installed."""
+
+    def found(part: str) -> Distribution:
+        if part in parts:
+            raise PackageNotFoundError(part)
+        return distribution(part)
+
+    monkeypatch.setattr(extras, "distribution", found)
+
+
+def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_install_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "imageio-ffmpeg", "scikit-learn")
+    (media,) = findings(terminal, "extra media")
+    assert media["found"] == "retoma_apps.videos and retoma_apps.gpu cannot run without imageio-ffmpeg (ffmpeg)"
+    assert (media["level"], media["advice"]) == ("ok", "pip install -e '.[media]'")
+    (classifier,) = findings(terminal, "extra classifier")
+    assert "cannot run without scikit-learn (labels offline)" in classifier["found"]
+    (gpus,) = findings(terminal, "GPUs")
+    assert "no ffmpeg" in gpus["found"]
+
+
+def test_who_runs_an_application_is_warned_of_its_missing_extra(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "espeakng-loader")
+    terminal.variables["RETOMA_APP"] = "retoma_apps.videos"
+    (media,) = findings(terminal, "extra media")
+    assert media["level"] == "warning"
+    assert "eSpeak" in media["found"]
+
+
+def test_an_ffmpeg_that_does_not_run_is_missing(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (broken := tmp_path / "ffmpeg-broken").write_text("no program")
+    monkeypatch.setattr(extras, "_programs", lambda: iter([broken]))
+    (media,) = findings(terminal, "extra media")
+    assert "cannot run without imageio-ffmpeg" in media["found"]
+
+
+def test_extras_that_are_there_are_told_with_their_versions(terminal: Terminal) -> None:
+    (media,) = findings(terminal, "extra media")
+    assert f"espeakng-loader {version('espeakng-loader')}" in media["found"]
+    (gpus,) = findings(terminal, "GPUs")
+    assert "offline, ffmpeg version" in gpus["found"]
 
 
 def test_a_queue_with_work_and_without_a_worker_is_a_problem(terminal: Terminal) -> None:

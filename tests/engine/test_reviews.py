@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from retoma import Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput
+from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
 from retoma.testing import Sandbox
@@ -443,3 +443,39 @@ async def test_others_see_who_looks_at_a_review_and_may_still_decide_it(opened: 
     await sandbox.clock.advance(minutes(6))
     assert await sandbox.client.claim_review(review.id, by="rui", lasts=minutes(5)) == "rui"
     assert (await sandbox.client.decide(review.id, APPROVE)).decided_by == "ana"
+
+
+class Consent(BaseModel):
+    sure: bool = False
+
+
+@pytest.mark.parametrize("doubtful", [True, False])
+async def test_a_form_that_nobody_fills_in_has_its_defaults(opened: Opened, doubtful: bool) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    pipeline.review(
+        "consent", of=text, form=Consent, when=lambda text: doubtful, expires=hours(1), on_expiry="approved"
+    )
+
+    @pipeline.step
+    def page(text: str, consent: Consent) -> str:
+        return f"{text} {consent.sure}"
+
+    sandbox = await opened(pipeline)
+    run = await sandbox.run("article")
+    assert (run.state, run.results["page"]) == (RunState.COMPLETED, "café False")
+
+
+async def test_a_form_that_cannot_fill_itself_needs_a_person(opened: Opened) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    with pytest.raises(DefinitionError, match="its form wants 'thumbnail'"):
+        pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")

@@ -89,7 +89,9 @@ class Run:
 
     def is_known(self, name: Name) -> bool:
         """Whether there is anything of it that could be made anew."""
-        return self.shape(name[0]).born != "need" or any(job.is_made for job in self.jobs[name])
+        shape = self.shape(name[0])
+        since = self.job((shape.source, "")).revision if shape.source else 1
+        return shape.born != "need" or any(job.is_made and job.revision >= since for job in self.jobs[name])
 
     def times_sent_back(self, name: Name) -> int:
         return sum(job.review is not None and job.review.state == "sent_back" for job in self.jobs[name])
@@ -257,9 +259,13 @@ class Run:
         )
 
     def is_affected(self, edge: Edge, item: str, affected: Names) -> bool:
-        return any(step == edge.from_step and (edge.kind == "join" or one in (item, "", None)) for step, one in affected)
+        return any(
+            step == edge.from_step and (edge.kind == "join" or one in (item, "", None)) for step, one in affected
+        )
 
-    def anew(self, targets: set[Name], *, given: Iterable[Name] = (), keeps: set[Name] | None = None, fresh: bool = False) -> None:
+    def anew(
+        self, targets: set[Name], *, given: Iterable[Name] = (), keeps: set[Name] | None = None, fresh: bool = False
+    ) -> None:
         """Make the targets and all that depends on them at the next revision; `keeps` are targets that need not be."""
         affected = {name for name in self.affected({*targets, *given}) if name not in set(given)}
         self.revision += 1
@@ -326,7 +332,7 @@ class Run:
     def content_of(self, edge: Edge, item: str) -> Any:
         if edge.kind == "join":
             jobs = [(one, self.job((edge.from_step, one))) for one in self.items_of(edge.from_step)]
-            return [(one, job.state, job.value) for one, job in jobs]
+            return tuple((one, job.state, job.value) for one, job in jobs)
         return self.job(self.need(edge, item)).value
 
     def origins(self, name: Name) -> dict[Name, int]:

@@ -8,6 +8,9 @@ FUNCTIONS = "store/sql/functions"
 POOLS = "tests/engine/test_pools.py"
 OUTSIDE = "tests/engine/test_outside.py"
 RACES = "tests/engine/test_outside_races.py"
+REVIEWS = "tests/engine/test_reviews.py"
+REVISED = "tests/engine/test_reviews_and_revisions.py"
+REVIEW_RACES = "tests/engine/test_review_races.py"
 
 
 class Bug(NamedTuple):
@@ -461,5 +464,97 @@ BUGS = [
         'hmac.compare_digest(a.encode(), b.encode(errors="replace"))',
         'a.encode() == b.encode(errors="replace")',
         "tests/test_signing.py::test_signatures_are_compared_in_a_time_that_tells_nothing",
+    ),
+    Bug(
+        "a second decision is taken",
+        f"{FUNCTIONS}/reviews.sql",
+        "  elsif v_review.state <> 'open' then\n    return case",
+        "  elsif v_review.state = 'withdrawn' then\n    return case",
+        f"{REVIEWS}::test_the_same_decision_sent_again_gets_the_same_answer",
+    ),
+    Bug(
+        "a decision is taken whatever its person saw",
+        f"{FUNCTIONS}/reviews.sql",
+        "  elsif v_review.revision <> p_seen then",
+        "  elsif false then",
+        f"{REVIEWS}::test_a_decision_about_another_revision_than_was_seen_is_refused",
+    ),
+    Bug(
+        "a decision is undone after it took effect",
+        f"{FUNCTIONS}/reviews.sql",
+        "not in ('approved', 'sent_back', 'rejected') or v_review.applied_at is not null then",
+        "not in ('approved', 'sent_back', 'rejected') then",
+        f"{REVIEWS}::test_a_decision_can_be_undone_until_it_takes_effect",
+    ),
+    Bug(
+        "a run stays paused when its last review is decided",
+        f"{FUNCTIONS}/reviews.sql",
+        "where v.run = any (p_runs));",
+        "where v.run = any (p_runs) and v.applied_at is null);",
+        f"{REVISED}::test_a_run_runs_again_as_soon_as_its_last_review_is_decided",
+    ),
+    Bug(
+        "the last two jobs beside a review do not see each other",
+        f"{FUNCTIONS}/reviews.sql",
+        "  perform from retoma.runs where id = any (v_asked) order by id for update;\n",
+        "",
+        f"{REVIEW_RACES}::test_the_last_two_that_end_beside_a_review_let_the_run_stand_still",
+    ),
+    Bug(
+        "nobody looks again at a run in which a review was just opened",
+        f"{FUNCTIONS}/reviews.sql",
+        "      perform retoma.restate(array[v_run]);\n",
+        "",
+        f"{REVIEW_RACES}::test_what_ends_just_as_a_review_opens_lets_the_run_stand_still_by_the_next_look",
+    ),
+    Bug(
+        "a worker is given what waits for a person",
+        f"{FUNCTIONS}/succeed.sql",
+        "from made where worker = p_worker)",
+        "from made where worker is not null)",
+        f"{REVISED}::test_a_worker_is_not_given_what_waits_for_a_person",
+    ),
+    Bug(
+        "what runs is not superseded",
+        f"{FUNCTIONS}/revise.sql",
+        "     and j.state in ('waiting', 'ready', 'running');",
+        "     and j.state in ('waiting', 'ready');",
+        "tests/engine/test_reruns_of_steps.py::test_a_late_result_of_superseded_work_is_refused_and_counted",
+    ),
+    Bug(
+        "what is made anew does not wait for what is still being made",
+        f"{FUNCTIONS}/revise.sql",
+        "          union select step, '' from plain\n",
+        "",
+        f"{REVISED}::test_what_is_made_anew_waits_for_what_is_still_being_made",
+    ),
+    Bug(
+        "an item keeps its result though its content has changed",
+        f"{FUNCTIONS}/revise.sql",
+        "before.item_value::text is not distinct from now.item_value::text and ",
+        "",
+        f"{REVISED}::test_an_item_whose_content_has_changed_is_made_anew",
+    ),
+    Bug(
+        "items that have left their list stay in the join",
+        f"{FUNCTIONS}/helpers.sql",
+        "\n                                 and p.revision >= (select retoma.list_revision(p_run, p_version, d.from_step, p_through))",
+        "",
+        "tests/engine/test_reruns_of_steps.py"
+        "::test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_the_others",
+    ),
+    Bug(
+        "an item is edited while its list is made anew",
+        f"{FUNCTIONS}/revise.sql",
+        "l.item in (s.item, '') and l.revision > s.revision\n       where",
+        "l.item = s.item and l.revision > s.revision\n       where",
+        f"{REVISED}::test_an_item_is_left_alone_while_its_list_is_made_anew[edit]",
+    ),
+    Bug(
+        "single items of a list are made beside it",
+        f"{FUNCTIONS}/revise.sql",
+        "where a.item is null or not exists (select from unnest(v_affected) n where n.step = a.step and n.item is null));",
+        "where true);",
+        f"{REVISED}::test_a_list_and_its_items_may_be_made_anew_by_one_act",
     ),
 ]

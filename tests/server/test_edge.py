@@ -54,6 +54,15 @@ async def test_wrong_fields_are_listed(api: Api) -> None:
     assert [each["field"] for each in body["errors"]] == ["scenes"]
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/x-www-form-urlencoded"}])
+async def test_a_body_that_does_not_say_it_is_json_is_told_what_to_send(api: Api, headers: dict[str, str]) -> None:
+    answer = await api.post("/api/v1/runs", content=b'{"pipeline": "film"}', headers=headers)
+    body = check_problem(answer, 422, "INVALID_REQUEST")
+    assert body["detail"].endswith("send Content-Type: application/json")
+    answer = await api.post("/api/v1/runs", content=b'"film"', headers=JSON)
+    assert "Content-Type" not in check_problem(answer, 422, "INVALID_REQUEST")["detail"]
+
+
 async def test_a_body_that_is_too_large_is_refused_while_it_comes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge, "LARGEST_BODY", 1_000)
     sent = 0

@@ -16,6 +16,7 @@ import typer
 
 from retoma.cli import output
 from retoma.cli.db import say
+from retoma.cli.extras import EXTRAS, Extra, ffmpeg
 from retoma.cli.options import Format, Listing
 from retoma.cli.output import Column
 from retoma.cli.session import in_loop, read_settings
@@ -71,17 +72,36 @@ def _machine(settings: Settings) -> Iterator[Finding]:
             "is set and not needed: queue, leases and webhooks are rows of PostgreSQL, which change in one transaction",
             "leave it out",
         )
+    for extra in EXTRAS:
+        yield _extra(extra, settings.app or "")
     yield _gpus()
+
+
+def _extra(extra: Extra, app: str) -> Finding:
+    """Only a warning for who runs an application that needs it: pipelines of one's own need none."""
+    about, users = f"extra {extra.name}", " and ".join(extra.applications)
+    missing = extra.missing()
+    if not missing:
+        return Finding(OK, about, f"for {users}: {extra.found()}")
+    level = WARNING if app.startswith(extra.applications) else OK
+    return Finding(level, about, f"{users} cannot run without {', '.join(missing)}", extra.install)
 
 
 def _gpus() -> Finding:
     """Of the application retoma_apps.gpu, by its variables; the key itself is not shown."""
     if not os.environ.get("RUNPOD_API_KEY"):
-        return Finding(OK, "GPUs", "RUNPOD_API_KEY is not set: offline, ffmpeg on this machine does their work")
+        return _offline_gpus()
     endpoints = [name for name, text in os.environ.items() if name.startswith("RUNPOD_ENDPOINT_ID") and text]
     if not endpoints:
         return Finding(WARNING, "GPUs", "RunPod, and no endpoint of it is set", "set RUNPOD_ENDPOINT_ID")
     return Finding(OK, "GPUs", "RunPod: its key is set")
+
+
+def _offline_gpus() -> Finding:
+    found = ffmpeg()
+    if found is None:
+        return Finding(OK, "GPUs", "RUNPOD_API_KEY is not set, and there is no ffmpeg to do their work offline")
+    return Finding(OK, "GPUs", f"RUNPOD_API_KEY is not set: offline, {found} on this machine does their work")
 
 
 def _space(home: Path) -> Finding:

@@ -146,6 +146,8 @@ class Pipeline:
             assignee=assignee,
         )
         _check_review(policy, subjects, place)
+        if policy.has_form and (when is not None or (policy.expires and on_expiry == "approved")):
+            _check_fills_itself(policy.form, place)
         bindings = tuple(
             Binding(step.name, "step", step.name, position, step.returns) for position, step in enumerate(subjects)
         )
@@ -153,7 +155,7 @@ class Pipeline:
             Step(
                 pipeline=self.name,
                 name=name,
-                function=Approval(policy.subject),
+                function=Approval(policy),
                 bindings=bindings,
                 resources=(),
                 returns=policy.form,
@@ -385,8 +387,6 @@ def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], place: Place) 
         raise place.mistake("it is of several steps, of which none may be an each step: review that one by itself")
     if policy.on_expiry not in get_args(OnExpiry):
         raise place.mistake(f"on_expiry= is {policy.on_expiry!r}; it is one of {quoted(get_args(OnExpiry))}")
-    if policy.expires and policy.on_expiry == "approved" and policy.has_form:
-        _check_fills_itself(policy.form, place)
     if (policy.escalate is None) != (policy.escalate_to is None):
         raise place.mistake("escalate= and escalate_to= go together: when, and to whom")
 
@@ -394,7 +394,7 @@ def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], place: Place) 
 def _check_fills_itself(form: type[BaseModel], place: Place) -> None:
     missing = [name for name, field in form.model_fields.items() if field.is_required()]
     if missing:
-        raise place.mistake(f"what expires cannot be approved by itself: its form wants {quoted(missing)}")
+        raise place.mistake(f"without a person nothing can be approved: its form wants {quoted(missing)}")
 
 
 def _annotations(inputs: type[BaseModel] | None, place: Place) -> dict[str, Any]:

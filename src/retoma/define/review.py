@@ -76,10 +76,13 @@ class Feedback:
 
 
 class Approval:
-    """The function of a review: what is approved is the subject as it is, unless a person gave another."""
+    """The function of a review to which no person gave a value: the subject as it is, or the form filled by itself."""
 
-    def __init__(self, parameter: str | None) -> None:
-        self._parameter = parameter
+    def __init__(self, policy: ReviewPolicy) -> None:
+        self._policy = policy
 
     def __call__(self, **subjects: Any) -> Any:
-        return subjects[self._parameter] if self._parameter else None
+        if self._policy.has_form:
+            return self._policy.form()
+        assert self._policy.subject is not None
+        return subjects[self._policy.subject]

@@ -15,7 +15,7 @@ from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.problems import Problem, documented, problem_of
-from retoma.server.sending import send_file
+from retoma.server.sending import asked_part, send_file
 from retoma.server.server import make_server
 from retoma.server.shapes import idempotency_key
 
@@ -25,6 +25,7 @@ __all__ = [
     "Page",
     "Problem",
     "Visit",
+    "asked_part",
     "caller",
     "documented",
     "ended_by",

@@ -197,9 +197,18 @@ def _allowed(request: Request) -> str:
     return ", ".join(sorted({method for route in matching for method in route.methods or ()}))
 
 
-async def _on_invalid_request(_: Request, error: Exception) -> Response:
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if _was_not_read(request, error):
+        told = "the body was not read as JSON: send Content-Type: application/json"
+        return Problem(422, "INVALID_REQUEST", told, errors=[{"field": "Content-Type", "message": told}]).response()
     return problem_of(error).response()
+
+
+def _was_not_read(request: Request, error: RequestValidationError) -> bool:
+    """Whether a body came whose type does not say that it is JSON: it is then taken for plain bytes."""
+    whole = any(tuple(each["loc"]) == ("body",) and each["type"] != "missing" for each in error.errors())
+    return whole and "json" not in request.headers.get("content-type", "")
 
 
 async def _on_our_error(_: Request, error: Exception) -> Response:

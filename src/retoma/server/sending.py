@@ -21,9 +21,7 @@ async def send_file(files: Files | None, file: File, asked: str | None) -> Respo
     """`asked` is the header `Range`. Raises NotFound if the content is not kept here, and a Problem (416) if nothing of
     it is in the range."""
     size = file.size if files is not None and await files.has(file) else None
-    part = None if size is None else _part(asked, size)
-    if part is not None and part[0] >= part[1]:
-        raise _unsatisfiable(file.size)
+    part = None if size is None else asked_part(asked, size)
     opened = None if files is None or size is None else await files.opened(file, part)
     if opened is None:
         raise NotFound(f"the content of the file {file.file} is not kept here")
@@ -33,23 +31,22 @@ async def send_file(files: Files | None, file: File, asked: str | None) -> Respo
     return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, _media_type(file))
 
 
-def _part(asked: str | None, size: int) -> tuple[int, int] | None:
-    """From and to, the last byte not included; None for all of it.
+def asked_part(asked: str | None, size: int) -> tuple[int, int] | None:
+    """What the header `Range` asks for of so many bytes: from and to, the last byte not included; None for all of it.
 
     Several ranges at once, and what is no range of bytes, are answered with the whole file, as the standard allows.
+    Raises a Problem (416) if nothing is in the range.
     """
     matched = _RANGE.fullmatch(asked or "")
     if matched is None or matched[0] == "bytes=-":
         return None
     first, last = matched[1], matched[2]
-    if not first:
-        return max(0, size - int(last)), size
-    return int(first), min(size, int(last) + 1) if last else size
-
-
-def _unsatisfiable(size: int) -> Problem:
-    there = {"Content-Range": f"bytes */{size}"}
-    return Problem(416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers=there)
+    start = int(first) if first else max(0, size - int(last))
+    end = min(size, int(last) + 1) if first and last else size
+    if start >= end:
+        there = {"Content-Range": f"bytes */{size}"}
+        raise Problem(416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers=there)
+    return start, end
 
 
 def _headers(file: File, size: int) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from fastapi import APIRouter
@@ -10,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from retoma.files import Files, FileSettings, files_of
-from retoma.server import Problem, documented, public
+from retoma.server import Problem, asked_part, documented, public
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     206: {"description": "The part that `Range` asks for."},
@@ -18,7 +17,6 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     **documented(404),
 }
 OUTPUTS = "gpu/"  # what else is kept in the same place is not for everyone
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 def downloads(settings: FileSettings) -> APIRouter:
@@ -38,11 +36,7 @@ def downloads(settings: FileSettings) -> APIRouter:
 
 async def _sent(files: Files, key: str, asked: str | None) -> Response:
     size = await files.size(key)
-    part = None if size is None else _part(asked, size)
-    if size is not None and part is not None and part[0] >= part[1]:
-        raise Problem(
-            416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"}
-        )
+    part = None if size is None else asked_part(asked, size)
     opened = await files.open(key, part)
     if opened is None:
         raise _missing()
@@ -60,17 +54,3 @@ async def _sent(files: Files, key: str, asked: str | None) -> Response:
 
 def _missing() -> Problem:
     return Problem(404, "NOT_FOUND", "there is no such file", error="File not found")
-
-
-def _part(asked: str | None, size: int) -> tuple[int, int] | None:
-    """From and to, the last byte not included; None for all of it.
-
-    Several ranges at once, and what is no range of bytes, are answered with the whole file, as the standard allows.
-    """
-    matched = _RANGE.fullmatch(asked or "")
-    if matched is None or matched[0] == "bytes=-":
-        return None
-    first, last = matched[1], matched[2]
-    if not first:
-        return max(0, size - int(last)), size
-    return int(first), min(size, int(last) + 1) if last else size

@@ -74,6 +74,15 @@ async def test_a_job_that_is_tried_again_began_when_it_first_began(studio: Studi
     assert (shown["status"], shown["attempts"], shown["startedAt"]) == ("COMPLETED", {"captioned": 2}, began)
 
 
+async def test_no_job_began_before_it_was_created_however_long_its_attempts_took(studio: Studio) -> None:
+    job = await studio.submit(operation="caption")
+    await studio.do()
+    async with studio.api.sandbox.client.database.connection() as connection:
+        await connection.execute("update retoma.jobs set spent_ms = 60000")
+    shown = await studio.show(job)
+    assert shown["startedAt"] == shown["createdAt"]
+
+
 async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(studio: Studio) -> None:
     studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
     job = await studio.submit(img2vid(3))

@@ -21,6 +21,7 @@ from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos import publishing
 from retoma_apps.videos.media.probe import Media, probe
 from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.studio import Studio
 from tests.apps.videos.house import TOPIC, House, a_house
 from tests.apps.videos.studio import small_studio
 from tests.conftest import empty
@@ -174,6 +175,7 @@ def test_the_final_review_has_every_field_and_its_files(journey: Journey) -> Non
     assert (film.status_code, film.headers["content-type"]) == (200, "video/mp4")
     assert data["file_size_mb"] == round(len(film.content) / 1e6, 2)
     assert data["resolution"] == "320x180"
+    assert Studio.size == (1920, 1080)  # unless told otherwise
     assert [variant["number"] for variant in data["thumbnail_variants"]] == [1, 2, 3]
     for variant in data["thumbnail_variants"]:
         assert variant["text"]

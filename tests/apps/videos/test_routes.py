@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -105,6 +106,7 @@ async def test_an_approved_script_lets_the_video_go_on(house: House) -> None:
     )
     assert told["reviewed_at"].startswith("2030-01-01T12:00:00")
     assert told["reviewed_at"].endswith("+00:00")
+    assert await house.checkpoint(checkpoint["checkpoint_id"]) == told
     assert (await house.show(checkpoint["video_id"]))["status"] == "running"
     await house.work_once()
     shown = await house.show(checkpoint["video_id"])
@@ -153,6 +155,19 @@ async def test_a_revision_makes_the_script_again_with_the_notes(house: House) ->
     assert (again["revision"], again["times_sent_back"]) == (checkpoint["revision"] + 1, 1)
     assert again["data"]["script_full"] != checkpoint["data"]["script_full"]
     assert "impostos" in again["data"]["script_full"].lower()
+
+
+@pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
+async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(action: str, house: House) -> None:
+    checkpoint = await house.scripted()
+    await house.api.sandbox.clock.advance(timedelta(minutes=7))
+    told = (await house.decide(checkpoint, action, notes="visto", reviewer="ana")).json()
+    assert (told["status"], told["reviewer"]) == (action, "ana")
+    assert told["reviewed_at"] == "2030-01-01T12:07:00+00:00"
+    events = await house.client.events(await _id(house, checkpoint["video_id"]), kinds=["review"])
+    opened, decided = [event.data for event in events][:2]
+    assert opened["what"] == "opened"
+    assert (decided["by"], decided["via"]) == ("ana", "api")
 
 
 async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: House) -> None:

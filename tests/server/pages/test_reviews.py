@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -59,7 +60,9 @@ async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) ->
 
 
 async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox, topic=EVERYTHING)
+    first = await asked(visitor.api.sandbox, topic=EVERYTHING)
+    await visitor.client.decide(first.id, Decision("send_back", by=EVERYTHING, notes=EVERYTHING))
+    review = await come_to(visitor.api.sandbox, first.run)
     for address in (f"/reviews/{review.id}", "/reviews", f"/runs/{review.run}?step=draft"):
         page = await visitor.get(address)
         assert page.status_code == 200
@@ -244,17 +247,24 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
     good = await asked(visitor.api.sandbox, topic="good")
     bad = await final(visitor)
     taken = await asked(visitor.api.sandbox, topic="taken")
+    old = await asked(visitor.api.sandbox, topic="old")
     token = token_of(await visitor.get("/reviews"))
     await visitor.client.decide(taken.id, Decision("approve", by="Marina"))
-    chosen = [f"{each.id}:{each.revision}" for each in (good, bad, taken)]
+    chosen = [
+        *(f"{each.id}:{each.revision}" for each in (good, bad, taken)),
+        f"{old.id}:7",
+        "no id",
+        f"{UUID(int=1)}:1",
+    ]
     answer = await visitor.post("/reviews", {"csrf": token, "review": chosen, "key": "k"})  # type: ignore[dict-item]
     assert answer.status_code == 200
     outcomes = seen(answer)
     assert "good · draft_review approved" in " ".join(outcomes.split())
     assert "picture" in outcomes
-    assert "Marina decided at" in outcomes
-    states = [(await now_of(visitor, each)).state for each in (good, bad, taken)]
-    assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED]
+    for said in ("Marina decided at", "look at it again", "there is no review"):
+        assert said in outcomes
+    states = [(await now_of(visitor, each)).state for each in (good, bad, taken, old)]
+    assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED, ReviewState.OPEN]
 
 
 async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) -> None:

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from retoma.errors import InvalidInput
-from retoma.records import Run
 from retoma.server.pages import run as run_page
 from retoma.server.pages import typed
 from retoma.server.pages.page import Page
@@ -39,11 +38,7 @@ async def fork(visit: Visit) -> Response:
             return visit.go(f"/runs/{forked.id}", "forked")
         except InvalidInput as error:
             said = _complaints(fields, error)
-    return await _bounced(visit, run, typed.filled(fields, visit.fields, said))
-
-
-async def _bounced(visit: Visit, run: Run, fields: list[typed.Field]) -> Response:
-    return await run_page.show(visit, 422, fork=fields)
+    return await run_page.show(visit, 422, fork=typed.filled(fields, visit.fields, said))
 
 
 def _complaints(fields: list[typed.Field], error: InvalidInput) -> dict[str, str]:

@@ -14,6 +14,7 @@ from retoma.define.file import is_file
 
 MOST_LINES = 1_000
 MOST_WORDS = 300  # of one line
+MOST_BY_WORDS = 100  # lines
 AROUND = 2  # lines that stay the same are shown on each side of a change
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -44,23 +45,25 @@ class Difference:
 
 def between(former: Any, current: Any) -> Difference:
     first, last = _lines(former), _lines(current)
+    matcher = SequenceMatcher(None, first, last)
+    by_words = sum(i2 - i1 for tag, i1, i2, _, _ in matcher.get_opcodes() if tag == "replace") <= MOST_BY_WORDS
     lines: list[Line] = []
     reached = 0
-    for group in SequenceMatcher(None, first, last).get_grouped_opcodes(AROUND):
+    for group in matcher.get_grouped_opcodes(AROUND):
         if group[0][1] > reached:
             lines.append(Line("cut"))
         for tag, i1, i2, j1, j2 in group:
-            lines += _part(tag, first[i1:i2], last[j1:j2])
+            lines += _part(tag, first[i1:i2], last[j1:j2], by_words)
         reached = group[-1][2]
     if lines and reached < len(first):
         lines.append(Line("cut"))
     return Difference(lines, sum(each.kind == "add" for each in lines), sum(each.kind == "del" for each in lines))
 
 
-def _part(tag: str, first: list[str], last: list[str]) -> list[Line]:
+def _part(tag: str, first: list[str], last: list[str], by_words: bool) -> list[Line]:
     if tag == "equal":
         return [_whole("same", line) for line in first]
-    if tag == "replace" and len(first) == len(last):
+    if tag == "replace" and by_words and len(first) == len(last):
         return [line for old, new in zip(first, last, strict=True) for line in _changed(old, new)]
     return [*(_whole("del", line) for line in first), *(_whole("add", line) for line in last)]
 

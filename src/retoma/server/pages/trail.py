@@ -35,6 +35,6 @@ def _trace(visit: Visit, event: Event) -> Trace:
     data: Mapping[str, Any] = event.data or {}
     what = str(data.get("what", ""))
     name = f"trail {what} edited" if what == "approved" and data.get("edited") else f"trail {what}"
-    about = {part: str(data.get(part) or "") for part in ("by", "to", "assignee")}
+    about = {part: str(data.get(part) or visit.say("nobody")) for part in ("by", "to")}
     text = visit.say(name, **about) if name in KNOWN else what
     return Trace(event.at, event.revision, what, text, str(data.get("notes") or ""))

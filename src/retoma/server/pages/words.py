@@ -449,6 +449,7 @@ _WORDS = {
     "undo": ("Undo", "Desfazer"),
     "undo why": ("A decision can be undone for 10 s.", "Dá para desfazer uma decisão por 10 s."),
     "next review": ("Next review", "Próxima revisão"),
+    "next reviews": ("More reviews", "Mais revisões"),
     "all reviews": ("All reviews", "Todas as revisões"),
     "history": ("History", "História"),
     "compared": ("Compared with revision {number}", "Comparado com a revisão {number}"),

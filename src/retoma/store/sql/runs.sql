@@ -50,7 +50,8 @@ select id, state::text as state
 
 -- name: began
 -- When work began in these runs, where it has.
-select r.id, retoma.began_at(r) as began_at
+-- Between two attempts the first is only known by how long attempts took; it is never before the run.
+select r.id, greatest(retoma.began_at(r), r.created_at) as began_at
   from retoma.runs r
  where r.id = any (:runs::uuid[]) and retoma.began_at(r) is not null;
 

@@ -316,6 +316,7 @@ _WORDS = {
         "It is being cancelled: what runs now ends first.",
         "Está sendo cancelada: o que está rodando termina antes.",
     ),
+    "cause person": ("it waits for a person", "espera uma pessoa"),
     "cause delayed": (
         "failed documents wait for their next try",
         "documentos que falharam esperam a próxima tentativa",

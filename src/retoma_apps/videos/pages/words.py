@@ -111,11 +111,13 @@ _WORDS = {
         "Nada foi salvo. Confira abaixo e salve de novo se estiver certo.",
     ),
     # what is offline
-    "offline": ("Works offline, in part or whole", "Trabalhando offline, em parte ou no todo"),
-    "offline why": (
-        "These are done on this machine. The variables beside them bring in a service.",
-        "Isto é feito nesta máquina. As variáveis ao lado trazem um serviço.",
-    ),
+    "offline": ("Done on this machine, without a service:", "Feito nesta máquina, sem serviço externo:"),
+    "offline how": ("What would change it", "O que mudaria isso"),
+    "short writer": ("scripts", "roteiros"),
+    "short speech": ("narration", "narração"),
+    "short footage": ("footage", "imagens de apoio"),
+    "short images": ("backgrounds of thumbnails", "fundos das capas"),
+    "short youtube": ("publication", "publicação"),
     "or": ("or", "ou"),
     "and": ("and", "e"),
     "offline writer": ("Scripts come of templates", "Roteiros vêm de modelos prontos"),

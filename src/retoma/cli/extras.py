@@ -1,0 +1,82 @@
+"""Which extras are installed, and what goes without them. Nothing of an extra is loaded to find out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+
+SECONDS_TO_ANSWER = 20
+
+
+@dataclass(frozen=True)
+class Extra:
+    """`parts` are distributions, each with what it is for; `applications` need them."""
+
+    name: str
+    parts: dict[str, str]
+    applications: tuple[str, ...]
+
+    @property
+    def install(self) -> str:
+        return f"pip install -e '.[{self.name}]'"
+
+    def missing(self) -> list[str]:
+        return [f"{part} ({use})" for part, use in self.parts.items() if not _is_there(part)]
+
+    def found(self) -> str:
+        return ", ".join(f"{part} {version(part)}" for part in self.parts)
+
+
+EXTRAS = (
+    Extra(
+        "media",
+        {
+            "imageio-ffmpeg": "ffmpeg",
+            "espeakng-loader": "eSpeak, the voice offline",
+            "av": "reads audio and video",
+            "pillow": "draws pictures",
+            "fontpkg-noto-sans": "the font",
+        },
+        ("retoma_apps.videos", "retoma_apps.gpu"),
+    ),
+    Extra(
+        "classifier",
+        {"pypdfium2": "reads PDF", "scikit-learn": "labels offline"},
+        ("retoma_apps.classifier",),
+    ),
+)
+
+
+def _is_there(part: str) -> bool:
+    if part == "imageio-ffmpeg":
+        return ffmpeg() is not None
+    try:
+        distribution(part)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def ffmpeg() -> str | None:
+    """Its version, as the program of the extra says when it is run; None if there is none or it does not run."""
+    for program in _programs():
+        try:
+            ran = subprocess.run(  # noqa: S603
+                [program, "-version"], capture_output=True, text=True, timeout=SECONDS_TO_ANSWER, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return " ".join(ran.stdout.split()[:3])
+    return None
+
+
+def _programs() -> Iterator[Path]:
+    """The ffmpeg that the extra brings, found without importing it."""
+    try:
+        files = distribution("imageio-ffmpeg").files or []
+    except PackageNotFoundError:
+        return
+    yield from (Path(str(file.locate())) for file in files if file.name.startswith("ffmpeg-"))

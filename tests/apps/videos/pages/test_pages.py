@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from string import Formatter
+
+from retoma_apps.providers.speech import KNOWN
+from retoma_apps.providers.youtube import VideoToPublish, mark_of
+from retoma_apps.videos.channels import channel_of
+from retoma_apps.videos.models import Channel
+from retoma_apps.videos.pages import forms, words
+from retoma_apps.videos.pages.looks import STAGES
+from retoma_apps.videos.pages.offline import VARIABLES
+from retoma_apps.videos.pages.words import Words
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.stages import Stage
+from tests.apps.videos.pages.canned import FILM, PNG, Desk
+from tests.apps.videos.pages.test_reviews import text_of
+
+ORDER = {"topic": "Como investir", "channel": "financas", "language": "", "scheduled_for": "", "key": "1"}
+CHANNEL = {
+    "language": "en",
+    "voice": "espeak_en",
+    "style": "calm",
+    "seconds": "90",
+    "budget": "2,5",
+    "account": "",
+    "revision": "0",
+}
+PLAINLY = "local-0123456789ab"
+
+
+def test_every_word_is_there_in_both_languages_with_the_same_blanks() -> None:
+    for name, sentences in words._WORDS.items():
+        blanks = [{blank for _, blank, *_ in Formatter().parse(each) if blank} for each in sentences]
+        assert blanks[0] == blanks[1], name
+        assert all(sentences), name
+
+
+def test_every_stage_step_and_stand_in_has_its_words() -> None:
+    assert set(STAGES) == set(Stage)
+    needed = {f"stage {each}" for each in Stage} | {f"step {each}" for each in longform.steps}
+    needed |= {f"{kind} {what}" for kind in ("offline", "short") for what in VARIABLES}
+    assert needed <= words.KNOWN
+
+
+async def test_a_list_that_is_empty_begins_with_an_order(desk: Desk) -> None:
+    shown = text_of(await desk.read("/videos/", language="pt"))
+    assert "Peça o primeiro vídeo" in shown
+    assert "Publicar em (UTC)" in shown
+
+
+async def test_an_order_starts_one_video_however_often_its_form_is_sent(desk: Desk) -> None:
+    for _ in range(2):
+        sent = await desk.send("/videos/", ORDER | {"scheduled_for": "2031-02-04T12:00", "language": "en"})
+        assert sent.status_code == 303, sent.text
+    (run,) = await desk.client.runs()
+    assert (run.tenant, run.input["topic"], run.input["language"]) == ("financas", "Como investir", "en")
+    assert run.input["scheduled_for"].startswith("2031-02-04T12:00:00")
+    assert "Vídeo pedido." in await desk.read(sent.headers["location"], language="pt")
+
+
+async def test_what_is_wrong_with_an_order_is_told_at_its_field(desk: Desk) -> None:
+    for field, written, sentence in (
+        ("topic", " ", "Diga o tema, com 3 a 300 letras."),
+        ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
+        ("channel", "", "Um nome de 1 a 100 letras."),
+        ("language", "fr", "Escolha um dos idiomas."),
+        ("scheduled_for", "amanhã", "Um dia e uma hora"),
+    ):
+        bounced = await desk.send("/videos/", ORDER | {field: written}, language="pt")
+        assert bounced.status_code == 422
+        assert re.search(f'id="a-{field}" role="alert">.*?{re.escape(sentence)}', bounced.text), field
+        assert 'value="financas"' in bounced.text or field == "channel"
+    assert await desk.client.runs() == []
+
+
+async def test_the_list_says_how_far_a_video_is_and_leads_to_its_review(desk: Desk) -> None:
+    review = await desk.review("final_review")
+    for language, stage, step in (("en", "Ready", "Final review"), ("pt", "Pronto", "Revisão final")):
+        page = await desk.read("/videos/", language=language)
+        assert f"Title plainly Como investir financas {stage} {step}" in text_of(page)
+        assert f'href="/reviews/{review.id}"' in page
+        assert 'href="/videos/channel/' not in page
+
+
+async def test_the_list_leads_to_what_is_published(desk: Desk) -> None:
+    review = await desk.review("final_review")
+    await desk.approve(review)
+    await desk.work()
+    page = await desk.read("/videos/")
+    assert f'href="/videos/channel/{PLAINLY}"' in page
+    assert "Published" in text_of(page)
+    assert 'href="/reviews/' not in page
+
+
+async def test_long_lists_have_a_next_page(desk: Desk) -> None:
+    for number in range(21):
+        await desk.begin(f"Tema {number}")
+    page = await desk.read("/videos/")
+    assert "Tema 0" not in page
+    (older,) = re.findall(r'href="(/videos/\?before=[^"]+)"', page)
+    assert "Tema 0" in await desk.read(older)
+    assert "Tema 20" in await desk.read("/videos/?before=nothing")
+
+
+async def test_every_page_says_what_is_offline_and_what_would_change_it(desk: Desk) -> None:
+    for path in ("/videos/", "/videos/channels", "/videos/channels/financas", "/videos/metrics"):
+        page = await desk.read(path, language="pt")
+        assert "Feito nesta máquina, sem serviço externo:" in page, path
+        assert all(f">{name}<" in page for names in VARIABLES.values() for name in names), path
+
+
+def test_a_channel_is_the_same_after_it_was_in_a_form() -> None:
+    channel = Channel(language="en", voice="espeak_en", style="a\nb", seconds=75, budget=2.5, account="main")
+    assert forms.read_channel(forms.of_channel(channel).fields, Words("en"), {"espeak": None}) == channel
+
+
+async def test_a_channel_is_set_by_its_form_and_new_orders_follow_it(desk: Desk) -> None:
+    saved = await desk.send("/videos/channels/financas", CHANNEL)
+    assert saved.status_code == 303, saved.text
+    assert await channel_of(desk.client, "financas") == Channel(
+        language="en", voice="espeak_en", style="calm", seconds=90, budget=2.5
+    )
+    await desk.send("/videos/", ORDER)
+    (run,) = await desk.client.runs()
+    assert (run.input["language"], run.input["seconds"], run.input["voice"]) == ("en", 90, "espeak_en")
+    assert "espeak_en" in text_of(await desk.read("/videos/channels"))
+
+
+async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_saved(desk: Desk) -> None:
+    for field, written in (
+        ("voice", "azure_en_us_guy"),
+        ("voice", "<script>"),
+        ("seconds", "19"),
+        ("seconds", "many"),
+        ("budget", "-1"),
+        ("budget", "nan"),
+        ("language", ""),
+        ("style", "x" * 501),
+    ):
+        bounced = await desk.send("/videos/channels/financas", CHANNEL | {field: written})
+        assert bounced.status_code == 422, written
+        assert re.search(f'id="a-{field}" role="alert"', bounced.text), written
+    assert await desk.client.profiles() == []
+
+
+async def test_voices_without_a_key_cannot_be_chosen(desk: Desk) -> None:
+    page = await desk.read("/videos/channels/financas")
+    disabled = set(re.findall(r'<option value="(\w+)" disabled>', page))
+    assert disabled == {name for name, voice in KNOWN.items() if voice.provider != "espeak"}
+
+
+async def test_a_colleagues_change_is_not_saved_over(desk: Desk) -> None:
+    await desk.send("/videos/channels/financas", CHANNEL)
+    late = await desk.send("/videos/channels/financas", CHANNEL | {"style": "loud"})
+    assert late.status_code == 409
+    assert "Somebody has changed it meanwhile" in late.text
+    assert "loud" in late.text
+    assert (await channel_of(desk.client, "financas")).style == "calm"
+    again = await desk.send("/videos/channels/financas", CHANNEL | {"style": "loud", "revision": "1"})
+    assert again.status_code == 303
+
+
+async def test_a_new_channel_is_opened_by_its_name(desk: Desk) -> None:
+    opened = await desk.send("/videos/channels", {"channel": "Saúde & bem-estar"})
+    assert "Saúde &amp; bem-estar" in await desk.read(opened.headers["location"])
+    for name in ("", "a/b", "..", "x" * 101):
+        assert (await desk.send("/videos/channels", {"channel": name})).status_code == 422
+
+
+async def published(desk: Desk, folder: Path, title: str = "Renda & fixa") -> str:
+    film, picture = folder / "film.mp4", folder / "picture.png"
+    film.write_bytes(FILM)
+    picture.write_bytes(PNG)
+    video = VideoToPublish(title=title, mark=mark_of(title), description="First & last", tags=("juros",))
+    sent = await desk.channel.send(await desk.channel.begin(video, len(FILM)), film)
+    await desk.channel.set_thumbnail(sent.video_id, picture)
+    return sent.url
+
+
+async def test_what_is_published_on_this_machine_can_be_watched(desk: Desk, tmp_path: Path) -> None:
+    url = await published(desk, tmp_path)
+    await published(desk, tmp_path, "Another")
+    page = await desk.read(url)
+    assert [each for each in ("Renda & fixa", "First & last", "juros", "Another") if each not in text_of(page)] == []
+    part = await desk.visitor.get(f"{url}/video", Range="bytes=10-19")
+    assert (part.status_code, part.content) == (206, FILM[10:20])
+    assert part.headers["content-type"] == "video/mp4"
+    assert part.headers["x-content-type-options"] == "nosniff"
+    picture = await desk.visitor.get(f"{url}/thumbnail")
+    assert (picture.content, picture.headers["content-type"]) == (PNG, "image/png")
+
+
+async def test_only_ids_of_videos_lead_to_files(desk: Desk, tmp_path: Path) -> None:
+    await published(desk, tmp_path)
+    for name in ("local-000000000000", "%2e%2e%2fvideos", "local-0123456789ab%00", "*"):
+        for what in ("", "/video", "/thumbnail"):
+            answer = await desk.visitor.get(f"/videos/channel/{name}{what}")
+            assert (answer.status_code, FILM in answer.content) == (404, False), name
+
+
+async def test_metrics_say_in_words_whether_their_targets_are_met(desk: Desk) -> None:
+    empty = text_of(await desk.read("/videos/metrics"))
+    assert empty.count("No data yet") == 5
+    run = await desk.begin()
+    sandbox = desk.visitor.api.sandbox
+    for _ in range(4):
+        await sandbox.work(until_later=False)
+        await sandbox.clock.advance(timedelta(hours=3))
+        (review,) = await desk.client.reviews(run=run)
+        await desk.approve(review)
+    await sandbox.work()
+    shown = text_of(await desk.read("/videos/metrics", language="pt"))
+    assert "Espera média por uma decisão 4 decisões 3 h menos de 2 h Fora da meta" in shown
+    assert "Aprovados na primeira vez 4 de 4 primeiras decisões 100 % mais de 85 % Na meta" in shown
+    assert "Do início ao fim, sem a espera por pessoas metade em até 0 s 0 s menos de 30 min Na meta" in shown
+    assert "Falharam de vez 0 de 1 vídeos encerrados 0 % menos de 2 % Na meta" in shown

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, TEMPLATES
+from retoma_apps.videos.pipeline import longform
+from tests.apps.videos.pages.canned import FILM, Desk
+from tests.apps.videos.pages.conftest import OpenDesk
+from tests.server.pages.test_pages import EVERYTHING, Elements
+
+REVIEWS = tuple(REVIEW_TEMPLATES)
+
+
+def text_of(page: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_every_review_of_a_video_has_a_template_of_its_own() -> None:
+    assert set(REVIEW_TEMPLATES) == {name for name, step in longform.steps.items() if step.review}
+    assert all((TEMPLATES / name).is_file() for name in REVIEW_TEMPLATES.values())
+
+
+SHOWN = {
+    "script_review": {
+        "en": [
+            "Title plainly",
+            "1 First plainly",
+            "To be seen: a coin",
+            "8.5 / 10",
+            "Visual markers 2",
+            "Did not pass",
+            "Must be mended Too long",
+            "Remark Dull",
+            "95 % confidence",
+        ],
+        "pt": ["1.850 palavras", "Fatos usados 12", "Já conhecido 65 %", "Reprovado"],
+    },
+    "audio_review": {
+        "en": ["Length 1 min 12 s", "Voice espeak plainly", "Speed 1.1", "0:00 First", "1:02 Second."],
+        "pt": ["Narração", "Transcrição", "Velocidade 1,1"],
+    },
+    "broll_review": {
+        "en": ["98 % of the narration", "1 Scene 1 35 s", "Relevance 85 %", "By Eva", "Searched for: coins plainly"],
+        "pt": ["98 % da narração", "2 Cena 2 35 s Trocar"],
+    },
+    "final_review": {
+        "en": ["10:12", "Resolution 1920", "380 MB", "As soon as it is approved", "Variant 3 CERTO"],
+        "pt": ["Fica público Assim que for aprovado", "Capa", "tag plainly", "About plainly"],
+    },
+}
+
+
+async def test_a_reviewer_sees_all_that_they_decide_by_in_their_language(desk: Desk) -> None:
+    run = await desk.begin()
+    for step, languages in SHOWN.items():
+        await desk.work()
+        (review,) = await desk.client.reviews(run=run)
+        for language, sentences in languages.items():
+            shown = text_of(await desk.read(f"/reviews/{review.id}", language=language))
+            assert [each for each in sentences if each not in shown] == [], step
+        await desk.approve(review)
+
+
+async def test_the_players_of_a_review_get_the_parts_of_files_that_they_ask_for(desk: Desk) -> None:
+    review = await desk.review("final_review", scheduled_for="2031-02-04T12:00:00Z")
+    page = await desk.read(f"/reviews/{review.id}")
+    assert "2031-02-04 12:00:00 UTC" in page
+    (film,) = re.findall(r'<video [^>]*src="([^"]+)"', page)
+    (track,) = re.findall(r'<track [^>]*srclang="pt-BR"[^>]*src="([^"]+)"', page)
+    part = await desk.visitor.get(film, Range="bytes=2-5")
+    assert (part.status_code, part.content) == (206, FILM[2:6])
+    subtitles = await desk.visitor.get(track)
+    assert (subtitles.text, subtitles.headers["content-type"].partition(";")[0]) == ("WEBVTT", "text/vtt")
+
+
+async def test_the_lines_of_a_narration_say_when_they_are_spoken(desk: Desk) -> None:
+    review = await desk.review("audio_review")
+    page = await desk.read(f"/reviews/{review.id}")
+    assert re.findall(r'data-start="([\d.]+)" data-end="([\d.]+)"', page) == [("0.000", "2.000"), ("62.250", "71.000")]
+    assert 'data-transcript="narration"' in page
+    assert '<audio class="wide" id="narration" controls' in page
+    script = await desk.visitor.get("/static/app/transcript.js")
+    assert script.headers["content-type"].startswith("text/javascript")
+
+
+async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(desk: Desk) -> None:
+    review = await desk.review("broll_review")
+    path = f"/reviews/{review.id}"
+    page = await desk.read(path)
+    assert re.findall(r'name="items" value="(\d)" form="send-back-form"', page) == ["1", "2"]
+    bounced = await desk.send(path, {"act": "send_back", "items": "2", "to": "upload", "notes": "darker"})
+    assert bounced.status_code == 422
+    assert re.findall(r'value="(\d)" form="send-back-form" checked', bounced.text) == ["2"]
+    sent = await desk.send(path, {"act": "send_back", "items": "2", "notes": "darker"})
+    assert sent.status_code == 303
+    decided = await desk.client.review(review.id)
+    assert (decided.state, decided.back_items) == ("sent_back", ("2",))
+    closed = await desk.read(path)
+    assert 'name="items"' not in closed
+    assert closed.count("Was to be replaced") == 1
+
+
+async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(desk: Desk) -> None:
+    review = await desk.review("final_review")
+    path = f"/reviews/{review.id}"
+    page = await desk.read(path)
+    assert re.findall(r'name="value.thumbnail" value="(\d)" form="approve" required', page) == ["1", "2", "3"]
+    assert "c-fail sm" not in page
+    assert '<input type="text" inputmode="numeric"' not in page  # the form's own field for it
+    without = await desk.send(path, {"act": "approve"})
+    assert without.status_code == 422
+    assert (await desk.client.review(review.id)).is_open
+    given = {"value.thumbnail": "2", "value.title": "Another", "value.tags": "one\r\ntwo"}
+    chosen = await desk.send(path, {"act": "approve", **given})
+    assert chosen.status_code == 303, chosen.text
+    value = (await desk.client.review(review.id)).value
+    assert (value["thumbnail"], value["title"], value["tags"]) == (2, "Another", ["one", "two"])
+    assert re.findall(r'value="(\d)" form="approve" required checked disabled', await desk.read(path)) == ["2"]
+
+
+async def test_a_choice_is_kept_when_the_form_comes_back(desk: Desk) -> None:
+    review = await desk.review("final_review")
+    given = {"act": "approve", "value.thumbnail": "3", "value.title": "x" * 101}
+    bounced = await desk.send(f"/reviews/{review.id}", given)
+    assert bounced.status_code == 422
+    assert re.findall(r'value="(\d)" form="approve" required checked', bounced.text) == ["3"]
+    assert re.search(r'name="value.title"[^>]*aria-invalid="true"', bounced.text)
+    assert f'value="{"x" * 101}"' in bounced.text
+
+
+async def test_text_of_models_providers_and_people_is_only_ever_text(open_desk: OpenDesk) -> None:
+    async with open_desk(EVERYTHING) as desk:
+        run = await desk.begin(EVERYTHING, EVERYTHING.replace("/", ""))
+        for step in (*REVIEWS, "published"):
+            await desk.work()
+            found = ["/videos/", "/videos/channels", "/videos/?new=1&said=<script>"]
+            reviews = await desk.client.reviews(run=run)
+            found += [f"/reviews/{each.id}" for each in reviews]
+            for path in found:
+                page = await desk.read(path)
+                elements = Elements()
+                elements.feed(page)
+                assert elements.tags.isdisjoint({"iframe", "object", "embed", "style", "base"}), path
+                assert not [name for name, _ in elements.attributes if name.startswith("on")], path
+                links = [value for name, value in elements.attributes if name in ("href", "src", "action", "poster")]
+                safe = ("/", "#", "?", "https://bank.example", "https://pexels.example")
+                assert [each for each in links if not each.startswith(safe) or each.startswith("//")] == [], path
+            if step == "published":
+                return
+            assert "alert(1)" in page
+            await desk.approve(reviews[0])

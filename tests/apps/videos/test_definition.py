@@ -1,0 +1,109 @@
+"""The workflow as it was asked for: its steps, its reviews, its retries, and the word that a video shows."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations, product
+
+import pytest
+
+from retoma.states import RunState
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.stages import Stage, stage_of
+
+STEPS = [
+    "knowledge_query",
+    "research",
+    "script_generation",
+    "script_review",
+    "audio_generation",
+    "audio_review",
+    "broll_search",
+    "broll_review",
+    "video_assembly",
+    "subtitle_gen",
+    "thumbnail_gen",
+    "final_review",
+    "upload",
+    "knowledge_store",
+    "analytics_init",
+]
+REVIEWS = {"script_review", "audio_review", "broll_review", "final_review"}
+MIDDLE = 0.5  # of the jitter
+
+
+def test_there_are_fifteen_steps_in_their_order_and_a_look_at_the_publication() -> None:
+    assert list(longform.steps) == [*STEPS, "publication"]
+
+
+def test_four_of_them_are_peoples() -> None:
+    assert {name for name, step in longform.steps.items() if step.review} == REVIEWS
+
+
+@pytest.mark.parametrize(
+    ("step", "delays"),
+    [
+        ("knowledge_query", [2, 4, 8]),
+        ("research", [5, 10, 20]),
+        ("script_generation", [10, 10]),
+        ("audio_generation", [5, 10, 20]),
+        ("broll_search", [5, 10, 20]),
+        ("video_assembly", [30]),
+        ("thumbnail_gen", [5, 5]),
+        ("upload", [60, 120, 240, 480, 960]),
+        ("subtitle_gen", [5, 5]),
+        ("knowledge_store", [5, 5]),
+        ("analytics_init", [5, 5]),
+    ],
+)
+def test_a_step_is_tried_again_as_often_and_as_late_as_was_asked(step: str, delays: list[int]) -> None:
+    retry = longform.steps[step].policy.retry
+    waits = [retry.delay(number, MIDDLE).total_seconds() for number in range(1, retry.retries + 1)]
+    assert waits == pytest.approx(delays)
+
+
+@pytest.mark.parametrize(
+    ("review", "targets"),
+    [
+        ("script_review", {"script_generation", "research"}),
+        ("audio_review", {"audio_generation"}),
+        ("broll_review", {"broll_search"}),
+        ("final_review", {"video_assembly", "thumbnail_gen"}),
+    ],
+)
+def test_a_review_may_send_back_where_its_document_says(review: str, targets: set[str]) -> None:
+    policy = longform.steps[review].review
+    assert policy is not None
+    assert set(policy.back_to) == targets
+    assert policy.due is not None
+
+
+def test_a_video_shows_the_stage_of_the_last_step_that_is_done() -> None:
+    shown = [stage_of(RunState.RUNNING, STEPS[:count]) for count in range(len(STEPS) + 1)]
+    assert shown == [
+        Stage.DRAFT,
+        *[Stage.RESEARCHING] * 2,
+        Stage.SCRIPTED,
+        *[Stage.PRODUCING] * 4,
+        *[Stage.ASSEMBLING] * 3,
+        *[Stage.READY] * 2,
+        *[Stage.UPLOADED] * 3,
+    ]
+
+
+def test_every_state_with_any_steps_done_is_one_stage() -> None:
+    marks = ["knowledge_query", "script_generation", "script_review", "broll_review", "thumbnail_gen", "upload"]
+    parts = chain.from_iterable(combinations(marks, count) for count in range(len(marks) + 1))
+    assert {type(stage_of(state, done)) for state, done in product(RunState, parts)} == {Stage}
+
+
+@pytest.mark.parametrize(
+    ("state", "stage"),
+    [
+        (RunState.FAILED, Stage.FAILED),
+        (RunState.REJECTED, Stage.REJECTED),
+        (RunState.CANCELLED, Stage.CANCELLED),
+        (RunState.COMPLETED, Stage.PUBLISHED),
+    ],
+)
+def test_an_end_is_shown_as_what_it_is_however_far_the_video_was(state: RunState, stage: Stage) -> None:
+    assert {stage_of(state, STEPS[:count]) for count in range(len(STEPS) + 1)} == {stage}

@@ -1,0 +1,640 @@
+"""What the video document asks for and no other test says, with nothing rendered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from retoma import GiveUp, Pipeline, Retry, exponential
+from retoma.errors import DefinitionError
+from retoma.states import RUN_MOVES, RunState
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma_apps.providers.youtube import LocalChannel
+from retoma_apps.videos import filming
+from retoma_apps.videos.checkpoints import script_data
+from retoma_apps.videos.models import Issue, Quality, Scene, Script
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.stages import Stage, stage_of
+from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.writing.port import Written
+from retoma_apps.videos.writing.quality import readability
+from tests.apps.videos.house import TOPIC
+from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, searched
+from tests.conftest import empty
+
+FIFTEEN = (
+    "knowledge_query",
+    "research",
+    "script_generation",
+    "script_review",
+    "audio_generation",
+    "audio_review",
+    "broll_search",
+    "broll_review",
+    "video_assembly",
+    "subtitle_gen",
+    "thumbnail_gen",
+    "final_review",
+    "upload",
+    "knowledge_store",
+    "analytics_init",
+)
+LATER = "2031-02-04T12:00:00Z"
+
+
+@pytest.fixture
+async def house(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QuickHouse]:
+    await empty(database)
+    async with a_quick_house(database, tmp_path, monkeypatch) as made:
+        yield made
+
+
+def test_the_fifteen_steps_have_their_names_and_order_and_a_look_at_the_publication_follows() -> None:
+    assert tuple(longform.steps) == (*FIFTEEN, "publication")
+
+
+def test_four_steps_are_peoples_and_the_other_eleven_run_code() -> None:
+    assert tuple(name for name in FIFTEEN if longform.steps[name].review) == REVIEWS
+    assert len([name for name in FIFTEEN if not longform.steps[name].review]) == 11
+
+
+@pytest.mark.parametrize(
+    ("step", "delays"),
+    [
+        ("knowledge_query", [2, 4, 8]),
+        ("research", [5, 10, 20]),
+        ("script_generation", [10, 10]),
+        ("audio_generation", [5, 10, 20]),
+        ("broll_search", [5, 10, 20]),
+        ("video_assembly", [30]),
+        ("thumbnail_gen", [5, 5]),
+        ("upload", [60, 120, 240, 480, 960]),
+    ],
+)
+def test_each_step_is_retried_as_often_and_after_as_long_as_its_table_says(step: str, delays: list[int]) -> None:
+    assert delays_of(longform.steps[step].policy.retry) == delays
+
+
+@pytest.mark.parametrize("step", ["subtitle_gen", "knowledge_store", "analytics_init"])
+def test_a_step_outside_the_table_has_the_pipelines_retries_and_a_wrong_policy_is_refused(step: str) -> None:
+    assert delays_of(longform.steps[step].policy.retry) == [5, 5]
+    with pytest.raises(DefinitionError):
+        Pipeline("wrong").step(retry={"max_retries": 3})(lambda: None)
+
+
+def delays_of(retry: Retry) -> list[float]:
+    return [retry.delay(number, 0.5).total_seconds() for number in range(1, retry.retries + 1)]
+
+
+@pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
+def test_an_exponential_delay_doubles_from_its_base_to_its_cap_give_or_take_a_tenth(random: float) -> None:
+    retry = Retry(9, backoff=exponential(60, cap=1000))
+    for number in range(1, 10):
+        series = min(1000, 60 * 2 ** (number - 1))
+        assert retry.delay(number, random).total_seconds() == pytest.approx(series * (0.9 + 0.2 * random))
+
+
+def test_every_run_state_with_every_set_of_finished_steps_has_one_stage() -> None:
+    for state in RunState:
+        found = [stage_of(state, longform.steps.keys() - set(list(longform.steps)[count:])) for count in range(17)]
+        assert all(isinstance(stage, Stage) for stage in found)
+        order = [list(Stage).index(stage) for stage in found]
+        assert order == sorted(order), state
+
+
+@pytest.mark.parametrize("count", range(16))
+def test_a_video_that_did_not_end_well_is_failed_rejected_or_cancelled_from_every_stage(count: int) -> None:
+    done = list(longform.steps)[:count]
+    assert stage_of(RunState.FAILED, done) is Stage.FAILED
+    assert stage_of(RunState.REJECTED, done) is Stage.REJECTED
+    assert stage_of(RunState.CANCELLED, done) is Stage.CANCELLED
+
+
+STAGES = {
+    "script_generation": "researching",
+    "script_review": "scripted",
+    "audio_generation": "producing",
+    "audio_review": "producing",
+    "broll_search": "producing",
+    "broll_review": "producing",
+    "video_assembly": "assembling",
+    "subtitle_gen": "assembling",
+    "thumbnail_gen": "assembling",
+    "final_review": "ready",
+    "upload": "ready",
+    "knowledge_store": "uploaded",
+    "analytics_init": "uploaded",
+    "publication": "uploaded",
+}
+
+
+async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_status(house: QuickHouse) -> None:
+    """Step by step: what is done is all that stands before, and it is completed only when nothing is left."""
+    video = await house.order()
+    steps = list(longform.steps)
+    for number, step in enumerate(steps):
+        shown = await house.show(video)
+        assert (shown["current_step"], shown["steps_done"]) == (step, steps[:number])
+        assert await house.begun(video) == set(steps[: number + 1])
+        assert shown["status"] == ("paused" if step in REVIEWS else "running")
+        assert shown["stage"] == STAGES.get(step, shown["stage"])
+        if step in REVIEWS:
+            assert shown["checkpoint"]["type"] == step
+            await house.approve(await house.checkpoint(shown["checkpoint"]["id"]))
+            assert (await house.show(video))["status"] == "running"
+        await house.work_once()
+    ended = await house.show(video)
+    assert (ended["status"], ended["stage"], ended["current_step"]) == ("completed", "published", None)
+
+
+async def test_an_order_may_say_channel_language_and_time(house: QuickHouse) -> None:
+    video = await house.order(channel="news", language="en", scheduled_for=LATER)
+    run = await house.run_of(video)
+    assert (run.state, run.tenant, run.input["language"]) == (RunState.RUNNING, "news", "en")
+    assert datetime.fromisoformat(run.input["scheduled_for"]) == datetime(2031, 2, 4, 12, tzinfo=UTC)
+
+
+async def test_a_list_shows_each_video_as_it_is_shown_alone(house: QuickHouse) -> None:
+    await house.scripted()
+    await house.order()
+    listed = (await house.api.get("/api/v1/videos")).json()["videos"]
+    assert [(one["stage"], one["status"], one["current_step"]) for one in listed] == [
+        ("draft", "running", "knowledge_query"),
+        ("scripted", "paused", "script_review"),
+    ]
+    assert listed == [await house.show(one["id"]) for one in listed]
+
+
+async def test_an_order_sent_again_is_the_same_video_and_another_key_or_none_asks_for_a_new_one(
+    house: QuickHouse,
+) -> None:
+    body = {"topic": TOPIC, "channel": "financas"}
+    keys: list[dict[str, str]] = [{"Idempotency-Key": "a"}, {"Idempotency-Key": "a"}, {"Idempotency-Key": "b"}, {}]
+    first, again, other, new = [
+        (await house.api.post("/api/v1/videos", json=body, headers=key)).json()["id"] for key in keys
+    ]
+    assert first == again
+    assert len({first, other, new}) == 3
+
+
+async def test_another_process_finds_state_attempts_and_checkpoints_as_they_were(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await empty(database)
+    async with a_quick_house(database, tmp_path, monkeypatch) as before:
+        waiting = await before.scripted()
+        before.moods["research"] = [OSError("down")] * 2
+        retried = await before.order()
+        await before.api.sandbox.work(until_later=False)
+        seen = [await before.show(video) for video in (waiting["video_id"], retried)]
+        jobs = await before.client.jobs(UUID(retried))
+    assert {job.step: job.attempt for job in jobs if job.attempt} == {"knowledge_query": 1, "research": 1}
+    async with a_quick_house(database, tmp_path, monkeypatch) as after:
+        assert [await after.show(video) for video in (waiting["video_id"], retried)] == seen
+        assert await after.client.jobs(UUID(retried)) == jobs
+        assert await after.checkpoint(waiting["checkpoint_id"]) == waiting
+        assert (await after.finish(waiting))["status"] == "completed"
+
+
+async def test_a_video_is_running_while_a_step_is_ready_executed_or_waits_for_its_retry(house: QuickHouse) -> None:
+    house.moods["research"] = [OSError("down")]
+    video = await house.order()
+    await house.work_once()
+    async with house.api.sandbox.hands() as hands:
+        assert (await house.show(video))["status"] == "running"
+        claims = await hands.claim()
+        assert [(await house.show(video))["status"], claims[0].step] == ["running", "research"]
+        await hands.give_back(await hands.attempt(claims))
+        assert [(await house.show(video))["status"], await hands.claim()] == ["running", []]
+
+
+async def test_a_step_that_waits_for_its_retry_holds_up_what_follows_and_runs_once_at_a_time(
+    house: QuickHouse,
+) -> None:
+    house.moods["research"] = [OSError("down")]
+    video = await house.order()
+    await house.work()
+    assert await house.begun(video) == {"knowledge_query", "research"}
+    await house.api.sandbox.clock.advance(timedelta(seconds=6))
+    await workers.promote(house.api.sandbox.database, limit=100)
+    async with house.api.sandbox.hands() as one, house.api.sandbox.hands() as other:
+        claims = [*await one.claim(5), *await other.claim(5)]
+        assert [(claim.step, claim.attempt) for claim in claims] == [("research", 2)]
+        assert (await house.show(video))["steps_done"] == ["knowledge_query"]
+
+
+async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times_and_are_no_states(
+    house: QuickHouse,
+) -> None:
+    house.moods["research"] = [OSError("down")]
+    video = await house.order()
+    await house.api.sandbox.work()
+    for action in ("revision_requested", "approved"):
+        await house.api.sandbox.clock.advance(timedelta(minutes=1))
+        await house.decide(await house.asked(video), action, notes="de novo")
+        assert (await house.show(video))["status"] == "running"
+    events = await house.client.events(UUID(video))
+    told = [(event.kind, event.step, event.data.get("what")) for event in events if event.kind in ("retry", "review")]
+    assert told == [
+        ("retry", "research", None),
+        ("review", "script_review", "opened"),
+        ("review", "script_review", "sent_back"),
+        ("review", "script_review", "opened"),
+        ("review", "script_review", "approved"),
+    ]
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert {"resumed", "revision", "retrying"}.isdisjoint(RunState)
+
+
+async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(house: QuickHouse) -> None:
+    checkpoint = await house.scripted()
+    results = await house.client.events(UUID(checkpoint["video_id"]), kinds=["result"])
+    now = await house.api.sandbox.clock.now()
+    assert [(event.step, event.at) for event in results] == [(step, now) for step in FIFTEEN[:3]]
+
+
+@pytest.mark.parametrize("moment", ["ordered", "held", "waiting", "asked"])
+async def test_a_video_can_be_cancelled_at_any_time_before_its_end(house: QuickHouse, moment: str) -> None:
+    house.moods["research"] = [OSError("down")] if moment == "waiting" else []
+    video = await house.order()
+    if moment in ("waiting", "asked"):
+        await house.work()
+    async with house.api.sandbox.hands() as hands:
+        held = await hands.claim() if moment == "held" else []
+        await house.api.post(f"/api/v1/runs/{video}/cancel")
+        await hands.give_back(await hands.attempt(held))
+    await house.api.sandbox.work()
+    shown = await house.show(video)
+    assert (shown["status"], shown["stage"]) == ("cancelled", "cancelled")
+    assert "audio_generation" not in shown["steps_done"]
+
+
+async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be_completed(house: QuickHouse) -> None:
+    house.moods["research"] = [GiveUp("nothing known", "NOTHING")]
+    video = await house.order()
+    await house.api.sandbox.work()
+    await house.api.sandbox.clock.advance(timedelta(days=1))
+    assert await house.api.sandbox.work() == 0
+    assert (await house.show(video))["status"] == "failed"
+    assert RUN_MOVES[RunState.FAILED] == {RunState.RUNNING}
+    await house.client.resume(UUID(video), by="ana")
+    assert (await house.show(video))["status"] == "running"
+    assert (await house.finish(await house.asked(video)))["status"] == "completed"
+
+
+async def test_nothing_that_comes_late_changes_a_video_that_has_ended(house: QuickHouse) -> None:
+    asked = await house.scripted()
+    await house.decide(asked, "rejected", notes="não")
+    house.moods["research"] = [OSError("down")]
+    video = await house.order(scheduled_for=LATER)
+    await house.work_once()
+    async with house.api.sandbox.hands() as hands:
+        late = await hands.attempt(await hands.claim())
+        await house.client.cancel(UUID(video))
+        await house.api.sandbox.clock.advance(timedelta(minutes=1))
+        await house.api.sandbox.watch()
+        await hands.give_back(late)
+    await house.api.sandbox.work()
+    assert (await house.decide(asked, "approved")).status_code == 409
+    states = [(await house.show(one))["status"] for one in (asked["video_id"], video)]
+    assert states == ["rejected", "cancelled"]
+    assert await house.api.sandbox.work() == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [(ConnectionError("cut"), 4), (KeyError("bug"), 4), (SystemExit(1), 4), (GiveUp("never", "NEVER"), 1)],
+)
+async def test_what_may_pass_is_tried_again_and_what_cannot_is_not_and_no_video_runs_for_ever(
+    house: QuickHouse, error: BaseException, attempts: int
+) -> None:
+    house.moods["research"] = [error] * 9
+    video = await house.order()
+    await house.api.sandbox.work()
+    assert (await house.show(video))["status"] == "failed"
+    jobs = {job.step: job.attempt for job in await house.client.jobs(UUID(video))}
+    assert jobs["research"] == attempts
+    assert "script_generation" not in jobs
+
+
+async def test_retries_are_counted_for_each_step_and_revision_alone(house: QuickHouse) -> None:
+    house.moods["research"] = [OSError("down")] * 3
+    house.moods["script_generation"] = [OSError("down")] * 2
+    video = await house.order()
+    await house.api.sandbox.work()
+    house.moods["script_generation"] = [OSError("down")] * 2
+    await house.decide(await house.asked(video), "revision_requested", notes="mais curto")
+    await house.api.sandbox.work()
+    assert (await house.asked(video))["checkpoint_type"] == "script_review"
+
+
+async def test_what_one_video_found_out_is_what_the_next_knows_first(house: QuickHouse) -> None:
+    first = await house.finish(await house.scripted())
+    second = await house.scripted()
+    told = await house.client.results(UUID(first["id"]))
+    known = await house.client.results(UUID(second["video_id"]))
+    assert told["knowledge_query"]["facts"] == []
+    assert all(fact["source"]["name"] for fact in told["research"]["facts"])
+    assert texts(known["knowledge_query"]["facts"]) == texts(told["research"]["facts"]) != set()
+
+
+def texts(facts: list[dict[str, Any]]) -> set[str]:
+    return {fact["text"] for fact in facts}
+
+
+async def test_research_adds_to_what_is_known_only_what_is_new(house: QuickHouse) -> None:
+    await house.finish(await house.scripted())
+    again = await house.scripted()
+    await house.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
+    await house.asked(again["video_id"])
+    results = await house.client.results(UUID(again["video_id"]))
+    known, found = results["knowledge_query"]["facts"], results["research"]["facts"]
+    assert found[: len(known)] == known
+    assert len(texts(found)) == len(found) > len(known)
+    assert all(fact["source"]["name"] and 0 <= fact["source"]["confidence"] <= 1 for fact in found)
+
+
+async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(house: QuickHouse) -> None:
+    scripted = await house.scripted()
+    run = UUID(scripted["video_id"])
+    script = (await house.client.results(run))["script_generation"]
+    await house.approve(scripted, value=script | {"scenes": [{"text": "Minha cena.", "visual": "um gato"}]})
+    spoken = await house.asked(scripted["video_id"])
+    assert spoken["data"]["script_text"] == "Minha cena."
+    narration = (await house.client.results(run))["audio_generation"]
+    assert [line["text"] for line in narration["lines"]] == ["Minha cena."]
+    await house.approve(spoken, value=narration | {"seconds": 7.5})
+    filmed = await house.asked(scripted["video_id"])
+    assert [clip["query_used"] for clip in filmed["data"]["clips"]] == ["um gato"]
+    assert filmed["data"]["audio_duration"] == 7.5
+    broll = (await house.client.results(run))["broll_search"]
+    await house.approve(filmed, value=broll | {"clips": [broll["clips"][0] | {"query": "outro gato"}]})
+    final = await house.asked(scripted["video_id"])
+    film = (await house.api.get(final["data"]["video_preview_url"])).content.decode()
+    assert film == f"{narration['audio']['file']} ['outro gato']"
+
+
+async def test_subtitles_have_the_timings_of_the_narration(house: QuickHouse) -> None:
+    final = await house.at("final_review")
+    results = await house.client.results(UUID(final["video_id"]))
+    path = await house.studio.files.path(await file_of(house, final, results["subtitle_gen"]["vtt"]["file"]))
+    timings = [line.split(" --> ") for line in path.read_text().splitlines() if "-->" in line]
+    lines = results["audio_review"]["lines"]
+    assert [[seconds(at) for at in pair] for pair in timings] == [[line["start"], line["end"]] for line in lines]
+
+
+async def file_of(house: QuickHouse, checkpoint: dict[str, Any], digest: str) -> Any:
+    return await house.client.file(UUID(checkpoint["video_id"]), digest)
+
+
+def seconds(clock: str) -> float:
+    hours, minutes, rest = clock.split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+
+
+async def test_a_script_made_anew_takes_along_all_that_was_made_of_it_and_the_former_can_be_read(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filmed = await house.at("broll_review")
+    run = UUID(filmed["video_id"])
+    monkeypatch.setattr(Moody, "script", another_script)
+    await house.client.rerun(run, "script_generation", by="ana")
+    again = await house.asked(filmed["video_id"])
+    assert again["checkpoint_type"] == "script_review"
+    assert (await house.decide(filmed, "approved")).status_code == 409
+    await house.approve(again)
+    spoken = await house.asked(filmed["video_id"])
+    assert (spoken["checkpoint_type"], spoken["data"]["script_text"]) == ("audio_review", "Outra coisa.")
+    await house.approve(spoken)
+    clips = (await house.asked(filmed["video_id"]))["data"]["clips"]
+    assert [clip["query_used"] for clip in clips] == ["um rio"]
+    new, old = await house.client.made(run, "audio_generation")
+    assert [line["text"] for line in new.output["lines"]] == ["Outra coisa."] != old.output["lines"]
+
+
+async def another_script(*_: Any, **__: Any) -> Any:
+    return Written(script=Script(title="Outro", scenes=[Scene(text="Outra coisa.", visual="um rio")]))
+
+
+async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_else(house: QuickHouse) -> None:
+    checkpoint = await house.scripted()
+    await house.api.sandbox.clock.advance(timedelta(days=400))
+    assert await house.api.sandbox.work() == 0
+    shown = await house.show(checkpoint["video_id"])
+    assert (shown["status"], shown["checkpoint"]["id"]) == ("paused", checkpoint["checkpoint_id"])
+
+
+async def test_there_is_one_checkpoint_for_each_video_step_and_revision(house: QuickHouse) -> None:
+    checkpoint = await house.scripted()
+    await house.decide(checkpoint, "revision_requested", notes="de novo")
+    again = await house.asked(checkpoint["video_id"])
+    assert again["checkpoint_id"] != checkpoint["checkpoint_id"]
+    columns = "run, step, item, revision"
+    async with house.api.sandbox.database.connection() as connection:
+        counted = await connection.fetch(f"select {columns}, count(*) from retoma.reviews group by {columns}")
+        assert [row["count"] for row in counted] == [1, 1]
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await connection.execute("update retoma.reviews set revision = 1")
+
+
+async def test_a_checkpoint_tells_its_type_data_status_video_and_what_was_decided(house: QuickHouse) -> None:
+    checkpoint = await house.scripted()
+    assert (checkpoint["checkpoint_type"], checkpoint["status"]) == ("script_review", "pending")
+    assert (checkpoint["reviewer_notes"], checkpoint["reviewed_at"]) == (None, None)
+    assert checkpoint["data"]
+    assert (await house.show(checkpoint["video_id"]))["checkpoint"]["id"] == checkpoint["checkpoint_id"]
+    await house.decide(checkpoint, "approved", notes="bom")
+    decided = await house.checkpoint(checkpoint["checkpoint_id"])
+    assert (decided["status"], decided["reviewer_notes"]) == ("approved", "bom")
+    assert decided["reviewed_at"]
+
+
+@pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
+async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_good(
+    house: QuickHouse, action: str
+) -> None:
+    checkpoint = await house.scripted()
+    await house.api.sandbox.clock.set(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC))
+    told = (await house.decide(checkpoint, action, notes="porque", reviewer="ana")).json()
+    assert datetime.fromisoformat(told["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
+    assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
+    _, decided = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+    assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana", "api", "porque")
+    async with house.api.sandbox.database.connection() as connection:
+        with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):
+            await connection.execute("update retoma.events set data = '{}' where id = $1", decided.id)
+
+
+DECIDER = """
+import asyncio, os, signal, sys
+from uuid import UUID
+from retoma import App, Client, Decision
+from retoma.store.database import Database
+from retoma_apps.videos.pipeline import longform
+
+async def main():
+    client = Client(App("videos", pipelines=[longform], resources={"studio": None}), Database(sys.argv[1], None))
+    await client.decide(UUID(sys.argv[2]), Decision("approve", by="ana", notes="bom"))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_decision_outlives_the_process_that_took_it(house: QuickHouse) -> None:
+    checkpoint = await house.scripted()
+    url, review = house.api.sandbox.database.url, checkpoint["checkpoint_id"]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", DECIDER, url, review, env=dict(os.environ))
+    assert await process.wait() == -signal.SIGKILL
+    decided = await house.checkpoint(review)
+    assert (decided["status"], decided["reviewer"], decided["reviewer_notes"]) == ("approved", "ana", "bom")
+    assert (await house.asked(checkpoint["video_id"]))["checkpoint_type"] == "audio_review"
+
+
+@pytest.mark.parametrize(
+    ("review", "targets"),
+    [
+        ("script_review", {"script_generation", "research"}),
+        ("audio_review", {"audio_generation"}),
+        ("broll_review", {"broll_search"}),
+        ("final_review", {"video_assembly", "thumbnail_gen"}),
+    ],
+)
+async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
+    house: QuickHouse, review: str, targets: set[str]
+) -> None:
+    checkpoint = await house.at(review)
+    assert set(checkpoint["can_go_back_to"]) == targets
+    for step in set(FIFTEEN) - targets:
+        wrong = await house.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
+        assert wrong.status_code == 422, step
+    for step in sorted(targets):
+        checkpoint = await house.checkpoint(checkpoint["checkpoint_id"])
+        sent = await house.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
+        assert (sent.status_code, (await house.show(checkpoint["video_id"]))["current_step"]) == (200, step)
+        checkpoint = await house.asked(checkpoint["video_id"])
+        assert checkpoint["checkpoint_type"] == review
+
+
+@pytest.mark.parametrize("review", REVIEWS)
+async def test_a_rejection_ends_the_video_at_every_checkpoint_and_nothing_is_uploaded(
+    house: QuickHouse, review: str, tmp_path: Path
+) -> None:
+    checkpoint = await house.at(review)
+    await house.decide(checkpoint, "rejected", notes="não serve")
+    await house.api.sandbox.work()
+    shown = await house.show(checkpoint["video_id"])
+    assert (shown["status"], shown["error_message"]) == ("rejected", f"Rejected at {review}: não serve")
+    assert shown["steps_done"] == list(FIFTEEN[: FIFTEEN.index(review)])
+    assert await LocalChannel(tmp_path / "channel").videos() == []
+
+
+async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+
+    async def listening(script: Any, narration: Any, language: str, studio: Studio, ctx: Any) -> Any:
+        said.append(ctx.feedback)
+        return await searched(script, narration, language, studio, ctx)
+
+    monkeypatch.setattr(filming, "searched", listening)
+    checkpoint = await house.at("broll_review")
+    given = {"clips": [1, 3], "queries": {"3": "um banco"}, "notes": "outros"}
+    assert (await house.decide(checkpoint, "revision_requested", **given)).status_code == 200
+    await house.asked(checkpoint["video_id"])
+    assert said[0] is None
+    assert (said[1].items, said[1].extra["queries"], said[1].notes) == (("1", "3"), {"3": "um banco"}, "outros")
+
+
+def script_of(passed: bool) -> Script:
+    issues = [] if passed else [Issue(code="too_long", text="Longo.", blocking=True)]
+    quality = Quality(passed=passed, readability_score=8.5, visual_markers=2, issues=issues)
+    scenes = [Scene(text="Um.", visual="a"), Scene(text="Dois.", visual="b")]
+    return Script(title="T", scenes=scenes, quality=quality, facts_used=12, word_count=2)
+
+
+@pytest.mark.parametrize("passed", [True, False])
+async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(house: QuickHouse, passed: bool) -> None:
+    data = script_data(await house.run_of(await house.order()), script_of(passed))
+    assert data["script_full"] == "Um.\n\nDois."
+    assert data["quality_report"]["passed"] is passed
+    assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["too_long"])
+    assert data["facts_used"] == 12
+
+
+@pytest.mark.parametrize(("language", "other"), [("pt-BR", "en"), ("en", "pt-BR")])
+async def test_readability_is_that_of_the_scripts_own_language(house: QuickHouse, language: Any, other: Any) -> None:
+    topic = "How coffee is made" if language == "en" else TOPIC
+    data = (await house.asked(await house.order(topic, language=language)))["data"]
+    score = data["quality_report"]["readability_score"]
+    assert score == readability(data["script_full"], language) != readability(data["script_full"], other)
+
+
+async def test_a_final_review_says_the_size_of_the_film_which_is_full_hd_unless_told_otherwise(
+    house: QuickHouse,
+) -> None:
+    final = await house.at("final_review")
+    assert final["data"]["resolution"] == "1920x1080"
+    assert (Studio.size, Studio.fps) == ((1920, 1080), 30)
+
+
+async def test_what_a_final_review_shows_is_what_is_published(house: QuickHouse, tmp_path: Path) -> None:
+    final = await house.at("final_review")
+    await house.finish(final)
+    (video,) = await LocalChannel(tmp_path / "channel").videos()
+    told = {"title": video.title, "description": video.description, "tags": list(video.tags)}
+    own = [tag for tag in told["tags"] if not tag.startswith("retoma-")]  # the mark by which an upload is found again
+    assert told | {"tags": own} == final["data"]["metadata"]
+    assert all(final["data"]["metadata"].values())
+
+
+async def test_a_batch_has_only_what_is_open_and_of_its_type(house: QuickHouse) -> None:
+    decided, open_one = await house.scripted(), await house.scripted()
+    await house.at("audio_review")
+    await house.decide(decided, "rejected", notes="não")
+    for kind, ids in (("script_review", {open_one["checkpoint_id"]}), ("final_review", set())):
+        told = (await house.api.get(f"/api/v1/checkpoints/batch?type={kind}&limit=10")).json()
+        assert ({one["checkpoint_id"] for one in told["batch"]}, told["total_pending"]) == (ids, len(ids))
+
+
+async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_batch(house: QuickHouse) -> None:
+    final, script = await house.at("final_review"), await house.scripted()
+    ids = [final["checkpoint_id"], script["checkpoint_id"]]
+    answer = await house.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
+    told = {one["checkpoint_id"]: one["status"] for one in answer.json()["results"]}
+    assert (answer.status_code, told) == (200, dict(zip(ids, ["error", "approved"], strict=True)))
+    assert (await house.checkpoint(ids[0]))["status"] == "pending"
+
+
+async def test_channels_are_worked_for_side_by_side_and_one_that_hangs_delays_no_other(house: QuickHouse) -> None:
+    channels = ("ciencia", "historia", "jogos")
+    videos = {name: await house.order(channel=name) for name in channels}
+    async with house.api.sandbox.hands() as hands:
+        claims = await hands.claim(3)
+        assert {str(claim.run) for claim in claims} == set(videos.values())
+        hanging, *others = claims
+        await hands.give_back(await hands.attempt(others))
+        await house.work()
+        shown = {video: (await house.show(video))["stage"] for video in videos.values()}
+    assert shown == {video: "draft" if video == str(hanging.run) else "scripted" for video in videos.values()}
+
+
+async def test_the_first_decision_counts_for_the_share_that_is_approved_at_once(house: QuickHouse) -> None:
+    checkpoint = await house.scripted()
+    await house.decide(checkpoint, "revision_requested", notes="de novo")
+    await house.approve(await house.asked(checkpoint["video_id"]))
+    await house.approve(await house.asked(checkpoint["video_id"]))
+    figures = await house.client.review_figures("longform", await house.api.sandbox.clock.now() - timedelta(days=1))
+    assert (figures.approved_at_once, figures.first_decided, figures.decided) == (1, 2, 3)

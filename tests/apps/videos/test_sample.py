@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from retoma.testing import Sandbox, sandbox
+from retoma_apps.videos.models import Channel
+from retoma_apps.videos.sample import sample
+from tests.apps.videos.studio import small_app, small_studio
+
+ADDRESS = "http://127.0.0.1:8765"
+
+
+@pytest.fixture
+async def studio(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    async with sandbox(small_app(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("language", "topic", "spoken"),
+    [("pt", "Como investir em renda fixa", "pt-BR"), ("en", "How coffee is made", "en")],
+)
+async def test_a_sample_is_ordered_in_the_language_of_the_terminal(
+    studio: Sandbox, tmp_path: Path, language: str, topic: str, spoken: str
+) -> None:
+    said = await sample(small_studio(tmp_path))(studio.client, ADDRESS, language)
+    (run,) = await studio.client.runs()
+    assert (run.input["topic"], run.input["language"], run.tenant) == (topic, spoken, "principal")
+    assert topic in said
+    assert f"{ADDRESS}/videos/" in said
+
+
+async def test_a_sample_is_ordered_once_even_if_its_channel_changes(studio: Sandbox, tmp_path: Path) -> None:
+    order = sample(small_studio(tmp_path))
+    await order(studio.client, ADDRESS, "pt")
+    await order(studio.client, ADDRESS, "pt")
+    await studio.client.set_profile("principal", Channel(seconds=90).model_dump())
+    await order(studio.client, ADDRESS, "pt")
+    assert len(await studio.client.runs()) == 1
+
+
+async def test_the_sample_says_what_is_made_on_this_machine(studio: Sandbox, tmp_path: Path) -> None:
+    said = await sample(small_studio(tmp_path))(studio.client, ADDRESS, "en")
+    assert "the writing, the voice (eSpeak), the footage, the pictures, the channel" in said

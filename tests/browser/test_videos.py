@@ -1,0 +1,103 @@
+"""A video in a real browser: from a topic that somebody types to the page that plays it, sent back at each review."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from retoma.store.database import Database
+from retoma_apps.providers.youtube import LocalChannel
+from retoma_apps.videos.application import make_app
+from retoma_apps.videos.pages.pages import WATCH_URL
+from tests.apps.videos.studio import small_studio
+from tests.browser.screen import Screen, a_screen
+from tests.conftest import empty
+
+TOPIC = "Como investir em renda fixa"
+UNDO = timedelta(seconds=11)
+REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
+expect.set_options(timeout=20_000)  # milliseconds that something may take on a busy machine
+
+
+@pytest.fixture
+async def screen(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
+    await empty(database)
+    channel = LocalChannel(tmp_path / "channel", url=WATCH_URL)
+    studio = replace(small_studio(tmp_path), channel=lambda _: channel)
+    async with a_screen(database, application=make_app(studio)) as made:
+        await made.sandbox.client.set_profile("financas", {"seconds": 20})
+        yield made
+        assert made.complaints == []
+
+
+async def test_a_topic_becomes_a_video_that_plays_with_every_review_sent_back_once(screen: Screen) -> None:
+    page = await screen.open("/videos/?new=1")
+    await page.get_by_label("Topic").fill(TOPIC)
+    await page.get_by_label("Channel", exact=True).fill("financas")
+    await page.locator("#order button.primary").click()
+    for step in REVIEWS:
+        await see_the_review(screen, page, step)
+        await send_back(page, step)
+        await see_the_review(screen, page, step)
+        await expect(page.locator("#trail")).to_contain_text(f"melhor: {step}")
+        await approve(page, step)
+    await done(screen)
+    await watch(screen, page)
+
+
+async def see_the_review(screen: Screen, page: Page, step: str) -> None:
+    """As a reviewer comes to it: by its link in the list of videos."""
+    await done(screen)
+    await page.goto(f"{screen.address}/videos/")
+    await page.locator("#videos a[href^='/reviews/']").click()
+    await expect(page.locator("#facts")).to_contain_text(step)
+    await expect(page.locator("#decide")).to_be_visible()
+
+
+async def done(screen: Screen) -> None:
+    """What was decided takes effect when it can no longer be undone."""
+    await screen.sandbox.clock.advance(UNDO)
+    await screen.sandbox.work(until_later=False)
+
+
+async def send_back(page: Page, step: str) -> None:
+    if step == "broll_review":
+        await page.locator("input[name=items]").first.check()
+    await page.locator("#decide a[href='#send-back']").click()
+    form = page.locator("#send-back-form")
+    if step == "final_review":
+        await form.locator("input[value=thumbnail_gen]").check()
+    await form.locator("textarea[name=notes]").fill(f"melhor: {step}")
+    await form.locator("button.primary").click()
+    await expect(page.locator("#decided")).to_contain_text(f"melhor: {step}")
+
+
+async def approve(page: Page, step: str) -> None:
+    if step == "final_review":
+        await page.locator("input[name='value.thumbnail']").nth(1).check()
+    await page.locator("#decide button[form=approve]").click()
+    await expect(page.locator("#decided")).to_be_visible()
+
+
+async def watch(screen: Screen, page: Page) -> None:
+    await page.goto(f"{screen.address}/videos/")
+    await expect(page.locator("#videos")).to_contain_text("Published")
+    await page.locator("#videos a[href^='/videos/channel/']").click()
+    player = page.locator("video").first
+    await expect(player).to_be_visible()
+    length = await player.evaluate(PLAYED)
+    assert length > 10
+
+
+# Gives the length once the picture has moved.
+PLAYED = """async video => {
+    video.muted = true;
+    await video.play();
+    await new Promise(moved => video.addEventListener("timeupdate", () => video.currentTime > 0 && moved()));
+    return video.duration;
+}"""

@@ -1,0 +1,116 @@
+"""What the runs of a pipeline have come to, counted on a history that the test makes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from retoma import Decision, GiveUp, Pipeline, Retry, RetryLater, minutes
+from retoma.records import PipelineFigures
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+
+APPROVE = Decision("approve", by="ana")
+REJECT = Decision("reject", by="ana", notes="no")
+
+
+def a_film(failing: list[str], waits: list[timedelta] | None = None) -> Pipeline:
+    """`failing` says of the next attempts at a cut how each ends, the last first; a publication `waits` so long."""
+    film = Pipeline("film", retry=Retry(2, delays=[60]))
+
+    @film.step
+    def script() -> str:
+        return "once"
+
+    film.review("script_review", of=script)
+
+    @film.step
+    def cut(script_review: str) -> str:
+        match failing.pop() if failing else "":
+            case "again":
+                raise ValueError("not yet")
+            case "for good":
+                raise GiveUp("never", "NEVER")
+        return script_review
+
+    @film.step
+    def publication(cut: str) -> str:
+        if waits:
+            raise RetryLater(waits.pop(), "it is not the day")
+        return cut
+
+    return film
+
+
+async def made(sandbox: Sandbox, wait: timedelta, decision: Decision = APPROVE) -> None:
+    """A film whose script a person thought about for so long."""
+    run = await sandbox.client.start("film")
+    await sandbox.work(until_later=False)
+    await sandbox.clock.advance(wait)
+    (review,) = await sandbox.client.reviews(run=run.id)
+    await sandbox.client.decide(review.id, decision)
+    await sandbox.work()
+
+
+async def told(sandbox: Sandbox, pipeline: str = "film", **options: list[str]) -> PipelineFigures:
+    return await sandbox.client.pipeline_figures(pipeline, await sandbox.clock.now() - timedelta(days=30), **options)
+
+
+async def test_the_time_that_people_take_is_not_the_pipelines(open_sandbox: OpenSandbox) -> None:
+    failing = ["again"]
+    async with open_sandbox(a_film(failing)) as sandbox:
+        for wait in (minutes(90), minutes(5), minutes(1)):
+            await made(sandbox, wait)
+        figures = await told(sandbox)
+        assert figures.median_seconds == 0
+        assert figures.mean_seconds == pytest.approx(60 / 3, rel=0.11)  # the delay of the one retry
+
+
+async def test_steps_that_needed_a_retry_are_counted_once_and_reviews_are_no_steps(open_sandbox: OpenSandbox) -> None:
+    failing = ["again", "again"]
+    async with open_sandbox(a_film(failing)) as sandbox:
+        await made(sandbox, minutes(1))
+        await made(sandbox, minutes(1))
+        figures = await told(sandbox)
+        assert (figures.steps, figures.retried) == (6, 1)
+
+
+async def test_only_what_failed_for_good_has_failed(open_sandbox: OpenSandbox) -> None:
+    failing: list[str] = []
+    async with open_sandbox(a_film(failing)) as sandbox:
+        await made(sandbox, minutes(1))
+        await made(sandbox, minutes(1), REJECT)
+        failing.append("for good")
+        await made(sandbox, minutes(1))
+        stopped = await sandbox.client.start("film")
+        await sandbox.client.cancel(stopped.id)
+        await sandbox.client.start("film")
+        figures = await told(sandbox)
+        assert (figures.ended, figures.failed) == (4, 1)
+
+
+async def test_what_was_asked_for_after_the_end_begins_when_it_was_asked_for(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film([])) as sandbox:
+        await made(sandbox, minutes(1))
+        (run,) = await sandbox.client.runs()
+        await sandbox.clock.advance(timedelta(days=2))
+        await sandbox.client.rerun(run.id, "publication", by="ana")
+        await sandbox.clock.advance(minutes(3))
+        await sandbox.work()
+        assert (await told(sandbox)).mean_seconds == 180
+
+
+async def test_steps_that_only_wait_may_be_left_out(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film([], waits=[timedelta(hours=20)])) as sandbox:
+        await made(sandbox, minutes(1))
+        assert (await told(sandbox)).mean_seconds == 20 * 3600
+        assert (await told(sandbox, without=["publication"])).mean_seconds == 0
+
+
+async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film([])) as sandbox:
+        await made(sandbox, minutes(1))
+        assert (await told(sandbox, "song")) == PipelineFigures(0, 0, 0, 0, None, None)
+        await sandbox.clock.advance(timedelta(days=31))
+        assert (await told(sandbox)).ended == 0

@@ -1,0 +1,161 @@
+"""Where reviews, lists and revisions meet: what a person asks for while something is on its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import Decision, Items, Pipeline, Retry
+from retoma.errors import AtWork
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do_next, names, state, states
+
+APPROVE = Decision("approve", by="ana")
+
+
+class Brief(BaseModel):
+    topic: str = "tea"
+
+
+class Word(BaseModel):
+    key: str
+    text: str
+
+
+class World:
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.words = {"a": "first", "b": "second"}
+
+
+def album(world: World) -> Pipeline:
+    pipeline = Pipeline("album", Brief, retry=Retry(0))
+
+    @pipeline.step
+    def words(topic: str) -> list[Word]:
+        world.called.append("words")
+        return [Word(key=key, text=text) for key, text in world.words.items()]
+
+    @pipeline.each(words, key=lambda word: word.key)
+    def picture(word: Word) -> str:
+        world.called.append(f"picture {word.key}")
+        return f"picture of {word.text}"
+
+    @pipeline.step
+    def page(picture: Items[str]) -> str:
+        return ", ".join(picture)
+
+    return pipeline
+
+
+def article() -> Pipeline:
+    pipeline = Pipeline("article", Brief, retry=Retry(0))
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step(queue="slow")
+    def picture(topic: str) -> str:
+        return "picture"
+
+    @pipeline.step
+    def page(approved: str, picture: str) -> str:
+        return f"{approved} with {picture}"
+
+    return pipeline
+
+
+async def completed(sandbox: Sandbox, world: World) -> Any:
+    run = await sandbox.run("album")
+    assert run.state == "completed"
+    world.called.clear()
+    return run.id
+
+
+async def test_a_worker_is_not_given_what_waits_for_a_person(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start("article")
+        claims = await hands.claim(1, queues=["default"])
+        kept = await hands.give_back(await hands.attempt(claims), room=5)
+        assert names(kept) == ["picture"]
+
+
+async def test_a_run_runs_again_as_soon_as_its_last_review_is_decided(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox:
+        run = (await sandbox.client.start("article")).id
+        await sandbox.work(until_later=False)
+        assert await state(sandbox, run) == "paused"
+        (review,) = await sandbox.client.reviews(run=run)
+        await sandbox.client.decide(review.id, APPROVE)
+        assert await state(sandbox, run) == "running"
+
+
+async def test_what_is_made_anew_waits_for_what_is_still_being_made(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start("article")).id
+        held = await hands.claim(5, queues=["slow"])
+        await do_next(hands, "text")
+        (review,) = await sandbox.client.reviews(run=run)
+        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
+        await do_next(hands, "text")
+        (again,) = await sandbox.client.reviews(run=run)
+        await sandbox.client.decide(again.id, APPROVE)
+        await do_next(hands, "approved")
+        assert (await states(sandbox, run))["page"] == "waiting"
+        await hands.give_back(await hands.attempt(held))
+        await do_next(hands, "page")
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_an_item_whose_content_has_changed_is_made_anew(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(album(world)) as sandbox:
+        run = await completed(sandbox, world)
+        world.words["b"] = "third"
+        await sandbox.client.rerun(run, "words")
+        await sandbox.work()
+        assert world.called == ["words", "picture b"]
+        assert (await sandbox.client.results(run))["page"] == "picture of first, picture of third"
+
+
+async def test_a_list_and_its_items_may_be_made_anew_by_one_act(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(album(world)) as sandbox:
+        run = await completed(sandbox, world)
+        world.words = {"b": "second", "c": "third"}
+        await sandbox.client.rerun(run, "words", "picture")
+        await sandbox.work()
+        assert sorted(world.called) == ["picture b", "picture c", "words"]
+        assert await state(sandbox, run) == "completed"
+        assert (await sandbox.client.results(run))["page"] == "picture of second, picture of third"
+
+
+@pytest.mark.parametrize("act", ["edit", "rerun"])
+async def test_an_item_is_left_alone_while_its_list_is_made_anew(open_sandbox: OpenSandbox, act: str) -> None:
+    world = World()
+    async with open_sandbox(album(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, "words")
+        with pytest.raises(AtWork, match="is at work on picture"):
+            if act == "edit":
+                await sandbox.client.edit(run, "picture", "mine", item="a")
+            else:
+                await sandbox.client.rerun(run, "picture", items=["a"])
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_no_person_gives_another_list_to_items_that_exist(open_sandbox: OpenSandbox, goes_on: bool) -> None:
+    world = World()
+    async with open_sandbox(album(world)) as sandbox:
+        run = await completed(sandbox, world)
+        with pytest.raises(AtWork, match="make the list anew"):
+            await sandbox.client.edit(run, "words", [{"key": "z", "text": "z"}], and_continue=goes_on)
+        assert (await sandbox.client.results(run))["page"] == "picture of first, picture of second"
