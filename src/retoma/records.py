@@ -129,8 +129,11 @@ class ReviewFigures:
 
 @dataclass(frozen=True)
 class PipelineFigures:
-    """Runs that ended, and `failed` ones among them; neither rejected nor cancelled ones are. `steps` had an attempt and
-    came to an end, `retried` of them had more than one. The seconds are those of completed runs, without people."""
+    """Runs that ended, and `failed` ones among them; neither rejected nor cancelled ones are.
+
+    `steps` had an attempt and came to an end, `retried` of them had more than one. The seconds are those of completed
+    runs, without people.
+    """
 
     ended: int
     failed: int

@@ -77,7 +77,8 @@ def test_who_runs_an_application_is_warned_of_its_missing_extra(
 def test_an_ffmpeg_that_does_not_run_is_missing(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (broken := tmp_path / "ffmpeg-broken").write_text("no program")
+    (broken := tmp_path / "ffmpeg-broken").write_text("#!/bin/sh\necho ffmpeg version 0\nexit 1\n")
+    broken.chmod(0o755)
     monkeypatch.setattr(extras, "_programs", lambda: iter([broken]))
     (media,) = findings(terminal, "extra media")
     assert "cannot run without imageio-ffmpeg" in media["found"]

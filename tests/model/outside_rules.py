@@ -89,10 +89,7 @@ class OutsideRules:
     def leaves(self, room: int) -> None:
         """A claim that had room for more leaves nothing that could begin; one that waits may hold up others."""
         ready = [
-            job
-            for run in self.runs.values()
-            for job in run.jobs.values()
-            if job.state == "ready" and not job.delayed
+            job for run in self.runs.values() for job in run.jobs.values() if job.state == "ready" and not job.delayed
         ]
         free = self.pool.capacity - self.used
         pooled = [job for job in ready if job.beside.pool is not None]

@@ -184,9 +184,9 @@ class Run:
         job.review = Review(planned, expires_at=self.expiry(name[0]) if planned else None)
 
     def came_after(self, name: Name, since: int) -> bool:
-        """Whether what it only comes after was done again since then."""
+        """Whether what it only comes after was done again since then, or was to be: a superseded try may have begun."""
         return any(
-            one.revision > since and not one.kept and one.state != "cancelled"
+            one.revision > since and not one.kept
             for edge in self.into(self.shape(name[0]))
             if edge.parameter is None
             for one in self.jobs[edge.from_step, ""]
@@ -250,7 +250,10 @@ class Run:
         return any(self.job(name).state == "running" for name in self.touched(affected))
 
     def waits_for_others(self, targets: Iterable[Name], affected: Names) -> bool:
-        """Whether a target's needs, or the list it is on, are yet to be made by an earlier act."""
+        """Whether a target's needs, the list it is on, or the items that share it are yet to be made by an earlier act."""
+        soon = {edge.to_step for edge in self.graph.edges if edge.kind == "shared" and (edge.from_step, "") in affected}
+        if any(self.shape(step).source not in self.lists and (step, None) not in affected for step in soon):
+            return True
         return any(
             not self.is_settled(edge, item) and not self.is_affected(edge, item, affected)
             for step, item in targets

@@ -160,7 +160,7 @@ class People(RuleBasedStateMachine):
         LOT.called.clear()
         (outcome,) = self.wait(held.hands.attempt([held.claim]))
         assert told(outcome) == expected
-        assert bool(LOT.called) == self.calls_body(held)
+        assert bool(LOT.called) == self.calls_body(held), (LOT.called, held.job)
         before = held.hands.refused
         claims = self.wait(held.hands.give_back([outcome], room))
         assert held.hands.refused == before
@@ -400,7 +400,7 @@ class People(RuleBasedStateMachine):
             return
         assert self.may_be_acted_on(run, over=alone)
         assert not run.is_at_work(affected)
-        assert (revision.number, revision.jobs) == (run.revision + bool(targets), len(targets))
+        assert (revision.number, revision.jobs) == (run.revision + bool(targets), len(targets)), targets
         if targets and alone:
             run.alone(targets)
         elif targets:
@@ -423,6 +423,7 @@ class People(RuleBasedStateMachine):
                 not self.may_be_acted_on(run, over=not goes_on)
                 or run.is_source(step)
                 or run.is_at_work(affected)
+                or run.waits_for_others(set(), affected | {(step, item)})
                 or not stands
                 or not run.job((step, item)).is_final
             )
@@ -489,7 +490,7 @@ class People(RuleBasedStateMachine):
                 left = {step: run.left(run.shape(step)) for step in row["ends"]}
                 assert row["open_sinks"] == sum(left.values()), (row["open_sinks"], left)
             self.check_jobs(number, run, [job for job in jobs if job["run"] == number])
-            if run.is_over:
+            if run.is_over and run.ends_as is None:
                 found = set(self.wait(self.sandbox.client.stale(number)))
                 assert found == run.stale(), (found, run.stale())
 

@@ -121,25 +121,27 @@ async def _submitted(operation: str, given: Submission, by: Caller, key: str | N
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
     run: Run = await by.client.show(started.id)
     began = {} if started.created else await by.client.began([run.id])
-    return _answered(by.client, _accepted(run, given, status_of(run.state, begun=run.id in began)), 202)
+    status = status_of(run.state, begun=run.id in began)
+    return _answered(by.client, _accepted(run, given, status, offline=rules.offline), 202)
 
 
-def _accepted(run: Run, given: Submission, status: Status) -> dict[str, Any]:
+def _accepted(run: Run, given: Submission, status: Status, *, offline: bool) -> dict[str, Any]:
     return {
         "jobId": job_id(run.id),
         "status": status,
         "id_roteiro": given.id_roteiro,
         "message": "Job enfileirado com sucesso",
-        "estimatedTime": _span(given.video_seconds),
+        "estimatedTime": span(given.video_seconds, offline=offline),
         "statusUrl": f"/jobs/{job_id(run.id)}",
         "createdAt": moment(run.created_at),
     }
 
 
-def _span(seconds: float) -> str:
-    """A rough one: a second of video is about a second of work, shared by all GPUs."""
-    least = 1 + max(1, ceil(seconds / 60 / GPU.capacity))
-    return f"{least}-{5 * least} minutos"
+def span(seconds: float, *, offline: bool) -> str:
+    """A rough one: a second of video is about a second of work, shared by all GPUs, which take a while to wake up and
+    may be busy. This machine is awake."""
+    work = max(1, ceil(seconds / 60 / GPU.capacity))
+    return f"{work}-{2 * work} minutos" if offline else f"{1 + work}-{5 * (1 + work)} minutos"
 
 
 async def _newest(by: Caller, states: list[str] | None, before: UUID | None) -> list[Run]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypedDict
 
 from retoma import Context, Pipeline, Retry, exponential, fixed, hours, minutes
 from retoma.records import Fact as Learnt
@@ -36,7 +37,16 @@ from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.writing.headlines import thumbnail_texts
 from retoma_apps.videos.writing.port import Paid
 
-DUE = hours(2)
+
+class Times(TypedDict):
+    due: timedelta
+    remind: timedelta
+    escalate: timedelta
+    escalate_to: str
+
+
+TIMES: Times = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
+"""A review should be decided within two hours; then people are reminded, and later the editor is asked."""
 MOST_FACTS = 30
 
 longform = Pipeline("longform", Brief, retry=Retry(2, backoff=fixed(5)))
@@ -72,7 +82,7 @@ async def script_generation(
     return written.script.model_copy(update={"knowledge_reuse_rate": round(reused, 2)})
 
 
-longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], due=DUE)
+longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **TIMES)
 
 
 @longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
@@ -82,7 +92,7 @@ async def audio_generation(
     return await narrating.narrated(script_review, voice, language, studio, ctx)
 
 
-longform.review("audio_review", of=audio_generation, due=DUE)
+longform.review("audio_review", of=audio_generation, **TIMES)
 
 
 @longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
@@ -92,7 +102,7 @@ async def broll_search(
     return await filming.searched(script_review, audio_review, language, studio, ctx)
 
 
-longform.review("broll_review", of=broll_search, due=DUE)
+longform.review("broll_review", of=broll_search, **TIMES)
 
 
 @longform.step(retry=Retry(1, backoff=fixed(30)), timeout=hours(2))
@@ -128,7 +138,7 @@ longform.review(
     of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review"],
     form=FinalChoice,
     send_back_to=[video_assembly, thumbnail_gen],
-    due=DUE,
+    **TIMES,
 )
 
 

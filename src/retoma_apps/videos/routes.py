@@ -33,6 +33,7 @@ DecisionKey = Annotated[
     str | None, idempotency_key("The same key again is the same decision: it has no second effect.")
 ]
 MOST_AT_ONCE = 100
+_FOR_ONE = "Who asks: what others were handed in the last ten minutes is left out."
 SHORTEST_TOPIC = 3
 """Letters, once the spaces around it are gone."""
 ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
@@ -139,13 +140,18 @@ async def batch(
     type: Literal[TYPES] | None = None,  # type: ignore[valid-type]  # noqa: A002
     after: UUID | None = None,
     limit: Limit = 10,
+    reviewer: Annotated[str | None, Query(max_length=200, description=_FOR_ONE)] = None,
 ) -> dict[str, Any]:
     last = None if after is None else await by.client.review(after, tenant=by.tenant)
     waiting = await by.client.reviews(tenant=by.tenant, pipeline=longform.name, step=type, after=last, limit=limit)
     counts = await by.client.review_counts(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
     return {
-        "batch": [await checkpoints.brief_line(by.client, one) for one in waiting],
+        "batch": [
+            await checkpoints.brief_line(by.client, one)
+            for one in waiting
+            if reviewer is None or await by.client.claim_review(one.id, by=reviewer, tenant=by.tenant) == reviewer
+        ],
         "total_pending": total,
         "next": str(waiting[-1].id) if len(waiting) == limit else None,
     }
@@ -250,7 +256,7 @@ async def _video(by: Caller, run: Run) -> dict[str, Any]:
         "title": script["title"] if script else None,
         "channel": run.tenant,
         "language": _language(run),
-        "stage": stage_of(run.state, done),
+        "stage": stage_of(run.state, done, begun=any(job.attempt for job in jobs.values())),
         "status": run.state,
         "current_step": None if run.is_over else next((step for step in longform.steps if step not in done), None),
         "error_message": await _error(by, run, [step for step, job in jobs.items() if job.state is JobState.FAILED]),

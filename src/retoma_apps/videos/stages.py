@@ -41,8 +41,8 @@ _AFTER = {
 }
 
 
-def stage_of(state: RunState, done: Collection[str]) -> Stage:
-    """`done` are the steps whose current jobs have succeeded."""
+def stage_of(state: RunState, done: Collection[str], *, begun: bool = False) -> Stage:
+    """`done` are the steps whose current jobs have succeeded; `begun` is whether any attempt has been made."""
     if state in _ENDS:
         return _ENDS[state]
-    return next((stage for step, stage in _AFTER.items() if step in done), Stage.DRAFT)
+    return next((stage for step, stage in _AFTER.items() if step in done), Stage.RESEARCHING if begun else Stage.DRAFT)

@@ -128,6 +128,12 @@ async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url
     assert await studio.client.runs() == []
 
 
+async def test_offline_no_time_is_told_for_gpus_that_wake_up(open_studio: OpenStudio) -> None:
+    async with open_studio(offline=True) as studio:
+        told = (await studio.post("img2vid", img2vid(2))).json()
+    assert told["estimatedTime"] == "1-2 minutos"
+
+
 async def test_offline_it_is_this_machine_that_fetches_so_its_own_network_is_refused(open_studio: OpenStudio) -> None:
     async with open_studio(offline=True) as studio:
         answer = await studio.post("addaudio", {**ADDAUDIO, "audio_url": "https://169.254.169.254/latest/meta-data"})

@@ -124,13 +124,11 @@ class QuickHouse(House):
 
 
 @asynccontextmanager
-async def a_quick_house(
-    database: Database, folder: Path, patched: pytest.MonkeyPatch, **services: Any
-) -> AsyncIterator[QuickHouse]:
+async def a_quick_house(database: Database, folder: Path, patched: pytest.MonkeyPatch) -> AsyncIterator[QuickHouse]:
     patched.setattr(narrating, "narrated", narrated)
     patched.setattr(filming, "searched", searched)
     patched.setattr(filming, "assembled", assembled)
     patched.setattr(pipeline, "thumbnail", thumbnail)
-    studio = replace(small_studio(folder), **{"writer": Moody(), "images": Blank()} | services)
+    studio = replace(small_studio(folder), writer=Moody(), images=Blank())
     async with a_house(database, folder, studio) as house:
         yield QuickHouse(house.api, studio)

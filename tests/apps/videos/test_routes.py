@@ -251,6 +251,13 @@ async def test_a_batch_lists_what_waits_of_one_type_page_by_page(house: House) -
     assert (await house.api.get("/api/v1/checkpoints/batch?type=upload")).status_code == 422
 
 
+async def test_two_reviewers_who_ask_at_the_same_time_are_not_handed_the_same_rows(house: House) -> None:
+    await house.scripted(TOPIC)
+    asked = ["ana", "rui"]
+    told = await asyncio.gather(*(house.api.get(f"/api/v1/checkpoints/batch?reviewer={name}") for name in asked))
+    assert sorted(len(one.json()["batch"]) for one in told) == [0, 1]
+
+
 async def test_a_batch_has_ten_rows_unless_told_otherwise(house: House) -> None:
     for number in range(11):
         await house.order(topic=f"{TOPIC} {number}")

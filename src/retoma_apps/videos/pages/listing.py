@@ -91,7 +91,7 @@ async def row_of(client: Client, run: Run) -> Row:
     return Row(
         run,
         title=str(script.get("title", "")),
-        stage=stage_of(run.state, done),
+        stage=stage_of(run.state, done, begun=any(job.attempt for job in jobs.values())),
         step=_at_hand(jobs) if not run.is_over else None,
         review=waiting[0] if waiting else None,
         url=_link(done.get("upload") or {}),

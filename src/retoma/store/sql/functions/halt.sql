@@ -41,7 +41,9 @@ begin
   perform from retoma.runs where id = any (p_runs) order by id for update;
   with closed as (
     update retoma.runs r
-       set state = r.ends_as, ended_at = p_now
+       set state = case when r.ends_as not in ('completed', 'completed_with_errors') then r.ends_as
+                        when retoma.has_failures(r.id) then 'completed_with_errors' else 'completed' end::retoma.run_state,
+           ended_at = p_now
      where r.id = any (p_runs) and r.ends_as is not null and r.ended_at is null
        and not exists (select from retoma.jobs j where j.run = r.id and j.state in ('ready', 'running', 'parked'))
     returning r.id, r.revision, r.state
@@ -54,6 +56,12 @@ begin
      from retoma.runs r
     where r.id = any (v_closed) and exists (select from retoma.hooks h where h.run = r.id)
     group by r.state;
+end $$;
+
+-- Whether something failed that nobody has made good.
+create or replace function retoma.has_failures(p_run uuid) returns boolean stable language plpgsql as $$
+begin
+  return exists (select from retoma.standing(p_run) s where s.state in ('failed', 'quarantined') and not retoma.is_made_good(s));
 end $$;
 
 -- Cancel a run. Gives back its state afterwards, or null if there is no such run of this tenant.

@@ -68,7 +68,7 @@ begin
          watch_at = case when n.state = 'running' then retoma.watched_until(r, retoma.now() + v.stuck_after) else r.watch_at end
     from (select a.run, retoma.state_while_asked(a.run) as state from unnest(v_asked) as a (run)) n, retoma.versions v
    where r.id = n.run and v.id = r.version and r.state in ('running', 'paused', 'needs_review') and r.ended_at is null
-     and r.ends_as is null and r.state <> n.state;
+     and coalesce(r.ends_as, 'completed') not in ('cancelled', 'rejected') and r.state <> n.state;
 end $$;
 
 create or replace function retoma.state_while_asked(p_run uuid) returns retoma.run_state stable language sql as $$

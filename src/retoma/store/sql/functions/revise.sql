@@ -170,6 +170,7 @@ begin
   v_open := retoma.yet_to_end(p_run, v_affected);
   if p_run.ended_at is null then
     perform retoma.refuse_if_at_work(p_run, p_jobs, v_affected, v_open, p_force);
+    perform retoma.refuse_if_shared_soon(p_run, v_affected || p_given, v_open);
     perform retoma.supersede(p_now, p_run.id, v_affected);
   else
     -- What was to follow when the run ended will not.
@@ -177,6 +178,14 @@ begin
      where l.run = p_run.id
        and not exists (select from retoma.jobs j where j.run = l.run and j.step = l.step and j.item = l.item and j.revision = l.revision);
   end if;
+
+  -- Before the jobs: whether a person is asked depends on it.
+  insert into retoma.remakes (run, revision, step, item, target, feedback)
+  select p_run.id, v_revision, a.step, coalesce(a.item, ''), p_fresh or t.step is not null, case when t.step is not null then p_feedback end
+    from (select step, item from unnest(v_affected)
+          union select t.step, t.item from unnest(p_jobs) t) a
+    left join unnest(p_jobs) t on t.step = a.step and t.item = a.item
+      on conflict do nothing;
 
   with affected as materialized (
     select a.step, a.item from unnest(v_affected) a
@@ -207,13 +216,6 @@ begin
      where w.left = 0 or s.born <> 'need'
      order by w.step, w.item
     returning 1
-  ), told as (
-    insert into retoma.remakes (run, revision, step, item, target, feedback)
-    select p_run.id, v_revision, a.step, coalesce(a.item, ''), p_fresh or t.step is not null, case when t.step is not null then p_feedback end
-      from (select step, item from affected
-            union select t.step, t.item from unnest(p_jobs) t) a
-      left join unnest(p_jobs) t on t.step = a.step and t.item = a.item
-        on conflict do nothing
   )
   select (select count(*) from made),
          (select count(*) from retoma.edges g join open o on o.step = g.from_step
@@ -268,6 +270,22 @@ begin
      where not exists (select from unnest(p_affected) a where a.step = t.step and a.item is null)
      limit 1;
   end if;
+  if v_step is not null then
+    raise exception '%', v_step using errcode = 'RT004';
+  end if;
+end $$;
+
+-- Nor is what items share made anew while their list is: they would be made of it, and by an earlier revision.
+create or replace function retoma.refuse_if_shared_soon(p_run retoma.runs, p_jobs retoma.handle[], p_open retoma.handle[]) returns void
+language plpgsql as $$
+declare
+  v_step text := (
+    select o.step from unnest(p_jobs) j
+      join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.act = 'share'
+      join unnest(p_open) o on o.step = g.to_step and o.item is null
+     where not exists (select from unnest(p_jobs) a where a.step = o.step and a.item is null)
+     limit 1);
+begin
   if v_step is not null then
     raise exception '%', v_step using errcode = 'RT004';
   end if;
@@ -424,7 +442,12 @@ begin
   o_revision := v_run.revision + 1;
   perform retoma.tell_act(v_now, p_run, o_revision, p_by, jsonb_build_object('act', 'edit', 'step', p_step, 'item', p_item));
   if p_stay then
-    update retoma.runs set revision = o_revision where id = p_run;
+    update retoma.runs r
+       set revision = o_revision, with_errors = f.failed,
+           state = case when r.state = 'failed' then r.state
+                        when f.failed then 'completed_with_errors' else 'completed' end::retoma.run_state
+      from (select retoma.has_failures(p_run) as failed) f
+     where r.id = p_run;
     o_jobs := 0;
   else
     o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
@@ -464,7 +487,7 @@ begin
   end if;
 end $$;
 
--- Make these jobs anew and nothing that depends on them: the run then ends as it had.
+-- Make these jobs anew and nothing that depends on them: the run then ends as it had, with errors or without.
 create or replace function retoma.remake_alone(p_now timestamptz, p_run retoma.runs, p_jobs retoma.handle[]) returns void language plpgsql as $$
 begin
   if exists (select from unnest(p_jobs) j join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.act = 'expand') then
@@ -481,6 +504,7 @@ begin
      set revision = r.revision + 1, state = 'running', ended_at = null, ends_as = p_run.state, deadline_at = p_now + r.deadline,
          watch_at = p_now + least((select stuck_after from retoma.versions where id = r.version), r.deadline)
    where r.id = p_run.id;
+  perform retoma.restate(array[p_run.id]);
 end $$;
 
 -- A new run with another input that shares the results of one that is over: all but those of these steps, and of what was to
