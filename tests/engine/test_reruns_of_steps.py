@@ -374,3 +374,27 @@ async def test_a_cancelled_run_is_not_made_anew(open_sandbox: OpenSandbox) -> No
         await sandbox.client.cancel(started.id)
         with pytest.raises(AtWork, match="cancelled"):
             await sandbox.client.rerun(started.id, "text")
+
+
+async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    pipeline.review("approved", of=text)
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start("article")
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        await sandbox.client.decide(review.id, Decision("approve", by="ana"))
+        await ended(sandbox, started.id)
+        await sandbox.client.rerun(started.id, "text", alone=True)
+        await ended(sandbox, started.id)
+        assert await sandbox.client.stale(started.id) == [("approved", "")]
+        await sandbox.client.rerun(started.id, stale=True)
+        await ended(sandbox, started.id)
+        assert await sandbox.client.reviews() == []
+        assert await sandbox.client.stale(started.id) == []

@@ -1,4 +1,4 @@
-"""People and workers at once: whoever commits first, no run hangs, no counter is wrong, and no deadlock reaches a caller."""
+"""People and workers at once: whoever commits first, no run hangs, and no deadlock reaches a caller."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from retoma import Decision, Items, Pipeline, Retry
+from retoma import Decision, GiveUp, Items, Pipeline, Retry
 from retoma.errors import AtWork
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -142,11 +142,12 @@ async def test_an_item_is_left_alone_while_its_list_is_made_anew(open_sandbox: O
     async with open_sandbox(album(world)) as sandbox:
         run = await completed(sandbox, world)
         await sandbox.client.rerun(run, "words")
+        edits = sandbox.client.edit(run, "picture", "mine", item="a")
+        reruns = sandbox.client.rerun(run, "picture", items=["a"])
+        chosen, other = (edits, reruns) if act == "edit" else (reruns, edits)
+        other.close()
         with pytest.raises(AtWork, match="is at work on picture"):
-            if act == "edit":
-                await sandbox.client.edit(run, "picture", "mine", item="a")
-            else:
-                await sandbox.client.rerun(run, "picture", items=["a"])
+            await chosen
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
 
@@ -159,3 +160,59 @@ async def test_no_person_gives_another_list_to_items_that_exist(open_sandbox: Op
         with pytest.raises(AtWork, match="make the list anew"):
             await sandbox.client.edit(run, "words", [{"key": "z", "text": "z"}], and_continue=goes_on)
         assert (await sandbox.client.results(run))["page"] == "picture of first, picture of second"
+
+
+async def test_a_person_is_not_asked_again_about_what_another_gave_a_second_time(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox:
+        run = (await sandbox.client.start("article")).id
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews(run=run)
+        await sandbox.client.decide(review.id, APPROVE)
+        await sandbox.work()
+        await sandbox.client.edit(run, "text", "tea", by="rui")
+        assert await sandbox.client.reviews(run=run) == []
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_run_that_makes_only_one_review_anew_waits_for_its_person(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox:
+        run = (await sandbox.client.start("article")).id
+        for expected in ("paused", "completed"):
+            await sandbox.work(until_later=False)
+            assert await state(sandbox, run) == expected
+            for review in await sandbox.client.reviews(run=run):
+                await sandbox.client.decide(review.id, APPROVE)
+        await sandbox.client.rerun(run, "approved", alone=True)
+        assert await state(sandbox, run) == "paused"
+        (again,) = await sandbox.client.reviews(run=run)
+        await sandbox.client.decide(again.id, APPROVE)
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
+    open_sandbox: OpenSandbox, goes_on: bool
+) -> None:
+    works: list[bool] = [False]
+    pipeline = Pipeline("single", retry=Retry(0))
+
+    @pipeline.step(on_failure="continue")
+    def only() -> str:
+        if not works[0]:
+            raise GiveUp("no", code="NO")
+        return "made"
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run("single")
+        assert run.state == "completed_with_errors"
+        await sandbox.client.edit(run.id, "only", "mine", and_continue=goes_on)
+        assert await state(sandbox, run.id) == "completed"
+        await sandbox.client.rerun(run.id, "only", alone=True)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed_with_errors"
+        works[0] = True
+        await sandbox.client.rerun(run.id, "only", alone=True)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"

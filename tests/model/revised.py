@@ -69,8 +69,7 @@ class Run:
     jobs: dict[Name, list[Job]] = field(default_factory=dict)
     lists: dict[str, list[str]] = field(default_factory=dict)
     ends_as: str | None = None
-    fresh_lists: bool = False
-    item_targets: set[Name] = field(default_factory=set)
+    asked_for: dict[int, tuple[bool, set[Name]]] = field(default_factory=dict)  # by each act: all afresh, or these
 
     # What stands
 
@@ -146,7 +145,7 @@ class Run:
 
     def grow(self) -> None:
         """Make every job that is due and whose needs have all ended, until there are no more."""
-        while self.ends_as is None and any([self.made(name) for name in list(self.names())]):
+        while self.ends_as is None and sum(self.made(name) for name in list(self.names())):
             pass
 
     def made(self, name: Name) -> bool:
@@ -205,7 +204,8 @@ class Run:
         for step in self.graph.steps:
             for item in items if step.source == source else ():
                 name = step.name, item
-                keeps = revision > 1 and not self.fresh_lists and name not in self.item_targets
+                fresh, targets = self.asked_for.get(revision, (True, set()))
+                keeps = not fresh and name not in targets
                 self.jobs.setdefault(name, []).append(Job(revision, keeps=keeps))
 
     # What people do
@@ -250,7 +250,7 @@ class Run:
         return any(self.job(name).state == "running" for name in self.touched(affected))
 
     def waits_for_others(self, targets: Iterable[Name], affected: Names) -> bool:
-        """Whether a target's needs, the list it is on, or the items that share it are yet to be made by an earlier act."""
+        """Whether a target's needs, its list, or the items that share it are yet to be made by an earlier act."""
         soon = {edge.to_step for edge in self.graph.edges if edge.kind == "shared" and (edge.from_step, "") in affected}
         if any(self.shape(step).source not in self.lists and (step, None) not in affected for step in soon):
             return True
@@ -273,8 +273,7 @@ class Run:
         affected = {name for name in self.affected({*targets, *given}) if name not in set(given)}
         self.revision += 1
         self.ends_as = None
-        self.fresh_lists = fresh
-        self.item_targets = {name for name in targets if name[1]}
+        self.asked_for[self.revision] = fresh, targets
         touched = self.touched(affected)
         for name in touched:
             if not self.job(name).is_final:
@@ -316,10 +315,11 @@ class Run:
 
     def forked(self) -> Run:
         """Its current results as those of a new run's first revision."""
-        new = replace(self, revision=1, lists=dict(self.lists), ends_as=None)
+        new = replace(self, revision=1, lists=dict(self.lists), ends_as=None, asked_for={})
         new.jobs = {
             name: [replace(job, revision=1, of=dict.fromkeys(job.of, 1), review=None, alone=False, kept=False)]
-            for name, job in self.standing().items()
+            for name in self.names()
+            for job in [next((one for one in reversed(self.jobs[name]) if one.is_made), self.job(name))]
         }
         return new
 

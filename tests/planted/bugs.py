@@ -538,7 +538,8 @@ BUGS = [
     Bug(
         "items that have left their list stay in the join",
         f"{FUNCTIONS}/helpers.sql",
-        "\n                                 and p.revision >= (select retoma.list_revision(p_run, p_version, d.from_step, p_through))",
+        "\n                                 and p.revision >= (select "
+        "retoma.list_revision(p_run, p_version, d.from_step, p_through))",
         "",
         "tests/engine/test_reruns_of_steps.py"
         "::test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_the_others",
@@ -553,7 +554,8 @@ BUGS = [
     Bug(
         "single items of a list are made beside it",
         f"{FUNCTIONS}/revise.sql",
-        "where a.item is null or not exists (select from unnest(v_affected) n where n.step = a.step and n.item is null));",
+        "where a.item is null or not exists (select from unnest(v_affected) n "
+        "where n.step = a.step and n.item is null));",
         "where true);",
         f"{REVISED}::test_a_list_and_its_items_may_be_made_anew_by_one_act",
     ),

@@ -42,6 +42,15 @@ async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
     }
 
 
+async def test_a_webhook_of_a_failed_run_tells_what_failed(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step(fails=True)) as sandbox, receiver() as there:
+        await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+    told = there.got[0].json["data"]
+    assert (told["state"], told["tenant"]) == ("failed", "default")
+    assert told["error"] == {"step": "answer", "code": "GAVE_UP", "message": "no more"}
+
+
 async def test_what_is_signed_is_what_is_sent(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
         run = await ended_run(sandbox, there.url)

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 from retoma.client import Client
 from retoma.define.webhook import STARTED
 from retoma.records import Run
+from retoma.states import RunState
 from retoma.store.deliveries import Taken
 
 LARGEST = 20_000
@@ -37,6 +38,8 @@ async def _standard(client: Client, run: Run, taken: Taken, public_url: str | No
         "state": taken.event.removeprefix("run.") if ended else "running",
         "seq": taken.seq,
     }
+    if data["state"] == RunState.FAILED:
+        data["error"] = await _why(client, run)
     if public_url:
         data["url"] = f"{public_url.rstrip('/')}/api/v1/runs/{run.id}"
     full = {**data, "input": run.input} | ({} if results is None else {"results": results})
@@ -45,6 +48,16 @@ async def _standard(client: Client, run: Run, taken: Taken, public_url: str | No
         if len(text.encode()) <= LARGEST:
             break
     return text
+
+
+async def _why(client: Client, run: Run) -> dict[str, Any] | None:
+    """What failed last."""
+    failures = await client.events(run.id, kinds=["failure"])
+    if not failures:
+        return None
+    last = failures[-1]
+    told = {"step": last.step, "item": last.item, "code": last.data.get("code"), "message": last.data.get("message")}
+    return {name: value for name, value in told.items() if value}
 
 
 def _text(body: Any) -> str:

@@ -18,5 +18,5 @@ async def channel_of(client: Client, name: str) -> Channel:
 async def brief_of(client: Client, order: Order) -> Brief:
     """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
     channel = await channel_of(client, order.channel)
-    given = channel.model_dump() | order.model_dump(exclude_none=True)
+    given = channel.model_dump() | order.model_dump(exclude_none=True, exclude={"webhook_url"})
     return Brief.model_validate(given | {"topic": order.topic.strip()})

@@ -89,6 +89,7 @@ class Script(Part):
     quality: Quality = Quality(passed=True, readability_score=0, visual_markers=0)
     sources: list[Source] = []
     facts_used: int = 0
+    facts: list[str] = Field([], description="Those that it uses, in their own words.")
     knowledge_reuse_rate: Share = 0.0
 
     @property
@@ -204,6 +205,7 @@ class Order(BaseModel):
     channel: str = Field("principal", min_length=1, max_length=100)
     language: Language | None = None
     scheduled_for: AwareDatetime | None = None
+    webhook_url: str | None = Field(None, max_length=2000, description="Who is told how it ended.")
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

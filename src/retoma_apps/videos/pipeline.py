@@ -78,8 +78,13 @@ async def script_generation(
     former = Script.model_validate(ctx.former) if ctx.former and ctx.feedback else None
     notes = ctx.feedback.notes if ctx.feedback else ""
     written = await studio.writer.script(brief, research.facts, notes=notes, former=former, paid=_charging(studio, ctx))
-    reused = research.reused / len(research.facts) if research.facts else 0.0
-    return written.script.model_copy(update={"knowledge_reuse_rate": round(reused, 2)})
+    return written.script.model_copy(update={"knowledge_reuse_rate": reuse_rate(written.script, research)})
+
+
+def reuse_rate(script: Script, research: Research) -> float:
+    """Which share of the facts that the script uses was known before."""
+    known = {fact.text for fact in research.facts[: research.reused]}
+    return round(sum(fact in known for fact in script.facts) / len(script.facts), 2) if script.facts else 0.0
 
 
 longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **TIMES)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from retoma import Comment, Decision
+from retoma import Comment, Decision, Webhook
 from retoma.errors import AlreadyDecided, InvalidInput
 from retoma.records import Decided, Run
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of, send_file
@@ -96,7 +96,8 @@ async def order(given: Order, by: Writer, key: Key = None) -> Response:
     if len(given.topic.strip()) < SHORTEST_TOPIC:
         raise InvalidInput("topic: say what the video is about, in at least three letters")
     brief = await brief_of(by.client, given)
-    started = await by.client.start(longform, brief, tenant=given.channel, key=key)
+    told = Webhook(given.webhook_url) if given.webhook_url else None
+    started = await by.client.start(longform, brief, tenant=given.channel, key=key, webhook=told)
     shown = await _video(by, await by.client.show(started.id))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{started.id}"})
 

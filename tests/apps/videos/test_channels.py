@@ -18,6 +18,7 @@ from retoma_apps.videos.writing.template import TemplateWriter
 from tests.apps.videos.house import TOPIC, House, a_house
 from tests.apps.videos.studio import small_studio
 from tests.conftest import empty
+from tests.receiver import receiver, says
 
 CHANNELS = ("ciencia", "historia", "jogos", "musica", "viagens")
 
@@ -90,3 +91,17 @@ async def test_a_failed_video_goes_on_when_it_is_resumed(house: House, monkeypat
     assert (await house.asked(video))["checkpoint_type"] == "script_review"
     shown = await house.show(video)
     assert (shown["stage"], shown["error_message"]) == ("scripted", None)
+
+
+async def test_whoever_ordered_is_told_of_a_failure_with_its_channel_and_its_error(house: House) -> None:
+    async with receiver(says(500)) as there:
+        await house.order("proibido", "historia", webhook_url=there.url)
+        other = await house.order(TOPIC, "jogos")
+        await house.api.sandbox.work()
+        await house.api.sandbox.send_webhooks()
+        # It is tried again apart from the work, which goes on.
+        assert (await house.show(other))["stage"] == "scripted"
+        (owed,) = await house.client.deliveries(tenant="historia")
+    assert owed.state == "due"
+    told = there.got[0].json["data"]
+    assert (told["tenant"], told["error"]["code"]) == ("historia", "NOTHING_FOUND")

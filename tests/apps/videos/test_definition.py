@@ -7,7 +7,8 @@ from itertools import chain, combinations, product
 import pytest
 
 from retoma.states import RunState
-from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.models import Fact, Research, Scene, Script, Source
+from retoma_apps.videos.pipeline import longform, reuse_rate
 from retoma_apps.videos.stages import Stage, stage_of
 
 STEPS = [
@@ -111,3 +112,11 @@ def test_every_state_with_any_steps_done_is_one_stage() -> None:
 )
 def test_an_end_is_shown_as_what_it_is_however_far_the_video_was(state: RunState, stage: Stage) -> None:
     assert {stage_of(state, STEPS[:count]) for count in range(len(STEPS) + 1)} == {stage}
+
+
+def test_the_reuse_rate_is_the_share_of_known_facts_among_those_that_the_script_uses() -> None:
+    facts = [Fact(text=text, source=Source(name="Livro")) for text in ("a", "b", "c", "d")]
+    script = Script(title="x", scenes=[Scene(text="x", visual="x")], facts=["a", "c"])
+    assert reuse_rate(script, Research(facts=facts, reused=2)) == 0.5
+    assert reuse_rate(script, Research(facts=facts, reused=4)) == 1.0
+    assert reuse_rate(script.model_copy(update={"facts": []}), Research(facts=facts, reused=2)) == 0.0

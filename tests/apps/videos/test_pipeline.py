@@ -76,7 +76,7 @@ async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_
 
 async def test_what_one_video_learnt_is_known_to_the_next_of_its_channel(studio: Sandbox) -> None:
     for _ in range(2):
-        run = (await studio.client.start("longform", BRIEF, tenant="financas")).id
+        run = (await studio.client.start("longform", {**BRIEF, "seconds": 45}, tenant="financas")).id
         review = await asked(studio, run)
         data = (await payload(studio.client, review))["data"]
         if data["knowledge_reuse_rate"]:

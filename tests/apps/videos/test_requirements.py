@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.writing.port import Written
 from retoma_apps.videos.writing.quality import readability
 from tests.apps.videos.house import TOPIC, a_house
+from tests.apps.videos.pages.canned import a_desk
+from tests.apps.videos.pages.test_reviews import text_of
 from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, searched
 from tests.conftest import empty
 
@@ -117,6 +120,18 @@ async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_st
     assert (ended["status"], ended["stage"], ended["current_step"]) == ("completed", "published", None)
 
 
+async def test_a_video_is_researching_from_its_first_query_until_its_script_is_there(house: QuickHouse) -> None:
+    video = await house.order()
+    seen = []
+    async with house.api.sandbox.hands() as hands:
+        for _ in range(3):
+            claims = await hands.claim()
+            seen.append((claims[0].step, (await house.show(video))["stage"]))
+            await hands.give_back(await hands.attempt(claims))
+    assert seen == [(step, "researching") for step in ("knowledge_query", "research", "script_generation")]
+    assert (await house.show(video))["stage"] == "scripted"
+
+
 async def test_an_order_may_say_channel_language_and_time(house: QuickHouse) -> None:
     video = await house.order(channel="news", language="en", scheduled_for=LATER)
     run = await house.run_of(video)
@@ -198,7 +213,7 @@ async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times
 ) -> None:
     house.moods["research"] = [OSError("down")]
     video = await house.order()
-    await house.api.sandbox.work()
+    await house.work()
     for action in ("revision_requested", "approved"):
         await house.api.sandbox.clock.advance(timedelta(minutes=1))
         await house.decide(await house.asked(video), action, notes="de novo")
@@ -395,6 +410,23 @@ async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_el
     assert (shown["status"], shown["checkpoint"]["id"]) == ("paused", checkpoint["checkpoint_id"])
 
 
+@pytest.mark.parametrize("review", REVIEWS)
+async def test_a_checkpoint_that_is_late_is_told_again_and_then_given_to_the_editor(
+    house: QuickHouse, review: str
+) -> None:
+    checkpoint = await house.at(review)
+    due = datetime.fromisoformat(checkpoint["due_at"])
+    assert due - datetime.fromisoformat(checkpoint["opened_at"]) == timedelta(hours=2)
+    told = []
+    for late in (-1, 1, 121):
+        await house.api.sandbox.clock.set(due + timedelta(minutes=late))
+        await house.work()
+        events = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+        told.append([event.data["what"] for event in events if event.step == review])
+    assert told == [["opened"], ["opened", "reminded"], ["opened", "reminded", "escalated"]]
+    assert (await house.client.review(UUID(checkpoint["checkpoint_id"]))).assignee == "editor"
+
+
 async def test_there_is_one_checkpoint_for_each_video_step_and_revision(house: QuickHouse) -> None:
     checkpoint = await house.scripted()
     await house.decide(checkpoint, "revision_requested", notes="de novo")
@@ -513,7 +545,9 @@ async def test_a_narration_is_made_again_with_the_voice_and_the_speed_that_were_
     await empty(database)
     async with a_house(database, tmp_path) as house:
         scripted = await house.scripted()
-        await house.decide(scripted, "approved")
+        script = (await house.client.results(UUID(scripted["video_id"])))["script_generation"]
+        short = script | {"scenes": [{"text": "Bom dia a todos.", "visual": "o sol"}]}
+        await house.decide(scripted, "approved", value=short)
         first = await house.asked(scripted["video_id"])
         asked = {"notes": "outra voz", "voice": "espeak_en", "rate": 1.4}
         assert (await house.decide(first, "revision_requested", **asked)).status_code == 200
@@ -575,6 +609,21 @@ async def test_a_batch_has_only_what_is_open_and_of_its_type(house: QuickHouse) 
         assert ({one["checkpoint_id"] for one in told["batch"]}, told["total_pending"]) == (ids, len(ids))
 
 
+async def test_two_reviewers_who_ask_at_once_are_handed_different_checkpoints(house: QuickHouse) -> None:
+    waiting = {(await house.scripted())["checkpoint_id"] for _ in range(4)}
+    ana, rui = await asyncio.gather(handed_to("ana", house), handed_to("rui", house))
+    assert ana.isdisjoint(rui)
+    assert ana | rui == waiting
+
+
+async def handed_to(reviewer: str, house: QuickHouse) -> set[str]:
+    """What they are handed, page by page."""
+    address = f"/api/v1/checkpoints/batch?type=script_review&limit=2&reviewer={reviewer}"
+    first = (await house.api.get(address)).json()
+    second = (await house.api.get(f"{address}&after={first['next']}")).json()
+    return {one["checkpoint_id"] for one in (*first["batch"], *second["batch"])}
+
+
 async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_batch(house: QuickHouse) -> None:
     final, script = await house.at("final_review"), await house.scripted()
     ids = [final["checkpoint_id"], script["checkpoint_id"]]
@@ -594,4 +643,18 @@ async def test_channels_are_worked_for_side_by_side(house: QuickHouse) -> None:
         await hands.give_back(await hands.attempt(others))
         await house.work()
         shown = {video: (await house.show(video))["stage"] for video in videos.values()}
-    assert shown == {video: "draft" if video == str(hanging.run) else "scripted" for video in videos.values()}
+    assert shown == {video: "researching" if video == str(hanging.run) else "scripted" for video in videos.values()}
+
+
+async def test_the_metrics_page_shows_five_metrics_each_beside_its_target(database: Database, tmp_path: Path) -> None:
+    await empty(database)
+    async with a_desk(database, tmp_path) as desk:
+        shown = text_of(await desk.read("/videos/metrics"))
+    rows = re.findall(r"([A-Z][a-z ,]+) \S ((?:under|over) \d+ \S+) No data yet", shown)
+    assert rows == [
+        ("Average wait for a decision", "under 2 h"),
+        ("Approved the first time", "over 85 %"),
+        ("Steps that needed a retry", "under 10 %"),
+        ("From start to end, without waiting for people", "under 30 min"),
+        ("Failed for good", "under 2 %"),
+    ]

@@ -27,6 +27,7 @@ def finished(
         tags=list(_distinct(shortened(_plain(tag).replace(",", ""), _LONGEST_TAG) for tag in tags))[:MOST_TAGS],
         sources=_sources(facts),
         facts_used=len(facts),
+        facts=[fact.text for fact in facts],
     )
     counted = script.model_copy(update={"word_count": word_count(script.text)})
     return counted.model_copy(update={"quality": report(counted, brief.language, brief.seconds)})

@@ -34,12 +34,6 @@ create or replace function retoma.add_review(p_now timestamptz, p_job retoma.job
            p_now + least(interval '1 second', retoma.seconds(h.review -> 'remind'), retoma.seconds(h.review -> 'escalate'),
                          retoma.seconds(h.review -> 'expires'))
       from held h
-        -- A step may ask again in the same revision, after a person let it go on.
-        on conflict (run, step, item, revision) do update
-       set state = 'open', reason = excluded.reason, opened_at = excluded.opened_at, ended_at = null, decided_by = null, via = null,
-           decided_at = null, effective_at = null, applied_at = null, decision_key = null, value = null, notes = null,
-           feedback = null, back_to = null, back_items = null, next_at = excluded.next_at
-     where retoma.reviews.state = 'withdrawn'
     returning *
   )
   insert into retoma.events (run, at, revision, kind, step, item, data)

@@ -175,7 +175,7 @@ begin
   else
     -- What was to follow when the run ended will not.
     delete from retoma.remakes l
-     where l.run = p_run.id
+     where l.run = p_run.id and l.revision < v_revision
        and not exists (select from retoma.jobs j where j.run = l.run and j.step = l.step and j.item = l.item and j.revision = l.revision);
   end if;
 
@@ -226,18 +226,34 @@ begin
      set revision = v_revision, open_sinks = v_sinks, ends_as = null,
          deadline_at = p_now + r.deadline,
          watch_at = p_now + least((select stuck_after from retoma.versions where id = r.version), r.deadline),
-         state = case when v_sinks > 0 then 'running' when r.state = 'failed' then 'failed'
-                      when f.lacks then 'completed_with_errors' else 'completed' end::retoma.run_state,
+         state = case when v_sinks > 0 then 'running' else r.state end::retoma.run_state,
          with_errors = f.lacks,
          ended_at = case when v_sinks = 0 then r.ended_at end
-    -- A failure that is not made good by this.
+    -- A failure that is not made good by this, nor by what is under way.
     from (select exists (select from retoma.standing(p_run.id) s
                           where s.state in ('failed', 'quarantined') and s.revision < v_revision and not retoma.is_made_good(s)
-                            and not exists (select from unnest(v_affected) a
+                            and not exists (select from unnest(v_open) a
                                              where a.step = s.step and (a.item = s.item or a.item is null))) as lacks) f
    where r.id = p_run.id;
+  if v_sinks = 0 then
+    perform retoma.judge_again(p_run);
+  end if;
   perform retoma.restate(array[p_run.id]);
   return v_made;
+end $$;
+
+-- A person's word may be all that a run that is over had lacked. It goes the way of every run: what is over does not change.
+create or replace function retoma.judge_again(p_run retoma.runs) returns void language plpgsql as $$
+declare
+  v_failed boolean := retoma.has_failures(p_run.id);
+begin
+  if p_run.state in ('completed', 'completed_with_errors') and (p_run.state = 'completed') = v_failed then
+    update retoma.runs set state = 'running', ended_at = null where id = p_run.id;
+    update retoma.runs
+       set state = case when v_failed then 'completed_with_errors' else 'completed' end::retoma.run_state, with_errors = v_failed,
+           ended_at = p_run.ended_at
+     where id = p_run.id;
+  end if;
 end $$;
 
 -- What is under way is not made twice at once: who wants it again waits for it, or decides about it where it is reviewed.
@@ -442,12 +458,8 @@ begin
   o_revision := v_run.revision + 1;
   perform retoma.tell_act(v_now, p_run, o_revision, p_by, jsonb_build_object('act', 'edit', 'step', p_step, 'item', p_item));
   if p_stay then
-    update retoma.runs r
-       set revision = o_revision, with_errors = f.failed,
-           state = case when r.state = 'failed' then r.state
-                        when f.failed then 'completed_with_errors' else 'completed' end::retoma.run_state
-      from (select retoma.has_failures(p_run) as failed) f
-     where r.id = p_run;
+    update retoma.runs set revision = o_revision where id = p_run;
+    perform retoma.judge_again(v_run);
     o_jobs := 0;
   else
     o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
@@ -479,11 +491,12 @@ begin
   if p_alone then
     perform retoma.remake_alone(v_now, v_run, v_jobs);
   else
-    perform retoma.remake(v_now, v_run, v_jobs || retoma.other_lacking(v_run, v_jobs), '{}', null, p_fresh, false);
     if p_stale and not p_fresh then
-      update retoma.remakes m set target = false from unnest(v_jobs) j
-       where m.run = p_run and m.revision = o_revision and m.step = j.step and m.item = j.item;
+      -- No targets: what would be made of the same keeps its result.
+      insert into retoma.remakes (run, revision, step, item, target)
+      select p_run, o_revision, j.step, j.item, false from unnest(v_jobs) j;
     end if;
+    perform retoma.remake(v_now, v_run, v_jobs || retoma.other_lacking(v_run, v_jobs), '{}', null, p_fresh, false);
   end if;
 end $$;
 
@@ -537,6 +550,9 @@ begin
   insert into retoma.events (run, at, revision, kind, data) values (p_new, v_now, 1, 'start', json_build_object('forked_from', p_run));
   v_jobs := coalesce(retoma.targets_of(v_new, p_steps, null), '{}');
   v_jobs := v_jobs || retoma.other_lacking(v_new, v_jobs);
+  -- What was made of something else than it would be now is not shared.
+  v_jobs := v_jobs || array(select (p_new, s.step, s.item, 1)::retoma.handle from retoma.stale(p_run) s
+                             where not exists (select from unnest(v_jobs) j where j.step = s.step and j.item = s.item));
   o_revision := 1 + (cardinality(v_jobs) > 0)::int;
   o_jobs := cardinality(v_jobs);
   perform retoma.tell_act(v_now, p_new, o_revision, p_by, jsonb_build_object('act', 'fork', 'from', p_run, 'steps', p_steps));
