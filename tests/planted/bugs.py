@@ -293,7 +293,7 @@ BUGS = [
     Bug(
         "slots are free while the work goes on outside",
         f"{FUNCTIONS}/set_back.sql",
-        "from changed c where (c.job).state <> 'parked'),\n         (select array_agg(c.job",
+        "from changed c where c.outcome <> 'parked'),\n         (select array_agg(c.job",
         "from changed c),\n         (select array_agg(c.job",
         f"{OUTSIDE}::test_outside_work_holds_no_worker_and_keeps_its_slots",
     ),

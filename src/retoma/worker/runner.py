@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from math import inf
 from uuid import UUID
@@ -41,8 +41,11 @@ class Runner:
         self._desks = desks
         self._inputs = Inputs(desks.database)
 
-    async def run(self, claim: Claim) -> Result | SetBack:
-        """One attempt. A step that is not defined here goes back, for a worker that defines it."""
+    async def run(self, claim: Claim, on_body: Callable[[Claim], None] = lambda _: None) -> Result | SetBack:
+        """One attempt. A step that is not defined here goes back, for a worker that defines it.
+
+        After a look back `on_body` is told when the step's function is about to begin.
+        """
         plan = self._catalog.plan_of(claim.version, claim.step)
         if plan is None:
             return _undefined(claim)
@@ -58,13 +61,15 @@ class Runner:
             return SetBack(claim, "back", delay=UNAVAILABLE_DELAY)
         except FileNotFoundError as error:
             return failed(claim, "FILE_MISSING", f"a file that this job needs is gone: {error}")
+        if before:
+            on_body(claim)
         if plan.step.policy.isolation is not None:
             return await self._children.attempt(plan, claim, context)
         return await attempt(plan, claim, context, self._threads)
 
     async def _what_came_before(self, claim: Claim, plan: Plan) -> Before | None:
-        """None for the first attempt at the first revision of a job, which nothing came before."""
-        if claim.revision == 1 and claim.fence == 1 and plan.step.review is None:
+        """None if nothing did."""
+        if not self.looks_back(claim):
             return None
         return await revisions.what_came_before(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
 
@@ -88,6 +93,14 @@ class Runner:
         """Where the files are that the item and the results name which its step takes."""
         files = self._catalog.files
         return {} if files is None else {file.file: str(await files.path(file)) for file in _files_of(claim, plan)}
+
+    def looks_back(self, claim: Claim) -> bool:
+        """Whether something came before: nothing does before the first attempt at the first revision of a job, unless a
+        person was asked."""
+        if claim.revision > 1 or claim.fence > 1:
+            return True
+        plan = self._catalog.plan_of(claim.version, claim.step)
+        return plan is not None and plan.step.review is not None
 
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""

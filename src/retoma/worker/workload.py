@@ -17,6 +17,7 @@ SECONDS_AHEAD = 0.05
 FIRST_GUESS = 1.0  # seconds that a job takes, before any has ended
 LONGEST_WATCH = 0.1  # seconds between two looks at who has outlived its timeout
 SHORTEST_WATCH = 0.01
+LONGEST_LOOK_BACK = 60.0  # seconds in which the database must say what came before an attempt
 LONGEST_BLOCK = 5.0  # seconds past a timeout after which a blocked loop is given up
 GRACE = 3.0  # seconds that a job has to obey its cancellation
 IGNORED = "; it ignored its cancellation: let CancelledError pass, or give the step isolation"
@@ -138,6 +139,8 @@ class Workload:
     def _begin(self, claim: Claim) -> None:
         task = asyncio.get_running_loop().create_task(self._work(claim))
         deadline = time.monotonic() + self._runner.timeout_of(claim)
+        if self._runner.looks_back(claim):
+            deadline += LONGEST_LOOK_BACK
         self._running[claim.handle] = _Running(claim, task, deadline)
         if self._watch is None:
             self._looked_at = time.monotonic()
@@ -146,7 +149,7 @@ class Workload:
     async def _work(self, claim: Claim) -> None:
         began = time.monotonic()
         try:
-            outcome = await self._runner.run(claim)
+            outcome = await self._runner.run(claim, self._body_begins)
         except asyncio.CancelledError:
             outcome = None
         except Exception as error:  # noqa: BLE001  (a job must never be held and forgotten)
@@ -166,6 +169,11 @@ class Workload:
             # Nobody could tell it to stop.
             outcome = self._runner.timed_out(claim, BLOCKED)
         self._end(outcome)
+
+    def _body_begins(self, claim: Claim) -> None:
+        """After a look back: only now its time begins."""
+        if running := self._running.get(claim.handle):
+            running.deadline = time.monotonic() + self._runner.timeout_of(claim)
 
     def _end(self, outcome: Result | SetBack) -> None:
         del self._running[outcome.claim.handle]

@@ -257,6 +257,8 @@ async def corrected(client: Client, run: Run, code: str, label: str, *, tenant: 
     known = [each["rotulo"] for each in run.input["criterios"]["taxonomia"]]
     if label not in known:
         raise InvalidInput(f"{label!r:.120} is not in the taxonomy of this execution")
+    if not run.is_over:
+        raise AtWork(f"execution {run.id} is {run.state}: its labels are corrected when it has ended")
     items = await client.items(run.id, SOURCE, only=[code], limit=1)
     former = Classification.model_validate(items[0].output) if items and items[0].output else None
     said = former and (former.rotulo_modelo if former.corrigido else former.rotulo)
