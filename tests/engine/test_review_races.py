@@ -21,7 +21,7 @@ from tests.conftest import OpenSandbox
 from tests.engine.builders import a_lane, rows, state, value
 from tests.engine.test_races import is_blocked, many_hands, not_yet_committed, until
 
-TIMES = int(os.environ.get("RACE_TIMES", "4"))
+TIMES = int(os.environ.get("RACE_TIMES", "2"))
 APPROVE = Decision("approve", by="ana")
 BACK = Decision("send_back", by="rui", notes="again")
 REJECT = Decision("reject", by="eva", notes="no")

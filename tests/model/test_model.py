@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 SILENCE = timedelta(seconds=6)
 PAUSE = timedelta(minutes=1)
 POOLED = {step.name for shape in SHAPES for step in shape.graph.steps if step.pool == GPU.name}
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "30"))
 APP = App("model", pipelines=SHAPES)
 
 

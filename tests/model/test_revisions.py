@@ -38,7 +38,7 @@ from tests.model.asking import ASKING, DOUBTFUL, LOT, REVIEWED
 from tests.model.revised import Job, Name, Review, Run
 
 Answer = TypeVar("Answer")
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "10"))
 APP = App("model", pipelines=list(ASKING.values()))
 NUMBER = st.integers(0, 999)
 EXPIRES = timedelta(hours=4)
@@ -46,7 +46,7 @@ CAPS = {"approved": 2, "sure": 10}
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-DAYS = int(os.environ.get("MODEL_DAYS", "12"))
+DAYS = int(os.environ.get("MODEL_DAYS", "4"))
 FIRST_DAY = int(os.environ.get("MODEL_FIRST_DAY", "1"))
 WORDS = [["a", "b"], ["a", "b"], ["b", "c"], []]
 REMAKES = ["step", "step", "step", "item", "after", "fresh", "stale", "alone", "two"]
