@@ -479,3 +479,14 @@ async def test_a_form_that_cannot_fill_itself_needs_a_person(opened: Opened) -> 
 
     with pytest.raises(DefinitionError, match="its form wants 'thumbnail'"):
         pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")
+
+
+def test_a_condition_takes_what_is_reviewed_and_nothing_else() -> None:
+    pipeline = Pipeline("article", Brief)
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    with pytest.raises(DefinitionError, match=r"when= takes 'texts'.* did you mean 'text'"):
+        pipeline.review("sure", of=text, when=lambda texts: True)

@@ -148,26 +148,33 @@ class Pipeline:
         _check_review(policy, subjects, place)
         if policy.has_form and (when is not None or (policy.expires and on_expiry == "approved")):
             _check_fills_itself(policy.form, place)
-        bindings = tuple(
-            Binding(step.name, "step", step.name, position, step.returns) for position, step in enumerate(subjects)
-        )
-        self._register(
-            Step(
-                pipeline=self.name,
-                name=name,
-                function=Approval(policy),
-                bindings=bindings,
-                resources=(),
-                returns=policy.form,
-                policy=replace(self._defaults, on_failure="continue" if subjects[0].each else "stop"),
-                sources=subjects[0].sources,
-                key=subjects[0].key,
-                when=when,
-                when_parameters=() if when is None else tuple(signature(when).parameters),
-                review=policy,
-            )
-        )
+        self._register(self._review_step(name, policy, subjects, when, place))
         return name
+
+    def _review_step(
+        self,
+        name: str,
+        policy: ReviewPolicy,
+        subjects: Sequence[Step],
+        when: Callable[..., bool] | None,
+        place: Place,
+    ) -> Step:
+        return Step(
+            pipeline=self.name,
+            name=name,
+            function=Approval(policy),
+            bindings=tuple(
+                Binding(step.name, "step", step.name, position, step.returns) for position, step in enumerate(subjects)
+            ),
+            resources=(),
+            returns=policy.form,
+            policy=replace(self._defaults, on_failure="continue" if subjects[0].each else "stop"),
+            sources=subjects[0].sources,
+            key=subjects[0].key,
+            when=when,
+            when_parameters=() if when is None else _subjects_named(when, subjects, place),
+            review=policy,
+        )
 
     def group(self, name: str, steps: Sequence[StepReference]) -> None:
         """Name steps that people have done again together, such as all pictures."""
@@ -368,6 +375,16 @@ def _checked_resumes(given: int, place: Place) -> int:
     if not isinstance(given, int) or not 0 <= given <= MOST_RESUMES:
         raise place.mistake(f"resumes= is {given!r}; give a number from 0 to {MOST_RESUMES}")
     return given
+
+
+def _subjects_named(when: Callable[..., bool], subjects: Sequence[Step], place: Place) -> tuple[str, ...]:
+    names, known = tuple(signature(when).parameters), [step.name for step in subjects]
+    for name in names:
+        if name not in known:
+            raise place.mistake(
+                f"when= takes {name!r}, and the review is of {quoted(known)}; {suggestion(name, known)}"
+            )
+    return names
 
 
 def _checked_cap(given: int, place: Place) -> int:

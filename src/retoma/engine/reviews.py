@@ -14,7 +14,7 @@ from retoma.define.codec import codec_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, NotFound, RevisionChanged
-from retoma.records import Review, Subject
+from retoma.records import Review
 from retoma.states import ReviewState
 from retoma.store import reviews
 from retoma.store.database import Database
@@ -152,8 +152,3 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
         case _:
             (winner,) = await reviews.listed(database, ids=[review.id])
             return AlreadyDecided(winner)
-
-
-def shown(subjects: Sequence[Subject]) -> dict[str, Any]:
-    """What a person looks at, by step."""
-    return {subject.step: subject.value for subject in subjects}

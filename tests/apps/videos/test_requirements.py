@@ -33,25 +33,9 @@ from tests.apps.videos.house import TOPIC, a_house
 from tests.apps.videos.pages.canned import a_desk
 from tests.apps.videos.pages.test_reviews import text_of
 from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, searched
+from tests.apps.videos.test_definition import STEPS
 from tests.conftest import empty
 
-FIFTEEN = (
-    "knowledge_query",
-    "research",
-    "script_generation",
-    "script_review",
-    "audio_generation",
-    "audio_review",
-    "broll_search",
-    "broll_review",
-    "video_assembly",
-    "subtitle_gen",
-    "thumbnail_gen",
-    "final_review",
-    "upload",
-    "knowledge_store",
-    "analytics_init",
-)
 LATER = "2031-02-04T12:00:00Z"
 
 
@@ -236,7 +220,7 @@ async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(house: Qu
     checkpoint = await house.scripted()
     results = await house.client.events(UUID(checkpoint["video_id"]), kinds=["result"])
     now = await house.api.sandbox.clock.now()
-    assert [(event.step, event.at) for event in results] == [(step, now) for step in FIFTEEN[:3]]
+    assert [(event.step, event.at) for event in results] == [(step, now) for step in STEPS[:3]]
 
 
 @pytest.mark.parametrize("moment", ["ordered", "held", "waiting", "asked"])
@@ -508,7 +492,7 @@ async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
 ) -> None:
     checkpoint = await house.at(review)
     assert set(checkpoint["can_go_back_to"]) == targets
-    for step in set(FIFTEEN) - targets:
+    for step in set(STEPS) - targets:
         wrong = await house.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
         assert wrong.status_code == 422, step
     for step in sorted(targets):
