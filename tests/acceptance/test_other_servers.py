@@ -10,24 +10,24 @@ from pathlib import Path
 from tests.acceptance.servers import pgbouncer, postgresql_15
 
 PROJECT = Path(__file__).parents[2]
-TESTS = ["tests/engine", "tests/worker", "tests/store/test_migrate.py"]
+WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
 
 
-def test_the_engine_works_on_postgresql_15() -> None:
+def test_workers_work_on_postgresql_15_with_what_a_pooler_does_not_let_through() -> None:
     with postgresql_15() as port:
-        run_engine_tests(f"postgresql://retoma@127.0.0.1:{port}/postgres")
+        run_tests(*WORKERS, on=port)
 
 
-def test_the_engine_works_behind_a_transaction_pooler() -> None:
+def test_the_engine_works_on_postgresql_15_behind_a_transaction_pooler() -> None:
     with postgresql_15() as server, pgbouncer(server) as port:
-        run_engine_tests(f"postgresql://retoma@127.0.0.1:{port}/postgres")
+        run_tests("tests/engine", *WORKERS, on=port)
 
 
-def run_engine_tests(url: str) -> None:
+def run_tests(*tests: str, on: int) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
         cwd=PROJECT,
-        env=os.environ | {"RETOMA_TEST_DATABASE_URL": url},
+        env=os.environ | {"RETOMA_TEST_DATABASE_URL": f"postgresql://retoma@127.0.0.1:{on}/postgres"},
         capture_output=True,
         text=True,
         timeout=900,

@@ -18,12 +18,19 @@ from retoma.store.database import Database
 from retoma_apps.classifier.pages.words import Words
 from tests.apps.classifier.office import EXAMPLES, TEXTS
 from tests.browser.bureau import UNREADABLE, Bureau, a_bureau
-from tests.browser.test_live import streams
 from tests.browser.test_run import LANGUAGES
 from tests.conftest import empty
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import PASSWORD
 
+NOTE_OPENED = """
+window.EventSource = class extends EventSource {
+  constructor(address) {
+    super(address);
+    this.addEventListener("open", () => { window.isOpened = true; });
+  }
+};
+"""
 VAGUE = "Julgo parecer ofício."
 expect.set_options(timeout=20_000)  # milliseconds that something may take on a busy machine
 
@@ -136,8 +143,9 @@ async def test_a_minute_without_events_is_told_until_a_ping_comes(bureau: Bureau
     execution = await bureau.begin(await bureau.project())
     page = await bureau.screen.browser.new_page(locale=locale)
     await page.clock.install()
+    await page.add_init_script(NOTE_OPENED)
     await page.goto(f"{bureau.screen.address}/classificador/execucoes/{execution}")
-    await streams(bureau.screen, 1)
+    await page.wait_for_function("window.isOpened")
     await page.clock.fast_forward(59_000)
     await expect(page.locator("#silent")).to_be_hidden()
     await page.clock.fast_forward(1_500)
