@@ -186,14 +186,14 @@ class Process:
         return self.child.wait(timeout=PATIENCE)
 
 
-def until(found: Callable[[], T | bool | None]) -> T:
+def until(found: Callable[[], T | bool | None], patience: float = PATIENCE) -> T:
     """What `found` gives, once it is something."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if answer := found():
             return answer  # type: ignore[return-value]
         time.sleep(0.05)
-    raise AssertionError(f"not within {PATIENCE:g} s")
+    raise AssertionError(f"not within {patience:g} s")
 
 
 def _words(file: Path) -> list[list[str]]:

@@ -125,6 +125,17 @@ def test_work_goes_back_and_differs_from_what_it_was(desk: Desk) -> None:
     assert (same.stdout, same.stderr) == ("", "revisions 1 and 1 are the same\n")
 
 
+def test_work_goes_back_with_what_its_feedback_form_asks(desk: Desk) -> None:
+    review = desk.asked()
+    run = desk.json("reviews", "show", review)["run"]
+    back = ("reviews", "send-back", review, "--notes", "warmer", "--extra")
+    assert desk.run(*back, '["warm"]').returncode == 2
+    assert desk.run(*back, '{"tone": 1}').returncode == 2
+    desk.out(*back, '{"tone": "warm"}')
+    desk.work()
+    assert desk.json("reviews", "show", desk.open(run))["subjects"][0]["value"] == "warm outline of tea, warmer"
+
+
 def test_who_comes_second_is_told_who_was_first(desk: Desk) -> None:
     review = desk.asked()
     desk.out("reviews", "reject", review, "--notes", "no", "--by", "rui")

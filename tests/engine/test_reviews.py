@@ -477,6 +477,8 @@ async def test_a_form_that_cannot_fill_itself_needs_a_person(opened: Opened) -> 
     def text(topic: str) -> str:
         return topic
 
+    with pytest.raises(DefinitionError, match="its feedback_form wants 'thumbnail'"):
+        article(World(), feedback_form=Choice)
     with pytest.raises(DefinitionError, match="its form wants 'thumbnail'"):
         pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")
 

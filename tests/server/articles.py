@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from retoma import App, Context, NeedsReview, Pipeline, Retry
 from tests.server.api import Api, film
@@ -34,10 +34,16 @@ def facts(topic: str) -> list[str]:
 @article.step
 def outline(facts: list[str], tone: str, *, ctx: Context) -> str:
     told = f", {ctx.feedback.notes}" if ctx.feedback else ""
+    tone = ctx.feedback.extra.get("tone", tone) if ctx.feedback else tone
     return f"{tone} outline of {facts[0]}{told}"
 
 
-article.review("good_outline", of=outline, send_back_to=[outline, facts], most_revisions=2)
+class Wishes(BaseModel):
+    tone: str | None = Field(None, max_length=20)
+    words: dict[str, str] = {}
+
+
+article.review("good_outline", of=outline, send_back_to=[outline, facts], feedback_form=Wishes, most_revisions=2)
 
 
 @article.step

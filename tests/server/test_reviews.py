@@ -74,6 +74,25 @@ async def test_work_goes_back_with_what_was_said_and_history_tells_of_it(desk: A
     assert former["comments"] == comments
 
 
+async def test_work_goes_back_with_what_its_feedback_form_asks(desk: Api) -> None:
+    review = await asked(desk)
+    shown = (await desk.get(f"{REVIEWS}/{review['id']}")).json()
+    assert list(shown["feedback_form"]["properties"]) == ["tone", "words"]
+    refused = await decide(desk, review, "send_back", extra={"tone": ["warm"], "words": {"a": 1}})
+    assert [error["field"] for error in refused.json()["errors"]] == ["tone", "words.a"]
+    assert (await decide(desk, review, "send_back", extra={"words": {}})).status_code == 422  # which says nothing
+    assert (await decide(desk, review, "send_back", extra={"tone": "warm"})).status_code == 200
+    await desk.sandbox.work(until_later=False)
+    again = (await desk.get(f"{REVIEWS}/{(await open_review(desk, review['run']))['id']}")).json()
+    assert again["subjects"][0]["value"] == "warm outline of tea, "
+    await decide(desk, again, "approve")
+    await desk.sandbox.work(until_later=False)
+    formless = await decide(
+        desk, await open_review(desk, review["run"]), "send_back", notes="x", extra={"tone": "cold"}
+    )
+    assert (formless.status_code, "has no feedback form" in formless.json()["detail"]) == (422, True)
+
+
 async def test_the_first_decision_wins_and_others_are_told_who_took_it(desk: Api) -> None:
     review = await asked(desk)
     await decide(desk, review, "reject", notes="off topic")

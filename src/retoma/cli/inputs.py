@@ -19,7 +19,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def read_input(model: type[BaseModel] | None, whole: str | None, parts: Iterable[str]) -> dict[str, Any]:
     """The fields of `--input` (JSON, `@file` or `-`), overlaid with those of `-i key=value`."""
-    return (_object(whole) if whole is not None else {}) | read_fields("-i", model, parts)
+    return (read_object("--input", whole) if whole is not None else {}) | read_fields("-i", model, parts)
 
 
 def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]) -> dict[str, Any]:
@@ -61,10 +61,10 @@ def read_json(option: str, text: str) -> Any:
         raise typer.BadParameter(f"{option} is not JSON: {error}") from None
 
 
-def _object(text: str) -> dict[str, Any]:
-    given = read_json("--input", text)
+def read_object(option: str, text: str) -> dict[str, Any]:
+    given = read_json(option, text)
     if not isinstance(given, dict):
-        raise typer.BadParameter(f"--input must be a JSON object, with a value for each field; it is {given!r:.80}")
+        raise typer.BadParameter(f"{option} must be a JSON object, with a value for each field; it is {given!r:.80}")
     return given
 
 

@@ -10,7 +10,7 @@ import typer
 
 from retoma.app import App
 from retoma.cli import application, output
-from retoma.cli.inputs import read_duration, read_json
+from retoma.cli.inputs import read_duration, read_json, read_object
 from retoma.cli.options import AppOption, Format, Listing, Shape, ShortFormat
 from retoma.cli.output import Column, Row
 from retoma.cli.runs import found_run
@@ -140,19 +140,28 @@ def send_back(
     notes: Annotated[str, typer.Option("--notes", help="What should become better.")],
     to: Annotated[str | None, typer.Option("--to", metavar="STEP", help="The step that it goes back to.")] = None,
     item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
+    extra: Annotated[
+        str | None,
+        typer.Option("--extra", metavar="JSON", help="What the feedback form asks for; or @file, or - for stdin."),
+    ] = None,
     seen: Seen = None,
     undo: Undo = "0s",
     by: By = COMMAND_LINE,
+    app: AppOption = None,
     how: Listing = Format.TABLE,
 ) -> None:
-    """Send work back: it is made anew with what the notes say, and then asked for again.
+    """Send work back: it is made anew with what the notes say, and then asked for again. --extra needs the application.
 
     \b
     retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
+    retoma reviews send-back 5f1c --notes "calmer" --extra '{"rate": 0.9}'
     """
+    filled = {} if extra is None else read_object("--extra", extra)
     later = read_duration("--undo", undo)
-    decision = Decision("send_back", by=by, notes=notes, to=to, items=item, seen=seen, via=VIA, undo=later)
-    in_loop(_decide(None, review, decision, how))
+    decision = Decision(
+        "send_back", by=by, notes=notes, to=to, items=item, seen=seen, via=VIA, undo=later, extra=filled
+    )
+    in_loop(_decide(application.load(app, read_settings()) if filled else None, review, decision, how))
 
 
 @reviews.command()

@@ -105,6 +105,7 @@ class Pipeline:
         of: StepReference | Sequence[StepReference],
         form: type[BaseModel] | None = None,
         send_back_to: StepReference | Sequence[StepReference] = (),
+        feedback_form: type[BaseModel] | None = None,
         when: Callable[..., bool] | None = None,
         due: Duration | None = None,
         remind: Duration | None = None,
@@ -121,7 +122,8 @@ class Pipeline:
         edited it; with one it is what they filled in. Of an `each` step every item has its own review. `when` takes
         what `of` gave, by name, and says whether a person is needed at all; otherwise the result goes through.
 
-        Work may be sent back to `send_back_to` (else to what it is `of`), at most `most_revisions` times. The times are
+        Work may be sent back to `send_back_to` (else to what it is `of`), at most `most_revisions` times, with what a
+        person filled into the `feedback_form`, of which every field may be left out. The times are
         counted from its opening: it should be decided by `due`; at `remind` its assignee is told again, at `escalate`
         it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
         """
@@ -144,10 +146,13 @@ class Pipeline:
             expires=_time("expires", expires, place),
             on_expiry=on_expiry,
             assignee=assignee,
+            feedback_form=feedback_form,
         )
         _check_review(policy, subjects, place)
         if policy.has_form and (when is not None or (policy.expires and on_expiry == "approved")):
-            _check_fills_itself(policy.form, place)
+            _check_fills_itself(policy.form, "without a person nothing can be approved: its form", place)
+        if feedback_form is not None:
+            _check_fills_itself(feedback_form, "work may be sent back with notes alone: its feedback_form", place)
         self._register(self._review_step(name, policy, subjects, when, place))
         return name
 
@@ -408,10 +413,10 @@ def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], place: Place) 
         raise place.mistake("escalate= and escalate_to= go together: when, and to whom")
 
 
-def _check_fills_itself(form: type[BaseModel], place: Place) -> None:
+def _check_fills_itself(form: type[BaseModel], why: str, place: Place) -> None:
     missing = [name for name, field in form.model_fields.items() if field.is_required()]
     if missing:
-        raise place.mistake(f"without a person nothing can be approved: its form wants {quoted(missing)}")
+        raise place.mistake(f"{why} wants {quoted(missing)}")
 
 
 def _annotations(inputs: type[BaseModel] | None, place: Place) -> dict[str, Any]:

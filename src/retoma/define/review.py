@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 OnExpiry = Literal["approved", "rejected"]
 DEFAULT_CAP = 10
 
@@ -31,6 +33,7 @@ class ReviewPolicy:
     expires: timedelta | None = None
     on_expiry: OnExpiry = "rejected"
     assignee: str | None = None
+    feedback_form: type[BaseModel] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As the database's functions read it, in seconds."""
@@ -57,7 +60,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a person said who sent work back. `items` are what it is about; `extra` is what else their form asked."""
+    """What a person said who sent work back. `items` are what it is about; `extra` is what the feedback form asked."""
 
     notes: str = ""
     by: str = ""

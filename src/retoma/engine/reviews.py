@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from retoma.define.codec import codec_of
@@ -33,8 +34,8 @@ class Decision:
     """`approve`, `send_back` or `reject`, by whom, and having seen which revision.
 
     `value` is what is approved in place of the subject, or what the review's form asks for. `to` is the step that work
-    goes back to, `items` what of it, and `comments` are about moments of a recording. The same `key` again is the same
-    decision. It takes effect after `undo`.
+    goes back to, `items` what of it, `comments` are about moments of a recording, and `extra` is what the feedback form
+    asks for. The same `key` again is the same decision. It takes effect after `undo`.
     """
 
     action: str
@@ -59,6 +60,7 @@ async def decide(
     database: Database, review: Review, tenant: int | None, decision: Decision, pipeline: Pipeline | None
 ) -> None:
     """Raises InvalidInput, AlreadyDecided with the winner, or Conflict."""
+    decision = replace(decision, extra=_extra(review, decision, pipeline))
     _check(decision, review)
     value = await _approved(database, review, decision, pipeline) if decision.action == "approve" else None
     outcome = await reviews.decide(
@@ -92,6 +94,12 @@ def has_form(review: Review, pipeline: Pipeline | None) -> bool:
     return bool(step and step.review and step.review.has_form and review.planned)
 
 
+def feedback_form_of(review: Review, pipeline: Pipeline | None) -> type[BaseModel] | None:
+    """What may be filled in to send it back, beside notes."""
+    step = pipeline.steps.get(review.step) if pipeline else None
+    return step.review.feedback_form if step and step.review and review.planned else None
+
+
 async def _approved(database: Database, review: Review, decision: Decision, pipeline: Pipeline | None) -> str | None:
     """The value as JSON, checked by its type; None for the subject as it stands."""
     if not decision.edits and not has_form(review, pipeline):
@@ -107,6 +115,23 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
         raise InvalidInput(f"this is nothing that {review.step!r} can give: {error}") from error
 
 
+def _extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dict[str, Any]:
+    """What was filled in, checked by the feedback form where this application knows it."""
+    if pipeline is None or decision.action != "send_back":
+        return dict(decision.extra)
+    form = feedback_form_of(review, pipeline)
+    if form is None:
+        if decision.extra:
+            raise InvalidInput(
+                f"{review.step!r} has no feedback form; say it in the notes: {', '.join(decision.extra)}"
+            )
+        return {}
+    try:
+        return form.model_validate(decision.extra).model_dump(mode="json", exclude_defaults=True)
+    except ValidationError as error:
+        raise InvalidInput(f"this is nothing that {review.step!r} can be sent back with: {error}") from error
+
+
 def _check(decision: Decision, review: Review) -> None:
     if decision.action not in _STATES:
         raise InvalidInput(f"a review is decided by {', '.join(ACTIONS)}; given: {decision.action!r:.40}")
@@ -116,7 +141,8 @@ def _check(decision: Decision, review: Review) -> None:
         raise InvalidInput(f"notes have at most {LONGEST_NOTES:,} characters; given: {len(decision.notes):,}")
     if decision.action == "reject" and not decision.notes.strip():
         raise InvalidInput("say in the notes why it is rejected")
-    if decision.action == "send_back" and not (decision.notes.strip() or decision.comments or decision.items):
+    said = decision.notes.strip() or decision.comments or decision.items or decision.extra
+    if decision.action == "send_back" and not said:
         raise InvalidInput("say in the notes what should become better, or mark what should")
     if len(decision.comments) > MOST_COMMENTS or len(decision.items or ()) > MOST_ITEMS:
         raise InvalidInput(f"there are at most {MOST_COMMENTS} comments and {MOST_ITEMS:,} items in one decision")

@@ -419,6 +419,7 @@ class ReviewDetails(ReviewShape):
     subjects: list[SubjectShape] = Field(description="The results that the person is asked about.")
     has_form: bool = Field(description="Whether `value` is a form to be filled in, and not the subject edited.")
     form: dict[str, Any] | None = Field(description="JSON Schema of `value`. Null: this server does not know it.")
+    feedback_form: dict[str, Any] | None = Field(description="JSON Schema of `extra`. Null: there is only `notes`.")
     comments: list[Any] = Field(description="What was said about moments of a recording.")
     history: list[EventShape] = Field(description="Of this step and item in this run, in order.")
 
@@ -438,6 +439,7 @@ class DecisionGiven(Given):
     to: Name | None = Field(None, description="The step that the work goes back to.")
     items: list[ItemKey] | None = Field(None, max_length=MOST_ITEMS_BACK, description="What of it goes back.")
     comments: list[CommentGiven] = Field([], max_length=MOST_COMMENTS)
+    extra: dict[str, Any] = Field({}, description="What `feedback_form` asks for, to send back.")
     seen: int | None = Field(None, ge=1, le=LARGEST_INT, description="The revision that was looked at; or `If-Match`.")
     undo_seconds: float = Field(
         0, ge=0, le=LONGEST_UNDO.total_seconds(), description="It takes effect after so long; until then it is undone."

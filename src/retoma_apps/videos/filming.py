@@ -24,19 +24,19 @@ LONGEST_SHOT = 15.0
 async def searched(script: Script, narration: Narration, language: Language, studio: Studio, ctx: Context) -> Broll:
     """A clip for each shot of each scene. Where a person marked clips, only these are looked for anew."""
     former = Broll.model_validate(ctx.former) if ctx.former and ctx.feedback else None
-    marked = {int(item) for item in ctx.feedback.items if item.isdigit()} if ctx.feedback else set()
+    queries: dict[str, str] = ctx.feedback.extra.get("queries", {}) if ctx.feedback else {}
+    marked = {int(item) for item in (*ctx.feedback.items, *queries) if item.isdigit()} if ctx.feedback else set()
     if former is None or not marked:
         wanted, clips = shots_of(script, narration), list[Clip]()
         for number, shot in enumerate(wanted, 1):
             clips.append(await _filmed(number, *shot, language, studio, ctx, {clip.id for clip in clips}))
     else:
-        queries = ctx.feedback.extra.get("queries") or {} if ctx.feedback else {}
         used = {clip.id for clip in former.clips}
         clips = [
             await _filmed(
                 number,
                 clip.scene,
-                str(queries.get(str(number)) or clip.query),
+                queries.get(str(number), clip.query),
                 clip.seconds,
                 language,
                 studio,
@@ -125,8 +125,7 @@ def has_subtitles(feedback: Feedback | None) -> bool:
     """Whether they are burned in: unless a reviewer said not to, by the form or in words."""
     if feedback is None:
         return True
-    asked = feedback.extra.get("subtitles")
-    return not _NO_SUBTITLES.search(feedback.notes) if asked is None else bool(asked)
+    return bool(feedback.extra.get("subtitles", not _NO_SUBTITLES.search(feedback.notes)))
 
 
 async def assembled(narration: Narration, broll: Broll, studio: Studio, ctx: Context) -> Assembly:

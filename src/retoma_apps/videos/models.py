@@ -162,6 +162,48 @@ class Thumbnails(Part):
     variants: list[Thumbnail]
 
 
+class Wishes(Part):
+    """What work may be sent back with, beside notes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NarrationWishes(Wishes):
+    voice: str | None = Field(
+        None,
+        max_length=100,
+        description="Another voice, by its name.",
+        json_schema_extra={"pt": {"title": "Voz", "description": "Outra voz, pelo nome."}},
+    )
+    rate: float | None = Field(
+        None,
+        ge=0.6,
+        le=1.6,
+        description="1 is as the voice speaks by itself; from 0.6 to 1.6.",
+        json_schema_extra={
+            "pt": {"title": "Velocidade", "description": "1 é como a voz fala por si; de 0,6 a 1,6."},
+            "en": {"title": "Speed"},
+        },
+    )
+
+
+class FootageWishes(Wishes):
+    """For clips, by number, what to look for instead."""
+
+    queries: dict[Annotated[str, Field(pattern=r"^[0-9]{1,5}$")], Annotated[str, Field(max_length=200)]] = {}
+
+
+class FilmWishes(Wishes):
+    subtitles: bool = Field(
+        True,
+        description="Whether the film that is made anew has them burned in.",
+        json_schema_extra={
+            "pt": {"title": "Legendas no filme", "description": "Se o filme refeito as traz gravadas na imagem."},
+            "en": {"title": "Subtitles in the film"},
+        },
+    )
+
+
 class FinalChoice(Part):
     """What a person decides at the end: one of the thumbnails, counted from 1, and the words beside the video."""
 

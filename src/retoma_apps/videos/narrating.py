@@ -25,7 +25,8 @@ _SLOWER = re.compile(r"mais (lent|devagar)|desacelera|slower", re.IGNORECASE)
 
 async def narrated(script: Script, voice: str, language: Language, studio: Studio, ctx: Context) -> Narration:
     former = Narration.model_validate(ctx.former) if ctx.former else None
-    wanted = _wished(ctx.feedback, "voice") or (former.voice if former and ctx.feedback else voice)
+    before = former.voice if former and ctx.feedback else voice
+    wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else voice
     rate = _rate(ctx.feedback, former)
     speech, own_name, name = studio.voice(wanted, language)
     parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
@@ -80,11 +81,7 @@ def _rate(feedback: Feedback | None, former: Narration | None) -> float:
     before = former.rate if former else 1.0
     if feedback is None:
         return 1.0
-    if (asked := feedback.extra.get("rate")) is not None:
-        return min(max(float(asked), _SLOWEST), _QUICKEST)
+    if "rate" in feedback.extra:
+        return float(feedback.extra["rate"])
     step = _RATE_STEP * bool(_QUICKER.search(feedback.notes)) - _RATE_STEP * bool(_SLOWER.search(feedback.notes))
     return round(min(max(before + step, _SLOWEST), _QUICKEST), 2)
-
-
-def _wished(feedback: Feedback | None, what: str) -> str:
-    return str(feedback.extra.get(what) or "") if feedback else ""

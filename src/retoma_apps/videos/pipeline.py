@@ -20,10 +20,13 @@ from retoma_apps.videos.models import (
     Brief,
     Broll,
     Fact,
+    FilmWishes,
     FinalChoice,
+    FootageWishes,
     Known,
     Language,
     Narration,
+    NarrationWishes,
     Publication,
     Research,
     Script,
@@ -97,7 +100,7 @@ async def audio_generation(
     return await narrating.narrated(script_review, voice, language, studio, ctx)
 
 
-longform.review("audio_review", of=audio_generation, **TIMES)
+longform.review("audio_review", of=audio_generation, feedback_form=NarrationWishes, **TIMES)
 
 
 @longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
@@ -107,7 +110,7 @@ async def broll_search(
     return await filming.searched(script_review, audio_review, language, studio, ctx)
 
 
-longform.review("broll_review", of=broll_search, **TIMES)
+longform.review("broll_review", of=broll_search, feedback_form=FootageWishes, **TIMES)
 
 
 @longform.step(retry=Retry(1, backoff=fixed(30)), timeout=hours(2))
@@ -143,6 +146,7 @@ longform.review(
     of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review"],
     form=FinalChoice,
     send_back_to=[video_assembly, thumbnail_gen],
+    feedback_form=FilmWishes,
     **TIMES,
 )
 

@@ -18,7 +18,7 @@ from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.videos import checkpoints
 from retoma_apps.videos.channels import brief_of, channel_of
 from retoma_apps.videos.checkpoints import TYPES, Kind
-from retoma_apps.videos.models import Channel, FinalChoice, Language, Order
+from retoma_apps.videos.models import Channel, FilmWishes, FinalChoice, FootageWishes, Language, NarrationWishes, Order
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.stages import stage_of
 
@@ -50,12 +50,10 @@ class Remark(BaseModel):
     to: float | None = Field(None, ge=0)
 
 
-class Verdict(BaseModel):
+class Verdict(NarrationWishes, FootageWishes, FilmWishes):
     """A decision. `thumbnail`, `title`, `description` and `tags` are for an approved final review; `clips` are the
     numbers of those to replace, with `queries` by number; `voice` and `rate` for another narration; `value` is a
     person's version of what is approved."""
-
-    model_config = ConfigDict(extra="forbid")
 
     action: Literal["approved", "rejected", "revision_requested"]
     notes: str = Field("", max_length=20_000)
@@ -69,10 +67,6 @@ class Verdict(BaseModel):
     description: str | None = Field(None, max_length=4500)
     tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
     clips: list[Annotated[int, Field(ge=1, le=10_000)]] | None = Field(None, max_length=1000)
-    queries: dict[Annotated[str, Field(max_length=10)], Annotated[str, Field(max_length=200)]] | None = None
-    voice: str | None = Field(None, max_length=100)
-    rate: float | None = Field(None, ge=0.6, le=1.6)
-    subtitles: bool | None = Field(None, description="Whether the film that is made anew has them burned in.")
     comments: list[Remark] = Field([], max_length=500)
     value: Any = Field(None, description="A person's version of what is approved, in the shape of the step's result.")
 
@@ -221,7 +215,7 @@ def _decision(given: Verdict, step: str, by: Caller, key: str | None) -> Decisio
         key=key,
         via="api",
         items=[str(number) for number in given.clips] if given.clips else None,
-        extra=given.model_dump(include={"voice", "rate", "queries", "subtitles"}, exclude_none=True),
+        extra=given.model_dump(include={"voice", "rate", "queries", "subtitles"}, exclude_unset=True),
         **values,
     )
 

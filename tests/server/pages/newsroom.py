@@ -64,7 +64,18 @@ async def draft(topic: str, facts: list[str], words: int, *, ctx: Context) -> Dr
     )
 
 
-article.review("draft_review", of=draft, send_back_to=[draft, facts], due=hours(2))
+class Wishes(BaseModel):
+    tone: str | None = Field(
+        None,
+        max_length=20,
+        description="Warm, dry …",
+        json_schema_extra={"pt": {"title": "Tom", "description": "Quente …"}},
+    )
+    other_words: dict[str, str] = {}
+    with_picture: bool = True
+
+
+article.review("draft_review", of=draft, send_back_to=[draft, facts], feedback_form=Wishes, due=hours(2))
 
 
 @article.step

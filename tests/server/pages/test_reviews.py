@@ -130,7 +130,7 @@ async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: V
 
 async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(visitor: Visitor) -> None:
     review = await asked(visitor.api.sandbox)
-    answer = await decide(visitor, review, "send_back", notes=" ", to="facts")
+    answer = await decide(visitor, review, "send_back", notes=" ", to="facts", **{"feedback.with_picture": "yes"})
     assert (answer.status_code, "Say what should become better." in answer.text) == (422, True)
     assert 'value="facts" checked' in answer.text
     await decide(
@@ -142,6 +142,24 @@ async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(vi
         {"text": "corte", "at": 62.0, "to": 65.5},
         {"text": "alto demais", "at": None, "to": None},
     ]
+
+
+async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    page = (await visitor.get(f"/reviews/{review.id}?lang=pt")).text
+    assert (">Tom</label>" in page, "Quente …" in page) == (True, True)
+    given = {"feedback.tone": "x" * 21, "feedback.other_words": "1: sol"}
+    bounced = await decide(visitor, review, "send_back", **given)
+    assert (bounced.status_code, "at most 20 characters" in bounced.text, "1: sol</textarea>" in bounced.text) == (
+        422,
+        True,
+        True,
+    )
+    assert 'value="yes" id="feedback.with_picture"' in bounced.text  # as it was left: without the tick
+    await decide(visitor, review, "send_back", **given | {"feedback.tone": "warm"})
+    decided = await now_of(visitor, review)
+    said = {"tone": "warm", "other_words": {"1": "sol"}, "with_picture": False}
+    assert (decided.state, decided.feedback) == (ReviewState.SENT_BACK, {**said, "comments": []})
 
 
 async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> None:

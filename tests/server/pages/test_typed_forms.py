@@ -28,6 +28,7 @@ class Everything(BaseModel):
     voice: Voice = Voice.LOW
     kind: Literal["a", "b"] | None = None
     parts: list[Part] = []
+    names: dict[str, str] = {}
 
 
 SCHEMA = TypeAdapter(Everything).json_schema()
@@ -41,6 +42,7 @@ VALUE: dict[str, Any] = {
     "voice": "high",
     "kind": None,
     "parts": [{"name": "n"}],
+    "names": {"3": "a forest: dawn", "b": "c"},
 }
 
 
@@ -62,6 +64,7 @@ def test_every_kind_of_field_has_its_control() -> None:
         "voice": "choice",
         "kind": "choice",
         "parts": "json",
+        "names": "pairs",
     }
 
 
@@ -85,6 +88,33 @@ def test_a_list_whose_texts_would_not_come_back_from_lines_is_json() -> None:
     assert typed.read(fields, as_typed(fields))[0]["tags"] == [" x", "a\nb", ""]
 
 
+def test_texts_by_name_are_also_typed_one_by_one() -> None:
+    fields = typed.fields_of(SCHEMA, VALUE)
+    one_by_one = {"value.names": "b: c", "value.names.3": "a forest: dawn", "value.names.4": ""}
+    value, _ = typed.read(fields, as_typed(fields) | one_by_one)
+    assert value["names"] == {"3": "a forest: dawn", "b": "c"}
+
+
+@pytest.mark.parametrize("names", [{"a:b": "c"}, {"a": ""}, {"a": "b\nc"}])
+def test_texts_by_name_that_would_not_come_back_from_lines_are_json(names: dict[str, str]) -> None:
+    fields = typed.fields_of(SCHEMA, VALUE | {"names": names})
+    assert {field.key: field.kind for field in fields}["names"] == "json"
+    assert typed.read(fields, as_typed(fields))[0]["names"] == names
+
+
+@pytest.mark.parametrize(
+    ("language", "label", "hint"), [("en", "Tone", "warm, dry"), ("pt", "Tom", "quente, seco")]
+)
+def test_a_field_is_named_in_the_language_of_the_page(language: str, label: str, hint: str) -> None:
+    class Wishes(BaseModel):
+        tone: str = Field(
+            "", description="warm, dry", json_schema_extra={"pt": {"title": "Tom", "description": "quente, seco"}}
+        )
+
+    (field,) = typed.fields_of(Wishes.model_json_schema(), name="feedback", language=language)
+    assert (field.name, field.label, field.hint) == ("feedback.tone", label, hint)
+
+
 def test_what_is_left_empty_is_null_or_its_default() -> None:
     fields = typed.fields_of(SCHEMA, VALUE)
     value, wrong = typed.read(fields, as_typed(fields, share="", kind="", count=" ", tags="", parts=""))
@@ -101,6 +131,8 @@ def test_what_is_left_empty_is_null_or_its_default() -> None:
         ("count", "9" * 5_000, "wrong whole"),
         ("share", "nan", "wrong number"),
         ("share", "1e999", "wrong number"),
+        ("names", "no colon", "wrong pair"),
+        ("names", "a: b\n: c", "wrong pair"),
         ("parts", "[", "wrong json at"),
         ("parts", "NaN", "wrong json"),
         ("parts", "[" * 5_000, "wrong json"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,7 +17,7 @@ from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
-from retoma.engine.reviews import Decision, form_of, has_form
+from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, RetomaError
 from retoma.records import Review, Run, Subject
 from retoma.server.pages import differences, moments, trail, typed
@@ -30,6 +30,7 @@ UNDO = timedelta(seconds=10)
 MOST_ITEMS = 200  # that are offered to be sent back one by one
 LONGEST_ASSIGNEE = 200
 NONE_SEEN = 0  # no revision has this number
+FEEDBACK = "feedback"
 PLAYED = ("audio/", "video/")
 
 
@@ -53,8 +54,10 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
     subjects = await client.subjects(review)
     former = await _former(visit, review, shape, subjects)
     fields = _filled(_fields(visit, review, subjects), answer) if review.is_open else []
+    feedback_fields = _feedback_filled(visit, review, answer) if review.is_open else []
     seen: dict[str, Any] = {"review": review, "run": run, "subjects": subjects, "former": former}
-    content = _own_content(visit, fields, **seen)
+    given = answer.given if answer else {}
+    content = _own_content(visit, [*fields, *feedback_fields], given, **seen)
     return visit.show(
         "review.html",
         status,
@@ -69,8 +72,9 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         urgency=urgency,
         first_was=first_was,
         has_form=has_form(review, _pipeline(visit, review)),
-        fields=[each for each in fields if f'name="{each.name}"' not in content],
-        wrong_above=[each for each in fields if each.wrong and f'name="{each.name}"' in content],
+        fields=[each for each in fields if not _is_in(content, each)],
+        feedback_fields=[each for each in feedback_fields if each.wrong or not _is_in(content, each)],
+        wrong_above=[each for each in fields if each.wrong and _is_in(content, each)],
         answer=answer,
         items=await _items(visit, review, shape) if review.is_open else [],
         is_played=any(file.media_type.startswith(PLAYED) for file in _files(review, subjects)),
@@ -86,8 +90,8 @@ async def decide(visit: Visit) -> Response:
     act = visit.fields.get("act", "")
     if act not in ("approve", "edit", "send_back", "reject"):
         raise InvalidInput(visit.say("no act"))
-    fields = _fields(visit, review, await visit.client.subjects(review))
-    value, wrong = typed.read(fields, visit.fields) if _is_filled_in(visit, review, act) else (None, {})
+    fields = await _sent(visit, review, act)
+    value, wrong = typed.read(fields, visit.fields)
     if wrong:
         said = {name: visit.say(each.name, **each.values) for name, each in wrong.items()}
         return await _bounced(visit, act, 422, wrong=said)
@@ -125,7 +129,13 @@ def _pipeline(visit: Visit, review: Review) -> Pipeline | None:
     return app.pipelines.get(review.pipeline) if app else None
 
 
-def _own_content(visit: Visit, fields: list[typed.Field], *, review: Review, run: Run, **seen: Any) -> str:
+def _is_in(content: str, field: typed.Field) -> bool:
+    return f'name="{field.name}"' in content or f'name="{field.name}.' in content
+
+
+def _own_content(
+    visit: Visit, fields: list[typed.Field], given: Mapping[str, str], *, review: Review, run: Run, **seen: Any
+) -> str:
     """What the application's own template makes of it; nothing where it has none."""
     app = visit.client.app
     template = app.review_templates.get(review.step) if app and review.planned else None
@@ -135,7 +145,7 @@ def _own_content(visit: Visit, fields: list[typed.Field], *, review: Review, run
         template,
         review=review,
         run=run,
-        given=defaultdict(str, {each.name: each.typed for each in fields}),
+        given=defaultdict(str, {**given, **{each.name: each.typed for each in fields}}),
         wrong=defaultdict(str, {each.name: each.wrong for each in fields}),
         file_url=lambda file: file_url(run, file),
         **seen,
@@ -166,8 +176,26 @@ def _fields(visit: Visit, review: Review, subjects: Mapping[str, Subject]) -> li
         return []
     schema = _schema(form)
     if has_form(review, pipeline):
-        return typed.fields_of(schema, _suggested(schema, subjects))
-    return typed.fields_of(schema, *_standing(review, subjects))
+        return typed.fields_of(schema, _suggested(schema, subjects), language=visit.language)
+    return typed.fields_of(schema, *_standing(review, subjects), language=visit.language)
+
+
+def _feedback_fields(visit: Visit, review: Review) -> list[typed.Field]:
+    """What may be filled in to send it back, beside notes."""
+    form = feedback_form_of(review, _pipeline(visit, review))
+    return [] if form is None else typed.fields_of(_schema(form), name=FEEDBACK, language=visit.language)
+
+
+def _feedback_filled(visit: Visit, review: Review, answer: Answer | None) -> list[typed.Field]:
+    fields = _feedback_fields(visit, review)
+    return typed.filled(fields, answer.given, answer.wrong) if answer and answer.act == "send_back" else fields
+
+
+async def _sent(visit: Visit, review: Review, act: str) -> list[typed.Field]:
+    """The fields of the form that a person has sent."""
+    if act == "send_back":
+        return _feedback_fields(visit, review)
+    return _fields(visit, review, await visit.client.subjects(review)) if _is_filled_in(visit, review, act) else []
 
 
 def _schema(form: Any) -> dict[str, Any]:
@@ -230,15 +258,12 @@ def _decision(visit: Visit, review: Review, act: str, value: Any) -> Decision:
         undo=UNDO,
     )
     if _is_filled_in(visit, review, act):
-        return _with(decision, value=value)
+        return replace(decision, value=value)
     if act == "send_back":
         comments = [Comment(each.text, each.at, each.to) for each in moments.read(given.get("comments", ""))]
-        return _with(decision, to=given.get("to") or None, items=visit.several("items") or None, comments=comments)
+        items = visit.several("items") or None
+        return replace(decision, to=given.get("to") or None, items=items, comments=comments, extra=value)
     return decision
-
-
-def _with(decision: Decision, **changes: Any) -> Decision:
-    return Decision(**vars(decision) | changes)
 
 
 async def _refused(visit: Visit, act: str, fields: list[typed.Field], error: RetomaError) -> Response:
@@ -248,7 +273,7 @@ async def _refused(visit: Visit, act: str, fields: list[typed.Field], error: Ret
         case Conflict():
             return await _bounced(visit, act, 409, why=str(error))
         case InvalidInput():
-            wrong = _complaints(fields, error) if act in ("approve", "edit") else {}
+            wrong = _complaints(fields, error)
             return await _bounced(visit, act, 422, wrong=wrong, why="" if wrong else _why(visit, act, error))
         case _:
             raise error
@@ -267,13 +292,13 @@ def _complaints(fields: list[typed.Field], error: InvalidInput) -> dict[str, str
     """What the type of the value says of each field."""
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
-        return {fields[0].name: str(cause or error)} if len(fields) == 1 else {}
+        return {fields[0].name: str(cause)} if cause and len(fields) == 1 else {}
     return typed.complaints(fields, cause)
 
 
 def _filled(fields: list[typed.Field], answer: Answer | None) -> list[typed.Field]:
     """As a person left it; who sent another form has typed nothing here."""
-    if answer is None or answer.act not in ("approve", "edit") or not fields:
+    if answer is None or answer.act not in ("approve", "edit"):
         return fields
     has_typed = any(each.name in answer.given for each in fields)
     return typed.filled(fields, answer.given, answer.wrong) if has_typed else fields

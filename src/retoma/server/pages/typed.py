@@ -1,6 +1,7 @@
 """A form made from a JSON schema, and what a person typed into it as JSON again. Pure.
 
-A field that is a text, a number, a yes or no, a choice or a list of texts has a control of its own; all else is JSON.
+A field that is a text, a number, a yes or no, a choice, a list of texts or texts by name has a control of its own; all
+else is JSON. What a schema says under a language's name, `{"pt": {"title": ..., "description": ...}}`, is said in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 from retoma.server.edge import check_json
 from retoma.server.problems import Problem
 
-Kind = Literal["line", "text", "lines", "whole", "number", "yes", "choice", "json"]
+Kind = Literal["line", "text", "lines", "pairs", "whole", "number", "yes", "choice", "json"]
 Place = tuple[str | int, ...]
 NAME = "value"
 LONGEST_LINE = 200
@@ -57,14 +58,19 @@ class Field:
         return not self.nullable and not self.has_default
 
 
-def fields_of(schema: Mapping[str, Any], value: Any = _MISSING) -> list[Field]:
+def fields_of(
+    schema: Mapping[str, Any], value: Any = _MISSING, *, name: str = NAME, language: str = "en"
+) -> list[Field]:
     """The fields of an object, or one for anything else, filled with `value` or with what the schema says."""
     whole = _resolved(schema, schema)
     properties = whole.get("properties")
     if whole.get("type") != "object" or not properties or len(properties) > MOST_FIELDS:
-        return [_field(schema, NAME, None, whole, value)]
+        return [_field(schema, name, None, whole, value, language)]
     given = value if isinstance(value, Mapping) else {}
-    return [_field(schema, f"{NAME}.{key}", key, part, given.get(key, _MISSING)) for key, part in properties.items()]
+    return [
+        _field(schema, f"{name}.{key}", key, part, given.get(key, _MISSING), language)
+        for key, part in properties.items()
+    ]
 
 
 def read(fields: Sequence[Field], given: Mapping[str, str]) -> tuple[Any, dict[str, Wrong]]:
@@ -73,7 +79,7 @@ def read(fields: Sequence[Field], given: Mapping[str, str]) -> tuple[Any, dict[s
     wrong: dict[str, Wrong] = {}
     for field in fields:
         try:
-            value[field.key or NAME] = _typed(field, given.get(field.name, ""))
+            value[field.key or NAME] = _typed(field, _given(field, given))
         except Wrong as error:
             wrong[field.name] = error
     kept = {key: each for key, each in value.items() if each is not _MISSING}
@@ -82,7 +88,7 @@ def read(fields: Sequence[Field], given: Mapping[str, str]) -> tuple[Any, dict[s
 
 def filled(fields: Iterable[Field], given: Mapping[str, str], wrong: Mapping[str, str]) -> list[Field]:
     """The form as a person left it, with what is wrong at each field."""
-    return [replace(field, typed=given.get(field.name, ""), wrong=wrong.get(field.name, "")) for field in fields]
+    return [replace(field, typed=_given(field, given), wrong=wrong.get(field.name, "")) for field in fields]
 
 
 def place_of(fields: Sequence[Field], location: Place) -> str | None:
@@ -102,7 +108,19 @@ def complaints(fields: Sequence[Field], error: ValidationError) -> dict[str, str
     return found
 
 
-def _field(root: Mapping[str, Any], name: str, key: str | None, schema: Mapping[str, Any], value: Any) -> Field:
+def _given(field: Field, given: Mapping[str, str]) -> str:
+    """Texts by name may also be typed one by one, each in a control called `field.name`."""
+    text, prefix = given.get(field.name, ""), f"{field.name}."
+    if field.kind != "pairs":
+        return text
+    each = [f"{name.removeprefix(prefix)}: {one}" for name, one in given.items() if name.startswith(prefix) and one]
+    return "\n".join([*each, *([text] if text else [])])
+
+
+def _field(
+    root: Mapping[str, Any], name: str, key: str | None, schema: Mapping[str, Any], value: Any, language: str
+) -> Field:
+    said = schema.get(language) or {}
     part, nullable = _without_null(root, schema)
     if value is _MISSING:
         value = schema.get("default", part.get("default"))
@@ -110,8 +128,8 @@ def _field(root: Mapping[str, Any], name: str, key: str | None, schema: Mapping[
     return Field(
         name=name,
         key=key,
-        label=_label(key, part),
-        hint=str(schema.get("description") or "") if key else "",
+        label=str(said.get("title") or _label(key, part)),
+        hint=str(said.get("description") or schema.get("description") or "") if key else "",
         kind=kind,
         typed=_shown(kind, value),
         nullable=nullable,
@@ -140,6 +158,8 @@ def _kind(root: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> tup
             return "yes", ()
         case "array" if _resolved(root, schema.get("items") or {}).get("type") == "string" and _fits_lines(value):
             return "lines", ()
+        case "object" if _is_of_texts(schema) and _fits_pairs(value):
+            return "pairs", ()
         case _:
             return "json", ()
 
@@ -156,6 +176,17 @@ def _fits_lines(value: Any) -> bool:
     return all(isinstance(each, str) and each.strip() == each != "" and "\n" not in each for each in texts)
 
 
+def _is_of_texts(schema: Mapping[str, Any]) -> bool:
+    parts = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+    kinds = {part.get("type") for part in parts if isinstance(part, Mapping)}
+    return "properties" not in schema and kinds == {"string"}
+
+
+def _fits_pairs(value: Any) -> bool:
+    texts = value or {}
+    return isinstance(texts, Mapping) and _fits_lines([*texts, *texts.values()]) and not any(":" in name for name in texts)
+
+
 def _shown(kind: Kind, value: Any) -> str:
     match kind:
         case "json":
@@ -164,6 +195,8 @@ def _shown(kind: Kind, value: Any) -> str:
             return "yes" if value else ""
         case "lines":
             return "\n".join(value or [])
+        case "pairs":
+            return "\n".join(f"{name}: {each}" for name, each in (value or {}).items())
         case _:
             return "" if value is None else str(value)
 
@@ -174,11 +207,13 @@ def _typed(field: Field, text: str) -> Any:
         return text == "yes"
     if not text.strip() and field.nullable:
         return None
-    if not text.strip() and field.has_default and field.kind in ("whole", "number", "json", "choice"):
+    if not text.strip() and field.has_default and field.kind in ("whole", "number", "json", "choice", "pairs"):
         return _MISSING
     match field.kind:
         case "lines":
             return [line.strip() for line in text.split("\n") if line.strip()]
+        case "pairs":
+            return dict(_pair(line) for line in text.split("\n") if line.strip())
         case "whole":
             return _number(text, int)
         case "number":
@@ -187,6 +222,13 @@ def _typed(field: Field, text: str) -> Any:
             return read_json(text)
         case _:
             return text
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, colon, text = line.partition(":")
+    if not (name.strip() and colon and text.strip()):
+        raise Wrong("wrong pair", line=line.strip()[:40])
+    return name.strip(), text.strip()
 
 
 def _number(text: str, kind: type[int] | type[float]) -> int | float:

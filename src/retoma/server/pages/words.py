@@ -461,9 +461,11 @@ _WORDS = {
     "optional": ("optional", "opcional"),
     "none chosen": ("none", "nenhum"),
     "one per line": ("One to a line.", "Um por linha."),
+    "one pair per line": ("One to a line, as name: text.", "Um por linha, como nome: texto."),
     "as json": ("As JSON.", "Em JSON."),
     "wrong whole": ("This is no whole number.", "Isto não é um número inteiro."),
     "wrong number": ("This is no number.", "Isto não é um número."),
+    "wrong pair": ("Write name: text, unlike here: {line}", "Escreva nome: texto, e não: {line}"),
     "wrong json": ("This is no JSON.", "Isto não é JSON."),
     "wrong json at": (
         "This is no JSON: see line {line}, column {column}.",

@@ -13,7 +13,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from retoma.client import Client
 from retoma.define.review import Comment
-from retoma.engine.reviews import Decision, form_of, has_form
+from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
 from retoma.errors import AlreadyDecided, RetomaError
 from retoma.records import Decided, Review
 from retoma.server.callers import Caller, caller
@@ -167,6 +167,7 @@ def _decision(given: DecisionGiven, by: Caller, key: str | None, seen: int | Non
         to=given.to,
         items=given.items,
         comments=[Comment(**one.model_dump()) for one in given.comments],
+        extra=given.extra,
         key=key,
         via=VIA,
         undo=timedelta(seconds=given.undo_seconds),
@@ -191,6 +192,7 @@ async def _details(client: Client, review: Review) -> ReviewDetails:
         subjects=[SubjectShape(**vars(one)) for one in (await client.subjects(review)).values()],
         has_form=has_form(review, pipeline),
         form=_schema(form_of(review, pipeline)),
+        feedback_form=_schema(feedback_form_of(review, pipeline)),
         comments=(review.feedback or {}).get("comments", []),
         history=[EventShape(**vars(event)) for event in reversed(events) if event.kind == "review"],
     )

@@ -19,6 +19,7 @@ from retoma_apps.videos.models import (
     Broll,
     Clip,
     FinalChoice,
+    FootageWishes,
     Issue,
     Line,
     Narration,
@@ -101,7 +102,7 @@ def canned(says: str) -> Pipeline:
         other = clip.model_copy(update={"scene": 1, "url": "javascript:alert(1)", "relevance": 0.2})
         return Broll(clips=[clip, other], total_seconds=70, audio_seconds=71.5, coverage=98)
 
-    film.review("broll_review", of=broll_search)
+    film.review("broll_review", of=broll_search, feedback_form=FootageWishes)
 
     @film.step
     async def video_assembly(broll_review: Broll, *, ctx: Context) -> Assembly:

@@ -89,13 +89,17 @@ async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(desk: De
     path = f"/reviews/{review.id}"
     page = await desk.read(path)
     assert re.findall(r'name="items" value="(\d)" form="send-back-form"', page) == ["1", "2"]
-    bounced = await desk.send(path, {"act": "send_back", "items": "2", "to": "upload", "notes": "darker"})
+    words = {"feedback.queries.1": "", "feedback.queries.2": '"night"'}
+    bounced = await desk.send(path, {"act": "send_back", "items": "2", "to": "upload", "notes": "darker", **words})
     assert bounced.status_code == 422
+    assert 'name="feedback.queries.2" maxlength="200" value="&#34;night&#34;"' in bounced.text
+    assert 'name="feedback.queries"' not in bounced.text
     assert re.findall(r'value="(\d)" form="send-back-form" checked', bounced.text) == ["2"]
-    sent = await desk.send(path, {"act": "send_back", "items": "2", "notes": "darker"})
+    sent = await desk.send(path, {"act": "send_back", "items": "2", "notes": "darker", **words})
     assert sent.status_code == 303
     decided = await desk.client.review(review.id)
     assert (decided.state, decided.back_items) == ("sent_back", ("2",))
+    assert (decided.feedback or {})["queries"] == {"2": '"night"'}
     closed = await desk.read(path)
     assert 'name="items"' not in closed
     assert closed.count("Was to be replaced") == 1
