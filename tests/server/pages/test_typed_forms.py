@@ -102,9 +102,7 @@ def test_texts_by_name_that_would_not_come_back_from_lines_are_json(names: dict[
     assert typed.read(fields, as_typed(fields))[0]["names"] == names
 
 
-@pytest.mark.parametrize(
-    ("language", "label", "hint"), [("en", "Tone", "warm, dry"), ("pt", "Tom", "quente, seco")]
-)
+@pytest.mark.parametrize(("language", "label", "hint"), [("en", "Tone", "warm, dry"), ("pt", "Tom", "quente, seco")])
 def test_a_field_is_named_in_the_language_of_the_page(language: str, label: str, hint: str) -> None:
     class Wishes(BaseModel):
         tone: str = Field(

@@ -184,7 +184,9 @@ def _is_of_texts(schema: Mapping[str, Any]) -> bool:
 
 def _fits_pairs(value: Any) -> bool:
     texts = value or {}
-    return isinstance(texts, Mapping) and _fits_lines([*texts, *texts.values()]) and not any(":" in name for name in texts)
+    if not isinstance(texts, Mapping) or any(":" in name for name in texts):
+        return False
+    return _fits_lines([*texts, *texts.values()])
 
 
 def _shown(kind: Kind, value: Any) -> str:
