@@ -226,6 +226,42 @@ async def test_a_rejected_run_may_be_forked_and_its_review_is_asked_again(open_s
         assert (await ended(sandbox, forked.id))["page"] == "page of chá"
 
 
+async def test_a_fork_asks_the_last_review_again_before_it_publishes(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("article", Brief)
+    called: list[str] = []
+
+    @pipeline.step
+    def text(topic: str) -> str:
+        return topic
+
+    pipeline.review("good_text", of=text)
+
+    @pipeline.step
+    def page(good_text: str) -> str:
+        return f"page of {good_text}"
+
+    pipeline.review("good_page", of=page)
+
+    @pipeline.step(publishes=True)
+    def post(good_text: str, good_page: str) -> None:
+        called.append(good_page)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start("article")).id
+        for _ in range(2):
+            await sandbox.work(until_later=False)
+            (review,) = await sandbox.client.reviews()
+            await sandbox.client.decide(review.id, Decision("approve", by="ana"))
+        await sandbox.work()
+        forked = (await sandbox.client.fork(run)).id
+        await sandbox.work(until_later=False)
+        (again,) = await sandbox.client.reviews(run=forked)
+        assert (again.step, called) == ("good_page", ["page of café"])
+        await sandbox.client.decide(again.id, Decision("approve", by="ana"))
+        await sandbox.work()
+        assert ((await sandbox.client.show(forked)).state, len(called)) == (RunState.COMPLETED, 2)
+
+
 async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:

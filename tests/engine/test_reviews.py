@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from retoma import Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
 from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput
@@ -479,6 +479,8 @@ async def test_a_form_that_cannot_fill_itself_needs_a_person(opened: Opened) -> 
 
     with pytest.raises(DefinitionError, match="its feedback_form wants 'thumbnail'"):
         article(World(), feedback_form=Choice)
+    with pytest.raises(DefinitionError, match="feedback has 'notes' of its own"):
+        article(World(), feedback_form=create_model("Wishes", notes=(str, "")))
     with pytest.raises(DefinitionError, match="its form wants 'thumbnail'"):
         pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")
 

@@ -506,7 +506,7 @@ class People(RuleBasedStateMachine):
         started = self.wait(self.sandbox.client.fork(number, changes, by="ana"))
         new = run.forked()
         takes = {"topic": {"facts", "words"}, "tone": {"picture", "style"}, None: set()}[field]
-        targets = {name for name in new.names() if name[0] in takes | {"post"}}
+        targets = {name for name in new.names() if name[0] in takes | {"post", "approved"}}
         stale = run.stale()
         if targets | stale:
             new.anew(targets | stale)

@@ -11,6 +11,7 @@ import msgspec
 from pydantic import TypeAdapter
 
 _SCALARS = (int, str, float, bool, type(None))
+LARGEST_RESULT = 1_000_000  # bytes of JSON
 _encoder = msgspec.json.Encoder()
 
 
@@ -32,6 +33,11 @@ def codec_of(annotation: Any) -> Codec:
 
 def encode_any(value: Any) -> str:
     return _encoder.encode(value).decode()
+
+
+def size_of(text: str) -> int:
+    """In bytes."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _made(annotation: Any) -> Codec:

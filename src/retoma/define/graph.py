@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -80,6 +80,11 @@ class Graph:
         """The same in every process, and another one whenever the shape is another."""
         canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return sha256(canonical.encode()).hexdigest()
+
+    def above(self, steps: Iterable[str]) -> set[str]:
+        """All steps that these wait for, directly or not."""
+        needs = {edge.from_step for edge in self.edges if edge.to_step in set(steps)}
+        return needs | self.above(needs) if needs else needs
 
     def to_json(self) -> dict[str, Any]:
         return {

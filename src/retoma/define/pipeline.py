@@ -24,7 +24,7 @@ from retoma.define.mistakes import Place, check_name, quoted, suggestion
 from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, limit_of, policy_of
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
-from retoma.define.review import DEFAULT_CAP, Approval, OnExpiry, ReviewPolicy
+from retoma.define.review import DEFAULT_CAP, Approval, Feedback, OnExpiry, ReviewPolicy
 from retoma.define.signature import condition_parameters, read_signature
 from retoma.define.step import DEFAULT_TIMEOUT, Binding, Policy, Resource, Step, source_name
 
@@ -153,6 +153,8 @@ class Pipeline:
             _check_fills_itself(policy.form, "without a person nothing can be approved: its form", place)
         if feedback_form is not None:
             _check_fills_itself(feedback_form, "work may be sent back with notes alone: its feedback_form", place)
+            if taken := sorted(feedback_form.model_fields.keys() & Feedback.__dataclass_fields__.keys()):
+                raise place.mistake(f"feedback has {quoted(taken)} of its own: call it otherwise in the feedback_form")
         self._register(self._review_step(name, policy, subjects, when, place))
         return name
 

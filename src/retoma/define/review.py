@@ -57,6 +57,10 @@ class Comment:
     at: float | None = None
     to: float | None = None
 
+    def __str__(self) -> str:
+        moments = "-".join(_clock(moment) for moment in (self.at, self.to) if moment is not None)
+        return f"{moments} {self.text}" if moments else self.text
+
 
 @dataclass(frozen=True)
 class Feedback:
@@ -69,13 +73,21 @@ class Feedback:
     comments: tuple[Comment, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def said(self) -> str:
+        """The notes, and each comment on a line of its own with the moment that it is about."""
+        return "\n".join(filter(None, [self.notes, *map(str, self.comments)]))
+
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Feedback:
         comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in plain.get("comments") or ())
         extra = {name: value for name, value in plain.items() if name not in cls.__dataclass_fields__}
-        return cls(
-            plain.get("notes") or "", plain["by"], plain["review"], tuple(plain.get("items") or ()), comments, extra
-        )
+        notes, by, review = (str(plain.get(name) or "") for name in ("notes", "by", "review"))
+        return cls(notes, by, review, tuple(plain.get("items") or ()), comments, extra)
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds // 60:.0f}:{seconds % 60:04.1f}".removesuffix(".0")
 
 
 class Approval:

@@ -142,6 +142,8 @@ async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(vi
         {"text": "corte", "at": 62.0, "to": 65.5},
         {"text": "alto demais", "at": None, "to": None},
     ]
+    page = (await visitor.get(f"/reviews/{review.id}")).text
+    assert page.count("1:02-1:05.5 corte\nalto demais") == 2  # where it says how it was decided, and in the history
 
 
 async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor) -> None:

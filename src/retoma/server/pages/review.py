@@ -79,6 +79,7 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         items=await _items(visit, review, shape) if review.is_open else [],
         is_played=any(file.media_type.startswith(PLAYED) for file in _files(review, subjects)),
         trail=await trail.of_review(visit, review),
+        told=trail.told,
         next=await _next(visit, review),
         key=str(uuid4()),
     )

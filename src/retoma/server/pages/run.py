@@ -17,6 +17,7 @@ from retoma.server.pages import differences, graph, items, typed, waterfall
 from retoma.server.pages.asked import urgency
 from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
+from retoma.server.pages.trail import told
 from retoma.server.pages.visit import Visit
 from retoma.server.pages.words import KNOWN
 from retoma.states import JobState, ReviewState, RunState
@@ -88,6 +89,7 @@ async def show(
         fork_fields=fork or (input_fields(visit, run) if run.is_over else []),
         is_fork_open=fork is not None,
         made=await _made(visit, run, chosen["job"]),
+        told=told,
         may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
         charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
         errors=list(errors.items())[:ERRORS],

@@ -342,8 +342,10 @@ _WORDS = {
     "anew why": ("No result is written over: the ones so far stay.", "Nenhum resultado é apagado: os atuais ficam."),
     "fork": ("Run again with another input", "Executar de novo com outra entrada"),
     "fork why": (
-        "A new run shares all results that the change does not touch, at no cost. What publishes does so again.",
-        "Uma nova execução aproveita, sem custo, os resultados que a mudança não afeta. O que publica publica de novo.",
+        "A new run shares all results that the change does not touch, at no cost. What publishes does so again, "
+        "once it is approved anew.",
+        "Uma nova execução aproveita, sem custo, os resultados que a mudança não afeta. O que publica publica de novo, "
+        "com nova aprovação.",
     ),
     "fork now": ("Start the new run", "Iniciar a nova execução"),
     "revisions": ("Revisions", "Revisões do resultado"),
