@@ -53,6 +53,22 @@ _LEFT = (
 )
 NEVER_NONE = ("outside work submitted", "deliveries delivered", "callbacks taken")
 ALWAYS = ("worker killed (SIGKILL)", "PostgreSQL killed (SIGKILL)", "answer lost after commit (retoma.exchange)")
+# How often each kind of fault must at least hit in ten minutes, by the beginning of its name.
+IN_TEN_MINUTES = {
+    "worker killed": 20,
+    "worker stopped beyond its lease": 8,
+    "worker restarted": 10,
+    "PostgreSQL killed": 8,
+    "all connections": 8,
+    "answer lost after commit": 20,
+    "call lost before the server": 8,
+    "black hole": 3,
+    "a connection that died in silence": 3,
+    "a second with 50 ms more": 3,
+    "four sweepers at once": 5,
+    "notifications dropped": 3,
+    "a pool narrowed or widened": 8,
+}
 
 
 def main() -> int:
@@ -219,8 +235,14 @@ def _too_little(findings: Findings, trouble: Trouble, said: Said, seconds: float
     yield from (f"no {figure}" for figure in NEVER_NONE if not findings.figures[figure])
     if not findings.figures["jobs reclaimed from dead workers"]:
         yield "no job was reclaimed from a dead worker"
-    if seconds >= LONG and not said.refused:
+    if seconds < LONG:
+        return
+    if not said.refused:
         yield "no late write was refused"
+    for kind, wanted in IN_TEN_MINUTES.items():
+        hits = sum(count for name, count in trouble.hits.items() if name.startswith(kind))
+        if hits < wanted * seconds / 600:
+            yield f"only {hits} times: {kind}"
 
 
 def _gave_up(workers: list[WorkerProcess]) -> list[str]:

@@ -22,6 +22,7 @@ from tests.engine.builders import Reins, a_lane, names, one, rows
 
 HISTORY = 8_000
 FEW = 100
+LARGE = {"jobs", "runs", "workers", "versions", "steps", "edges", "outside", "callbacks", "effects"}
 
 Table = Literal["empty when planned", "never analysed", "analysed"]
 TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
@@ -135,6 +136,34 @@ async def test_a_claim_for_a_pool_reads_only_what_waits_for_it(open_sandbox: Ope
     assert sum(read.entries.values()) <= 2 * FEW
 
 
+@pytest.mark.parametrize("table", TABLES)
+async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table) as (sandbox, _, connection):
+        await make_outside_history(sandbox)
+        (version,) = await rows(sandbox, "select id from retoma.versions")
+        async with reading(connection) as read_by_poller:
+            looks = await look(connection, version["id"])
+        assert len(looks) == 3
+        async with reading(connection) as read_by_report:
+            for due in looks:
+                await connection.fetch(
+                    "select retoma.record_look($1, $2, $3, 1, $4, 'running', null, null, null, false, false)",
+                    due["run"],
+                    due["step"],
+                    due["item"],
+                    due["looks"],
+                )
+        async with reading(connection) as read_by_callback:
+            assert await connection.fetchval("select retoma.call_back($1, '{}')", b"token-1") == "taken"
+        async with reading(connection) as read_by_effect:
+            await connection.fetch(
+                "select * from retoma.begin_effect(1, $1, 'documents', '', 1, 1, 'submit', null, null)", looks[0]["run"]
+            )
+    for read in (read_by_poller, read_by_report, read_by_callback, read_by_effect):
+        assert read.whole_tables == {}
+        assert sum(read.entries.values()) <= FEW
+
+
 @asynccontextmanager
 async def prepared(
     open_sandbox: OpenSandbox, table: Table, *others: Pipeline
@@ -164,6 +193,9 @@ async def prepared(
 async def clear(sandbox: Sandbox) -> None:
     """Leave no trace of deleted rows, which an index would still lead to."""
     tables = (
+        "outside",
+        "callbacks",
+        "effects",
         "deliveries",
         "delivery_attempts",
         "hooks",
@@ -200,6 +232,7 @@ async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
     await connection.fetch("select * from retoma.promote(100)")
     await connection.fetch("select * from retoma.sweep('1 hour')")
+    await look(connection, 0)
     await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
 
 
@@ -226,6 +259,36 @@ async def make_history(sandbox: Sandbox) -> None:
     )
 
 
+async def make_outside_history(sandbox: Sandbox) -> None:
+    """What went on outside and has ended, what is not looked at yet, and three that are due."""
+    await rows(
+        sandbox,
+        """
+        with chosen as (
+          select j.*, row_number() over () as number from retoma.jobs j where j.step = 'documents'
+        ), tokens as (
+          insert into retoma.callbacks (token_hash, run, step, item, revision, expires_at)
+          select convert_to('token-' || number, 'UTF8'), run, step, item, revision, retoma.now() + interval '1 day'
+            from chosen
+        ), effects as (
+          insert into retoma.effects (run, step, item, revision, name, fence, begun_at, done_at, value)
+          select run, step, item, revision, 'submit', 1, retoma.now(), retoma.now(), '1' from chosen
+        )
+        insert into retoma.outside (run, step, item, revision, version, handle, every, total_for, next_at, parked_at,
+                                    state, ended_at)
+        select run, step, item, revision, version, '1', '1 minute', '1 hour',
+               retoma.now() + case when number <= 3 then interval '0' else interval '1 minute' end, retoma.now(),
+               case when number > 3 and number % 4 > 0 then 'succeeded' else 'queued' end,
+               case when number > 3 and number % 4 > 0 then retoma.now() end
+          from chosen
+        """,
+    )
+
+
+async def look(connection: Connection, version: int) -> list[Any]:
+    return await connection.fetch("select * from retoma.looks_due(array[$1::int], 100, '1 minute')", version)
+
+
 @asynccontextmanager
 async def reading(connection: Connection) -> AsyncIterator[Read]:
     before = await counters(connection)
@@ -233,7 +296,7 @@ async def reading(connection: Connection) -> AsyncIterator[Read]:
     yield read
     for (kind, name), count in (await counters(connection)).items():
         difference = count - before.get((kind, name), 0)
-        if difference and kind == "r" and name in ("jobs", "runs", "workers", "versions", "steps", "edges"):
+        if difference and kind == "r" and name in LARGE:
             read.whole_tables[name] = difference
         elif difference and kind == "i":
             read.entries[name] = difference

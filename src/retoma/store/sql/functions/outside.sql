@@ -4,6 +4,9 @@
 create or replace function retoma.begin_effect(
   p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text,
   p_token_hash bytea, p_token_lives interval, out o_state text, out o_value json)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_effect retoma.effects;
@@ -84,6 +87,9 @@ create or replace function retoma.looks_due(p_versions int[], p_limit int, p_lea
 returns table (
   run uuid, step text, item text, revision int, version int, handle json, poll text, cancel text, looks int,
   state text, stop text, given_up boolean, called boolean, called_with json)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 language sql as $$
   with clock as materialized (
@@ -119,6 +125,9 @@ create or replace function retoma.record_look(
   p_run uuid, p_step text, p_item text, p_revision int, p_looks int,
   p_state text, p_progress real, p_result json, p_error json, p_failed boolean, p_stopping boolean)
 returns boolean
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 declare
@@ -185,7 +194,11 @@ begin
 end $$;
 
 -- The outside calls: `taken`, `repeated` (it called before), `expired`, or `unknown`.
-create or replace function retoma.call_back(p_hash bytea, p_body json) returns text language plpgsql as $$
+create or replace function retoma.call_back(p_hash bytea, p_body json) returns text
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
   v_callback retoma.callbacks;
