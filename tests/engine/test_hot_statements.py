@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 
@@ -164,6 +165,47 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
         assert sum(read.entries.values()) <= FEW
 
 
+@pytest.mark.parametrize("table", TABLES)
+async def test_deciding_and_making_again_read_only_their_run(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepared(open_sandbox, table, reviewed()) as (sandbox, reins, connection):
+        run = (await sandbox.client.start("reviewed")).id
+        async with reading(connection) as read:
+            await send_back_approve_and_rerun(connection, reins, run)
+    assert read.whole_tables.keys() <= {"versions", "steps", "edges"}
+    assert sum(read.entries.values()) <= 10 * FEW, str(read.entries)
+
+
+async def send_back_approve_and_rerun(connection: Connection, reins: Reins, run: UUID) -> None:
+    for revision, decision in ((1, "sent_back"), (2, "approved")):
+        await finish(connection, reins)
+        review = await connection.fetchval(
+            "select id from retoma.reviews where run = $1 and revision = $2", run, revision
+        )
+        outcome = await connection.fetchval(
+            "select retoma.decide_review($1, null, $2::retoma.review_state, 'ana', 'test', $3, null, null, 'shorter', "
+            "'{}', null, null, interval '0')",
+            review,
+            decision,
+            revision,
+        )
+        assert outcome == "decided"
+    await finish(connection, reins)
+    await finish(connection, reins)
+    await connection.fetch(
+        "select * from retoma.rerun($1, null, 'ana', null, array['text'], null, false, false, false)", run
+    )
+    await finish(connection, reins)
+    await connection.fetch("select retoma.attend_reviews(100)")
+
+
+async def finish(connection: Connection, reins: Reins) -> None:
+    """One job, as a worker does that looks at what was before."""
+    (claim,) = await call(connection, reins, room=1)
+    key = (claim.run, claim.step, claim.item, claim.revision)
+    await connection.fetch("select * from retoma.what_came_before($1, $2, $3, $4)", *key)
+    await call(connection, reins, [ended(claim)])
+
+
 @asynccontextmanager
 async def prepared(
     open_sandbox: OpenSandbox, table: Table, *others: Pipeline
@@ -191,8 +233,12 @@ async def prepared(
 
 
 async def clear(sandbox: Sandbox) -> None:
-    """Leave no trace of deleted rows, which an index would still lead to."""
+    """Leave no trace of deleted rows, which an index would still lead to, and let nobody count in the background."""
+    await rows(sandbox, "alter table retoma.jobs set (autovacuum_enabled = false)")
+    await rows(sandbox, "alter table retoma.runs set (autovacuum_enabled = false)")
     tables = (
+        "reviews",
+        "remakes",
         "outside",
         "callbacks",
         "effects",
@@ -233,6 +279,10 @@ async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     await connection.fetch("select * from retoma.promote(100)")
     await connection.fetch("select * from retoma.sweep('1 hour')")
     await look(connection, 0)
+    if "reviewed" in sandbox.app.pipelines:
+        other = (await sandbox.client.start("reviewed")).id
+        await send_back_approve_and_rerun(connection, reins, other)
+        await connection.fetch("select retoma.cancel_run($1, null, 'test')", other)
     await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
 
 
@@ -325,6 +375,22 @@ def ended(claim: Claim) -> Result:
     results: dict[str, tuple[Any, dict[str, str] | None]] = {"documents": ('["a", "b"]', {"a": '"a"', "b": '"b"'})}
     output, items = results.get(claim.step, ('"result"', None))
     return Result(claim, output, items)
+
+
+def reviewed() -> Pipeline:
+    pipeline = Pipeline("reviewed")
+
+    @pipeline.step
+    async def text() -> str:
+        return "text"
+
+    pipeline.review("approved", of=text)
+
+    @pipeline.step
+    async def page(approved: str) -> str:
+        return approved
+
+    return pipeline
 
 
 def labels() -> Pipeline:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, create_model
 
-from retoma import Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
+from retoma import Comment, Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
 from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
+from tests.engine.builders import rows
 
 APPROVE = Decision("approve", by="ana")
 Opened = Callable[[Pipeline], Awaitable[Sandbox]]
@@ -113,6 +114,62 @@ async def test_what_a_person_edits_is_what_goes_on(opened: Opened) -> None:
     results = await sandbox.client.results(review.run)
     assert (results["approved_outline"], results["draft"]) == ("my own", "draft of my own")
     assert results["outline"] == "outline of café #1"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"comments": [Comment("a\x00")]},
+        {"comments": [Comment("\ud800")]},
+        {"comments": [Comment("x", at=float("nan"))]},
+        {"comments": [Comment("x" * 1_000_001)]},
+        {"extra": {"tone": "\x00"}},
+    ],
+    ids=["NUL", "half a character", "no number", "too large", "NUL in the form"],
+)
+async def test_feedback_that_cannot_be_kept_is_refused(opened: Opened, more: dict[str, Any]) -> None:
+    sandbox = await opened(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
+    review = await asked(sandbox)
+    with pytest.raises(InvalidInput):
+        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", undo=minutes(1), **more))
+    with pytest.raises(InvalidInput):
+        await sandbox.client.decide(review.id, Decision("approve", by="ana", value="x" * 1_000_001))
+    assert (await sandbox.client.review(review.id)).is_open
+    kept = Decision("send_back", by="ana", notes="x", comments=[Comment("C:\\u0000")])
+    assert (await sandbox.client.decide(review.id, kept)).state is ReviewState.SENT_BACK
+
+
+async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    bad, good = await asked(sandbox), await asked(sandbox)
+    await sandbox.client.decide(bad.id, Decision("send_back", by="ana", notes="x", undo=minutes(1)))
+    await sandbox.client.decide(good.id, Decision("approve", by="ana", undo=minutes(1)))
+    await rows(sandbox, 'update retoma.reviews set feedback = \'{"a": "\\u0000"}\' where id = $1', bad.id)
+    await sandbox.clock.advance(minutes(2))
+    await sandbox.work(until_later=False)
+    assert (await sandbox.client.show(good.run)).state is RunState.COMPLETED
+    assert (await sandbox.client.review(bad.id)).applied_at is None
+    await sandbox.client.undo(bad.id, by="ana")
+    await sandbox.client.decide(bad.id, APPROVE)
+    await sandbox.work()
+    assert (await sandbox.client.show(bad.run)).state is RunState.COMPLETED
+
+
+async def test_a_reminder_that_fell_into_the_time_of_an_undo_is_made_up_for(opened: Opened) -> None:
+    sandbox = await opened(article(World(), remind=hours(1), escalate=hours(2), escalate_to="bea"))
+    review = await asked(sandbox)
+    await sandbox.client.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
+    await sandbox.clock.advance(minutes(59))
+    await sandbox.client.undo(review.id, by="ana")
+    await sandbox.client.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
+    await sandbox.clock.advance(minutes(59))
+    await sandbox.client.undo(review.id, by="ana")
+    await sandbox.work(until_later=False)
+    events = await sandbox.client.job_events(review.run, "approved_outline", "")
+    assert [event.data["what"] for event in reversed(events)][-1] == "reminded"
+    await sandbox.clock.advance(minutes(5))
+    await sandbox.work(until_later=False)
+    assert (await sandbox.client.review(review.id)).assignee == "bea"
 
 
 async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(opened: Opened) -> None:

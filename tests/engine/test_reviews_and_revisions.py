@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from retoma import Decision, GiveUp, Items, Pipeline, Retry
-from retoma.errors import AtWork
+from retoma import Context, Decision, GiveUp, Items, Pipeline, Retry, minutes
+from retoma.errors import AtWork, InvalidInput
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next, names, state, states
+from tests.engine.builders import do_next, names, rows, state, states
 
 APPROVE = Decision("approve", by="ana")
 
@@ -216,3 +216,93 @@ async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
         await sandbox.client.rerun(run.id, "only", alone=True)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
+
+
+def shown_album(world: World, *, every_picture: bool) -> Pipeline:
+    """Pictures that a person looks at one by one, or all at once."""
+    pipeline = album(world)
+    pipeline.review("good", of="picture" if every_picture else "page", send_back_to="picture")
+    return pipeline
+
+
+@pytest.mark.parametrize("items", [["nope"], [], ["a", "nope"]])
+async def test_work_does_not_go_back_for_items_that_are_not_there(open_sandbox: OpenSandbox, items: list[str]) -> None:
+    async with open_sandbox(shown_album(World(), every_picture=False)) as sandbox:
+        await sandbox.client.start("album")
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        with pytest.raises(InvalidInput, match="'picture'"):
+            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", items=items))
+        assert (await sandbox.client.review(review.id)).is_open
+
+
+async def test_the_review_of_an_item_does_not_send_back_another_item(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(shown_album(World(), every_picture=True)) as sandbox:
+        await sandbox.client.start("album")
+        await sandbox.work(until_later=False)
+        of_a, _ = sorted(await sandbox.client.reviews(), key=lambda review: review.item)
+        with pytest.raises(InvalidInput, match="leads to 'good' again"):
+            await sandbox.client.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["b"]))
+        await sandbox.client.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["a"]))
+        await sandbox.work(until_later=False)
+        assert {review.item for review in await sandbox.client.reviews()} == {"a", "b"}
+
+
+async def test_work_that_has_no_items_does_not_go_back_to_them(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    world.words.clear()
+    async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
+        await sandbox.client.start("album")
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        with pytest.raises(InvalidInput, match="leads to 'good' again"):
+            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x"))
+
+
+async def test_a_review_is_open_again_if_what_was_to_go_back_has_gone_meanwhile(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
+        run = (await sandbox.client.start("album")).id
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        later = Decision("send_back", by="ana", notes="x", items=["a"], undo=minutes(1))
+        await sandbox.client.decide(review.id, later)
+        await rows(sandbox, "update retoma.reviews set back_items = array['z']")  # as a new list would have it
+        await sandbox.clock.advance(minutes(2))
+        await sandbox.work(until_later=False)
+        assert (await sandbox.client.review(review.id)).is_open
+        assert await state(sandbox, run) == "paused"
+
+
+@pytest.mark.parametrize("again", ["resume", "rerun_failed", "rerun"])
+async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbox: OpenSandbox, again: str) -> None:
+    told: list[str | None] = []
+    pipeline = Pipeline("article", Brief, retry=Retry(0))
+
+    @pipeline.step
+    def text(topic: str, *, ctx: Context) -> str:
+        told.append(ctx.feedback.notes if ctx.feedback else None)
+        if len(told) == 2:
+            raise GiveUp("not now")
+        return f"{topic} {len(told)}"
+
+    pipeline.review("approved", of=text)
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start("article")).id
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
+        await sandbox.work(until_later=False)
+        assert await state(sandbox, run) == "failed"
+        await {
+            "resume": lambda: sandbox.client.resume(run),
+            "rerun_failed": lambda: sandbox.client.rerun_failed(run),
+            "rerun": lambda: sandbox.client.rerun(run, "text"),
+        }[again]()
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews()
+        await sandbox.client.decide(review.id, APPROVE)
+        await sandbox.work()
+        await sandbox.client.rerun(run, "text")
+        await sandbox.work(until_later=False)
+    assert told == [None, "shorter", "shorter", None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from retoma.define.codec import codec_of
+from retoma.define.codec import LARGEST_RESULT, codec_of, size_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, NotFound, RevisionChanged
@@ -26,6 +27,7 @@ MOST_ITEMS = 10_000
 LONGEST_UNDO = timedelta(hours=1)
 _STATES = {"approve": ReviewState.APPROVED, "send_back": ReviewState.SENT_BACK, "reject": ReviewState.REJECTED}
 ACTIONS = tuple(_STATES)
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _AS_IT_WAS = object()
 
 
@@ -108,9 +110,9 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
     try:
         text = json.dumps(to_jsonable_python(decision.value if decision.edits else {}), allow_nan=False)
         if form is None:
-            return text
+            return _bounded(text)
         codec = codec_of(form)
-        return codec.encode(codec.decode(text))
+        return _bounded(codec.encode(codec.decode(text)))
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"this is nothing that {review.step!r} can give: {error}") from error
 
@@ -155,8 +157,24 @@ def _check(decision: Decision, review: Review) -> None:
 
 
 def _feedback(decision: Decision) -> str | None:
+    if decision.action != "send_back":
+        return None
     plain = {**decision.extra, "comments": [vars(comment) for comment in decision.comments]}
-    return json.dumps(to_jsonable_python(plain)) if decision.action == "send_back" else None
+    try:
+        text = json.dumps(to_jsonable_python(plain), allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except ValueError as error:
+        raise InvalidInput(f"feedback that cannot be JSON: {error}") from error
+    if _NUL.search(text):
+        raise InvalidInput("feedback has a NUL, which no text has")
+    return _bounded(text)
+
+
+def _bounded(text: str) -> str:
+    """As large as a step's result may be."""
+    if size_of(text) > LARGEST_RESULT:
+        raise InvalidInput(f"this is {size_of(text):,} bytes of JSON, over the limit of {LARGEST_RESULT:,}")
+    return text
 
 
 async def _refusal(database: Database, review: Review, decision: Decision, outcome: str | None) -> Exception:
@@ -170,6 +188,10 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
         case "forbidden":
             allowed = ", ".join(map(repr, review.may_go_back_to))
             return InvalidInput(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
+        case "missed":
+            to = decision.to or next(iter(review.may_go_back_to), review.step)
+            items = f", or it has no such items: {', '.join(decision.items)}" if decision.items else ""
+            return InvalidInput(f"nothing of {to!r} leads to {review.step!r} again{items}")
         case "capped":
             return Conflict(
                 f"{review.step!r} went back {review.sent_back} times, as often as it may: approve it, reject it, "

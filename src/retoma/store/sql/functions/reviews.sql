@@ -61,7 +61,7 @@ begin
      set state = n.state,
          watch_at = case when n.state = 'running' then retoma.watched_until(r, retoma.now() + v.stuck_after) else r.watch_at end
     from (select a.run, retoma.state_while_asked(a.run) as state from unnest(v_asked) as a (run)) n, retoma.versions v
-   where r.id = n.run and v.id = r.version and r.state in ('running', 'paused', 'needs_review') and r.ended_at is null
+   where r.id = n.run and v.id = r.version and r.state in ('running', 'paused', 'needs_review')
      and coalesce(r.ends_as, 'completed') not in ('cancelled', 'rejected') and r.state <> n.state;
 end $$;
 
@@ -79,11 +79,14 @@ create or replace function retoma.state_while_asked(p_run uuid) returns retoma.r
 $$;
 
 -- Decide a review. The outcome: `decided`; `same`, if this very decision was taken before; `taken`, if another was; `changed`,
--- if the person saw another revision; `forbidden`, if it may not go back there; `capped`, if it went back too often; null if
--- there is no such review. A decision takes effect after `p_undo`.
+-- if the person saw another revision; `forbidden`, if it may not go back there; `capped`, if it went back too often; `missed`,
+-- if nothing would be made anew; null if there is no such review. A decision takes effect after `p_undo`.
 create or replace function retoma.decide_review(
   p_review uuid, p_tenant int, p_state retoma.review_state, p_by text, p_via text, p_seen int, p_key text, p_value json,
   p_notes text, p_feedback json, p_to text, p_items text[], p_undo interval) returns text
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 declare
@@ -106,6 +109,8 @@ begin
       return 'forbidden';
     elsif retoma.times_sent_back(v_review) >= (v_held ->> 'cap')::int then
       return 'capped';
+    elsif retoma.back_targets(v_review, p_to, p_items) is null then
+      return 'missed';
     end if;
   end if;
   update retoma.reviews
@@ -156,14 +161,18 @@ begin
   elsif v_review.state not in ('approved', 'sent_back', 'rejected') or v_review.applied_at is not null then
     return false;
   end if;
-  update retoma.reviews
-     set state = 'open', decided_by = null, via = null, decided_at = null, effective_at = null, ended_at = null, decision_key = null,
-         value = null, notes = null, feedback = null, back_to = null, back_items = null,
-         next_at = least(case when remind_at > v_now then remind_at end, case when escalate_at > v_now then escalate_at end, expires_at)
-   where id = p_review;
-  perform retoma.tell_review(v_now, v_review, jsonb_build_object('what', 'undone', 'by', p_by));
+  perform retoma.reopen_review(v_now, v_review, p_by);
   return true;
 end $$;
+
+create or replace function retoma.reopen_review(p_now timestamptz, p_review retoma.reviews, p_by text) returns void language sql as $$
+  update retoma.reviews
+     set state = 'open', decided_by = null, via = null, decided_at = null, effective_at = null, ended_at = null,
+         decision_key = null, value = null, notes = null, feedback = null, back_to = null, back_items = null,
+         next_at = least(remind_at, escalate_at, expires_at)
+   where id = p_review.id;
+  select retoma.tell_review(p_now, p_review, jsonb_build_object('what', 'undone', 'by', p_by));
+$$;
 
 -- Let a decision take effect: the job goes on, the work goes back, or the run ends. The caller holds the run's lock and the review.
 create or replace function retoma.apply_decision(p_now timestamptz, p_review uuid) returns void language plpgsql as $$
@@ -200,14 +209,35 @@ begin
   perform retoma.restate(array[v_review.run]);
 end $$;
 
+-- What is made anew when work goes back to this step, or to these items of it; null if one of them is not there, or if the
+-- review would not come of it again. What is made for one item goes back for that item, unless others were chosen.
+create or replace function retoma.back_targets(p_review retoma.reviews, p_to text, p_items text[]) returns retoma.handle[]
+stable language plpgsql as $$
+declare
+  v_items text[] := coalesce(p_items, case when p_review.item <> '' then array[p_review.item] end);
+  v_jobs retoma.handle[];
+begin
+  select retoma.targets_of(r, array[p_to], v_items) into v_jobs from retoma.runs r where r.id = p_review.run;
+  if exists (select from unnest(v_items) i (item)
+              where not exists (select from unnest(v_jobs) j where j.item in (i.item, '')))
+     or not exists (select from retoma.affected_by(p_review.run, p_review.version, v_jobs) a
+                     where a.step = p_review.step and (a.item is null or a.item = p_review.item)) then
+    return null;
+  end if;
+  return v_jobs;
+end $$;
+
 create or replace function retoma.send_back(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$
 declare
   v_run retoma.runs := retoma.locked_live(p_review.run, null);
-  v_jobs retoma.handle[];
+  v_jobs retoma.handle[] := retoma.back_targets(p_review, p_review.back_to, p_review.back_items);
 begin
-  v_jobs := retoma.targets_of(v_run, array[p_review.back_to],
-    -- What is made for one item goes back for that item, unless others were chosen.
-    coalesce(p_review.back_items, case when p_review.item <> '' then array[p_review.item] end));
+  if v_jobs is null then
+    -- Since it was decided, what it was about has gone.
+    update retoma.reviews set applied_at = null where id = p_review.id;
+    perform retoma.reopen_review(p_now, p_review, 'retoma');
+    return;
+  end if;
   perform retoma.tell_act(p_now, p_review.run, v_run.revision + 1, p_review.decided_by,
                           jsonb_build_object('act', 'send_back', 'review', p_review.id, 'step', p_review.back_to,
                                              'items', p_review.back_items, 'why', p_review.notes));
@@ -250,6 +280,9 @@ $$;
 -- Attend to reviews whose time has come: decisions take effect, people are reminded, others are asked, and what nobody
 -- decided expires. Gives how many.
 create or replace function retoma.attend_reviews(p_limit int) returns int
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 declare
@@ -265,18 +298,30 @@ begin
     select * into v_review from retoma.reviews where id = v_id and next_at <= v_now for update skip locked;
     continue when not found;
     v_attended := v_attended + 1;
-    if v_review.state <> 'open' then
-      perform retoma.apply_decision(v_now, v_id);
-    elsif v_review.expires_at <= v_now then
-      update retoma.reviews set state = 'expired', ended_at = v_now where id = v_id;
-      perform retoma.tell_review(v_now, v_review, '{"what": "expired"}');
-      perform retoma.apply_decision(v_now, v_id);
-    else
-      perform retoma.urge(v_now, v_review);
-      perform retoma.restate(array[v_run]);
-    end if;
+    begin
+      perform retoma.attend_review(v_now, v_review);
+    exception when others then
+      -- One that cannot be attended to keeps nobody else waiting.
+      raise warning 'review % waits: %', v_id, sqlerrm;
+      update retoma.reviews set next_at = v_now + case when sqlstate like '40%' then interval '1 second' else interval '1 minute' end
+       where id = v_id;
+    end;
   end loop;
   return v_attended;
+end $$;
+
+create or replace function retoma.attend_review(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$
+begin
+  if p_review.state <> 'open' then
+    perform retoma.apply_decision(p_now, p_review.id);
+  elsif p_review.expires_at <= p_now then
+    update retoma.reviews set state = 'expired', ended_at = p_now where id = p_review.id;
+    perform retoma.tell_review(p_now, p_review, '{"what": "expired"}');
+    perform retoma.apply_decision(p_now, p_review.id);
+  else
+    perform retoma.urge(p_now, p_review);
+    perform retoma.restate(array[p_review.run]);
+  end if;
 end $$;
 
 create or replace function retoma.urge(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$

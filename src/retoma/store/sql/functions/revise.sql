@@ -149,6 +149,9 @@ end $$;
 create or replace function retoma.remake(
   p_now timestamptz, p_run retoma.runs, p_jobs retoma.handle[], p_given retoma.handle[], p_feedback jsonb, p_fresh boolean,
   p_force boolean) returns int
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 declare
@@ -361,20 +364,27 @@ $$;
 create or replace function retoma.what_came_before(
   p_run uuid, p_step text, p_item text, p_revision int,
   out o_reused json, out o_former json, out o_feedback json, out o_decision text, out o_value json)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_from int;
+  v_made int;
 begin
   select r.o_output, r.o_revision into o_reused, v_from from retoma.reusable(p_run, p_step, p_item, p_revision) r;
   if v_from is not null then
     update retoma.remakes set reused_from = v_from
      where run = p_run and revision = p_revision and step = p_step and item = p_item;
   end if;
-  select j.output into o_former from retoma.jobs j
+  select j.output, j.revision into o_former, v_made from retoma.jobs j
    where j.run = p_run and j.step = p_step and j.item = p_item and j.revision < p_revision and j.state = 'succeeded'
    order by j.revision desc limit 1;
+  -- What was said counts until the job has a result: one that failed is made again with it.
   select m.feedback into o_feedback from retoma.remakes m
-   where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item = p_item;
+   where m.run = p_run and m.step = p_step and m.item = p_item and m.feedback is not null
+     and m.revision > coalesce(v_made, 0) and m.revision <= p_revision
+   order by m.revision desc limit 1;
   select v.state, coalesce(v.value, v.reason -> 'value') into o_decision, o_value from retoma.reviews v
    where v.run = p_run and v.step = p_step and v.item = p_item and v.revision = p_revision
      and v.applied_at is not null and v.state in ('approved', 'expired');
@@ -407,6 +417,9 @@ $$;
 -- Gives the revision and how many. Who asks for the same while that is under way gets the same answer.
 create or replace function retoma.rerun_failed(
   p_run uuid, p_tenant int, p_by text, p_step text, p_items text[], out o_revision int, out o_jobs int)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -444,6 +457,9 @@ end $$;
 -- lacks; with `p_stay` it is only stale.
 create or replace function retoma.edit_result(
   p_run uuid, p_tenant int, p_by text, p_step text, p_item text, p_value json, p_stay boolean, out o_revision int, out o_jobs int)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -471,6 +487,9 @@ end $$;
 create or replace function retoma.rerun(
   p_run uuid, p_tenant int, p_by text, p_why text, p_steps text[], p_items text[], p_stale boolean, p_alone boolean, p_fresh boolean,
   out o_revision int, out o_jobs int)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -524,6 +543,9 @@ end $$;
 -- be made of them. Its first revision is that run's.
 create or replace function retoma.fork_run(
   p_run uuid, p_tenant int, p_by text, p_new uuid, p_input json, p_steps text[], out o_revision int, out o_jobs int)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -564,6 +586,9 @@ end $$;
 -- Items of a step that a person does not want, in a run that is over: neither they nor what is made of them alone.
 create or replace function retoma.skip_items(
   p_run uuid, p_tenant int, p_by text, p_step text, p_items text[], out o_revision int, out o_jobs int)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
