@@ -164,7 +164,7 @@ class Trouble:
             self.hits["a pool narrowed or widened while in use"] += 1
 
     async def _set_capacity(self, slots: int) -> None:
-        await pools.set_numbers(self._database, farm.POOL, capacity=slots, rate=None, burst=None, resume=False)
+        await pools.set_numbers(self._database, farm.POOL, capacity=slots)
 
 
 def _next(name: str, times: int, on_hit: Callable[[], None]) -> Callable[[Call], bool]:

@@ -15,13 +15,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from retoma.app import App
-from retoma.define.codec import codec_of
+from retoma.define.codec import LARGEST_RESULT, codec_of
 from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.define.mistakes import suggestion
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.pipeline import MOST_RESUMES, Pipeline
-from retoma.define.pool import LARGEST_CAPACITY
+from retoma.define.pool import LARGEST_CAPACITY, LOWEST_RATE
 from retoma.define.webhook import Webhook, recorded
 from retoma.engine import estimate, figures, keys, versions, wait_reasons
 from retoma.engine import reviews as review_rules
@@ -137,11 +137,13 @@ class Client:
         retries: int | None = None,
         deadline: timedelta | None = None,
         webhook: Webhook | None = None,
+        asked: BaseModel | None = None,
     ) -> Started:
         """Start a run. When this returns, the run is committed and will reach its end.
 
         The same `key` with the same input gives back the same run, whatever its state; with another input it
-        raises Conflict. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
+        raises Conflict. Of an input that was made of something else, `asked` is that: it is compared in place of the
+        input. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
         If it is not over `deadline` after it began, it fails. `resumes` is in place of its pipeline's; of its jobs none
         is retried more than `retries` times, whatever its step says.
         `webhook` is told of the run; if the key was used before, that of the first start is.
@@ -157,7 +159,7 @@ class Client:
                 version=await self._version_of(pipeline),
                 input=_json(inputs),
                 key=key,
-                digest=None if key is None else _digest(inputs),
+                digest=None if key is None else _digest(asked or inputs),
                 run_at=run_at,
                 head_start=versions.head_start(priority),
                 resumes=resumes,
@@ -166,6 +168,12 @@ class Client:
                 hook=self._hook(webhook),
             )
         )
+
+    async def started_by(self, key: str, pipeline: Pipeline | str, *, tenant: str = DEFAULT) -> UUID | None:
+        """The run that this key has started, if any."""
+        _check(tenant=tenant, key=key, priority=0, run_at=None)
+        owner = await self._tenants.known_id(tenant) or NOBODY
+        return await runs.started_by(self.database, owner, self._own(pipeline).name, key)
 
     async def start_many(
         self,
@@ -468,7 +476,7 @@ class Client:
         """Start a run with a changed input that shares the results of one that is over.
 
         What takes a changed field is made anew, what publishes too, and what depends on these where it would be made
-        of something else. Shared results cost nothing.
+        of something else. The last review before something is published is asked again. Shared results cost nothing.
         """
         found = await self.show(run, tenant=tenant)
         pipeline = self._own(found.pipeline)
@@ -690,16 +698,21 @@ class Client:
         capacity: int | None = None,
         rate: float | None = None,
         burst: int | None = None,
+        per_tenant: int | None = None,
         resume: bool = False,
     ) -> PoolRecord:
         """Change a pool while it is in use: holders may finish, and waiters begin at once if there is room.
 
-        A `rate` of 0 means none; `resume` ends a pause that a provider asked for.
+        A `rate` of 0 means none, as does `per_tenant`, the most that one tenant holds; `resume` ends a pause that a
+        provider asked for.
         """
-        for what, given in (("capacity", capacity), ("rate", rate), ("burst", burst)):
+        numbers = {"capacity": capacity, "rate": rate, "burst": burst, "per_tenant": per_tenant}
+        for what, given in numbers.items():
             if given is not None and not (what == "burst") <= given <= LARGEST_CAPACITY:
                 raise InvalidInput(f"a pool's {what} goes up to {LARGEST_CAPACITY:,}; given: {given!r:.40}")
-        if not await pools.set_numbers(self.database, name, capacity=capacity, rate=rate, burst=burst, resume=resume):
+        if rate and rate < LOWEST_RATE:
+            raise InvalidInput(f"a pool's rate is 0, for none, or at least {LOWEST_RATE:f}; given: {rate!r}")
+        if not await pools.set_numbers(self.database, name, **numbers, resume=resume):  # type: ignore[arg-type]
             raise NotFound(f"there is no pool {name!r}")
         self._starter.tell_of_work()
         (found,) = await self.pools(name)
@@ -997,16 +1010,23 @@ async def _all_validated(pipeline: Pipeline, given: Sequence[Input]) -> list[Bas
 
 
 def _touched(pipeline: Pipeline, given: Mapping[str, Any], former: Mapping[str, Any]) -> list[str]:
-    """The steps that take a field whose value is another now, and those that publish."""
+    """The steps that take a field whose value is another now, those that publish, and the reviews that let them."""
     changed = {name for name in given.keys() | former.keys() if given.get(name) != former.get(name)}
-    return [step.name for step in pipeline.steps.values() if changed & set(step.inputs) or step.policy.publishes]
+    taking = [step.name for step in pipeline.steps.values() if changed & set(step.inputs)]
+    publishing = [step.name for step in pipeline.steps.values() if step.policy.publishes]
+    asked = pipeline.graph.above(publishing) & {step.name for step in pipeline.steps.values() if step.review}
+    last = asked - pipeline.graph.above(asked)
+    return list(dict.fromkeys([*taking, *publishing, *last]))
 
 
 def _encoded(value: Any) -> str:
     try:
-        return json.dumps(to_jsonable_python(value), allow_nan=False)
+        text = json.dumps(to_jsonable_python(value), allow_nan=False)
     except ValueError as error:
         raise InvalidInput(f"this result cannot be JSON: {error}") from error
+    if len(text) > LARGEST_RESULT:
+        raise InvalidInput(f"this result is {len(text):,} bytes of JSON, over the limit of {LARGEST_RESULT:,}")
+    return text
 
 
 def _json(inputs: BaseModel | None) -> str:

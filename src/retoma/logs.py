@@ -17,6 +17,7 @@ from uuid import UUID
 import structlog
 from structlog.types import Processor
 
+from retoma.masking import masked
 from retoma.terminal import clean
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
@@ -32,7 +33,7 @@ class Attempt(Protocol):
 
 
 ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
-_FIRST = ("worker", "pipeline", "run", "step", "item", "attempt")
+_FIRST = ("worker", "pipeline", "tenant", "run", "step", "item", "attempt")
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
@@ -56,7 +57,7 @@ def set_up() -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(), _without_secrets],
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
@@ -79,6 +80,10 @@ def _renderer() -> Processor:
     if os.environ.get("RETOMA_LOG", "").lower() == "json":
         return structlog.processors.JSONRenderer(default=str)
     return _as_a_line
+
+
+def _without_secrets(_: Any, __: str, line: Any) -> str:
+    return masked(line)
 
 
 def _as_a_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:

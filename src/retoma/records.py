@@ -352,6 +352,7 @@ class PoolRecord:
     waiting: int
     rate: float | None
     burst: int
+    per_tenant: int | None
     paused_until: datetime | None
     failures: int
     open_until: datetime | None
@@ -484,6 +485,7 @@ class WaitReason(StrEnum):
     POOL_TOO_SMALL = "pool_too_small"
     POOL_PAUSED = "pool_paused"
     POOL_RATE = "pool_rate"
+    POOL_SHARE = "pool_share"
     PROVIDER_DOWN = "provider_down"
     PROVIDER_REFUSES = "provider_refuses"
     NOT_TAKEN = "not_taken"
@@ -532,6 +534,8 @@ class Wait:
                 return f"the provider behind pool {self.pool!r} asked to wait; `retoma pools list` says until when"
             case WaitReason.POOL_RATE:
                 return f"pool {self.pool!r} lets only so many begin in a second"
+            case WaitReason.POOL_SHARE:
+                return f"its tenant has as many slots of pool {self.pool!r} as one may have"
             case WaitReason.PROVIDER_DOWN:
                 return f"the provider behind pool {self.pool!r} fails; it is tried again with one job at a time"
             case WaitReason.PROVIDER_REFUSES:
@@ -614,7 +618,8 @@ class PoolFigures:
 
 @dataclass(frozen=True)
 class DeliveryFigures:
-    """`late_for` is for how long the sending of one has been due that nobody sends."""
+    """`dead` are those that could be sent again, `late_for` is for how long the sending of one has been due that nobody
+    sends."""
 
     due: int
     sending: int

@@ -164,6 +164,7 @@ class Hands:
             ended.clear()
             for some in workload.collect():
                 outcomes |= {outcome.claim.handle: outcome for outcome in some}
+        await self._runner.tell([*outcomes.values()])
         return [outcomes[claim.handle] for claim in claims]
 
     async def look(self) -> int:

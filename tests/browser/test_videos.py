@@ -94,6 +94,15 @@ async def watch(screen: Screen, page: Page) -> None:
     assert length > 10
 
 
+async def test_no_page_is_wider_than_a_small_desk_has_room_for(screen: Screen) -> None:
+    page = await screen.open("/videos/?new=1", language="pt-BR")
+    for language, path in (("pt", "/videos/?new=1"), ("pt", "/videos/metrics"), ("en", "/videos/metrics")):
+        await page.goto(f"{screen.address}{path}{'&' if '?' in path else '?'}lang={language}")
+        for width in (1280, 1366):
+            await page.set_viewport_size({"width": width, "height": 800})
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, width)
+
+
 # Gives the length once the picture has moved.
 PLAYED = """async video => {
     video.muted = true;

@@ -64,6 +64,16 @@ def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_instal
     assert "no ffmpeg" in gpus["found"]
 
 
+def test_the_gpus_are_found_where_the_application_finds_them(terminal: Terminal) -> None:
+    (terminal.folder / ".env").write_text("RUNPOD_API_KEY=rpa_CANARY\nREDIS_URL=redis://localhost\n")
+    (gpus,) = findings(terminal, "GPUs")
+    assert (gpus["level"], gpus["advice"]) == ("warning", "set RUNPOD_ENDPOINT_ID")
+    assert findings(terminal, "REDIS_URL")
+    terminal.variables["RUNPOD_ENDPOINT_ID_IMG2VID"] = "pod"
+    (gpus,) = findings(terminal, "GPUs")
+    assert (gpus["level"], gpus["found"]) == ("ok", "RunPod: its key is set")
+
+
 def test_who_runs_an_application_is_warned_of_its_missing_extra(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

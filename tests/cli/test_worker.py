@@ -78,7 +78,7 @@ def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: 
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "-i", "scenes=1", "--wait").stdout.split()[0]
         said = worker.says("no [bold]paint")
     (line,) = [line for line in said.splitlines() if " error " in line]
-    assert f'failed  run={run} step=image item="bad 0" attempt=1' in line
+    assert f'failed  tenant=default run={run} step=image item="bad 0" attempt=1' in line
     assert r"\x1b[2J" in line
     assert "\x1b" not in said
 

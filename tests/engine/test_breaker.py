@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Items, Pipeline, Pool, ProviderDown, ProviderRefuses, Retry, minutes, seconds
+from retoma import Context, Items, Pipeline, Pool, ProviderDown, ProviderRefuses, Report, Retry, minutes, seconds
 from retoma.records import PoolRecord, WaitReason
 from retoma.testing import Hands, Sandbox
 from tests.conftest import OpenSandbox
@@ -45,6 +45,10 @@ def labels(provider: Provider, count: int = 20) -> Pipeline:
         return len(label)
 
     return pipeline
+
+
+async def under_way(_: int) -> Report:
+    return Report("running")
 
 
 async def started(sandbox: Sandbox, hands: Hands) -> UUID:
@@ -90,6 +94,25 @@ async def test_after_the_wait_one_job_tries_and_its_success_lets_all_begin(open_
         await do(hands, probe)
         assert (await pool_of(sandbox)).failures == 0
         assert len(await hands.claim(100)) == 8
+
+
+async def test_work_that_the_provider_takes_lets_all_begin_though_it_goes_on_outside(open_sandbox: OpenSandbox) -> None:
+    provider = Provider(ProviderRefuses())
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step(pool=POOL)
+    async def clip(*, ctx: Context) -> str:
+        return str(await ctx.external(await ctx.once("submit", provider.ask), poll=under_way))
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        for _ in range(4):
+            await sandbox.client.start(pipeline)
+        await do(hands, await hands.claim(1))
+        await sandbox.clock.advance(minutes(10))
+        provider.error = None
+        await do(hands, await hands.claim(100))
+        assert (await pool_of(sandbox)).trouble is None
+        assert len(await hands.claim(100)) == 2
 
 
 async def test_a_job_that_tries_and_fails_makes_the_wait_longer(open_sandbox: OpenSandbox) -> None:

@@ -283,6 +283,18 @@ async def test_a_job_that_waits_for_a_pool_is_told_apart(open_sandbox: OpenSandb
     assert found.not_begun == {"video": 1}
 
 
+async def test_dead_letters_of_a_disabled_endpoint_are_not_counted_until_it_is_enabled(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox:
+        await sandbox.client.start("film", webhook=Webhook("https://hooks.example.com", events=("run.started",)))
+        await send(sandbox, "gone")
+        assert await owed(sandbox) == (0, 0, {"dead": 1})
+        (endpoint,) = await sandbox.client.endpoints()
+        await sandbox.client.enable_endpoint(endpoint.id)
+        assert await owed(sandbox) == (0, 1, {"dead": 1})
+
+
 async def test_a_webhook_that_is_given_up_twice_counts_twice_and_is_one_dead_letter(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_pipeline()) as sandbox:
         await sandbox.client.start("film", webhook=Webhook("https://hooks.example.com", events=("run.started",)))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,10 +22,16 @@ from retoma import (
     minutes,
     seconds,
 )
+from retoma.define.codec import LARGEST_RESULT
 from retoma.errors import Gone, NotFound
+from retoma.store.outside import Look
 from retoma.testing import Sandbox
+from retoma.worker import poller as poller_module
+from retoma.worker.catalog import Catalog
+from retoma.worker.poller import Poller
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, do, do_next, rows, state, states, value
+from tests.patience import PATIENCE
 
 EVERY = seconds(8)
 
@@ -303,6 +312,144 @@ async def test_a_poll_that_fails_is_made_again_less_and_less_often(open_sandbox:
         assert await state(sandbox, run) == "completed"
 
 
+LARGE = "é" * (LARGEST_RESULT // 2)  # with its quotes over the limit in bytes, and half of it in characters
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (Report("succeeded", result=LARGE), "RESULT_TOO_LARGE", "keep it in a file and give where it is"),
+        (Report("succeeded", result=object()), "UNREADABLE_REPORT", "cannot be written as JSON"),
+        (Report("done"), "UNREADABLE_REPORT", "give a retoma.Report with one of its states"),  # type: ignore[arg-type]
+        (None, "UNREADABLE_REPORT", "host.status gave None: give a retoma.Report"),
+        (Report("failed", code=137, message=["killed"]), "137", "killed"),  # type: ignore[arg-type]
+    ],
+)
+async def test_an_answer_that_cannot_be_taken_fails_at_once_and_says_why(
+    answer: Any, code: str, said: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film(retry=0)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = answer
+        assert await look(sandbox) == 1
+        assert await used(sandbox) == 0
+        await sandbox.work(until_later=False)
+        error = (await sandbox.client.errors(run))["clip", ""]
+        assert (error["code"], said in error["message"]) == (code, True), error
+
+
+@pytest.mark.parametrize("progress", [-1, 50, float("nan"), "half"])
+async def test_a_progress_that_is_none_is_left_out(progress: Any, open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("running", progress=progress)
+        await look(sandbox)
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.progress) == ("running", None)
+
+
+class Hanging(Host):
+    """Says nothing of its first work until it is told to, or its poll is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.interrupted = False
+
+    async def status(self, handle: str) -> Report:
+        if handle == "scene-1":
+            self.asked.set()
+            try:
+                await self.goes_on.wait()
+            except asyncio.CancelledError:
+                self.interrupted = True
+                raise
+        return Report("succeeded", result=handle)
+
+
+@asynccontextmanager
+async def polling(sandbox: Sandbox, ended: Callable[[], None]) -> AsyncIterator[Poller]:
+    """A poller at work, as a worker has one."""
+    catalog = Catalog(sandbox.app)
+    await catalog.open(sandbox.database)
+    poller = Poller(sandbox.database, catalog, ended)
+    task = asyncio.create_task(poller.run())
+    try:
+        yield poller
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def two_clips() -> Pipeline:
+    pipeline = Pipeline("film")
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        return await ctx.external(handle, poll=host.status, every=EVERY)
+
+    return pipeline
+
+
+async def test_a_poll_that_hangs_holds_up_no_other_and_ends_with_its_worker(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, ended = Hanging(), two_clips(), asyncio.Event()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        first = await parked(sandbox, pipeline)
+        async with polling(sandbox, ended.set) as poller:
+            await sandbox.clock.advance(EVERY)
+            poller.wake()
+            await host.asked.wait()
+            second = await parked(sandbox, pipeline)
+            await sandbox.clock.advance(EVERY)
+            poller.wake()
+            await ended.wait()
+            assert [(await states(sandbox, run))["clip"] for run in (first, second)] == ["parked", "ready"]
+        assert host.interrupted
+
+
+async def test_what_waits_for_room_is_looked_at_as_soon_as_there_is_some(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller_module, "AT_ONCE", 1)
+    host, pipeline, ends = Hanging(), two_clips(), asyncio.Queue[None]()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        await parked(sandbox, pipeline)
+        await sandbox.clock.advance(seconds(1))
+        await parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        async with polling(sandbox, lambda: ends.put_nowait(None)) as poller:
+            poller.wake()
+            await host.asked.wait()
+            host.goes_on.set()
+            for _ in range(2):
+                await ends.get()
+
+
+async def test_a_look_that_fails_in_an_unforeseen_way_holds_up_no_other(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, pipeline, broken, ended = Host(), two_clips(), asyncio.Event(), asyncio.Event()
+    judged = poller_module._judged
+
+    def breaks_once(look: Look, report: Report) -> Report:
+        broken.set()
+        monkeypatch.setattr(poller_module, "_judged", judged)
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(poller_module, "_judged", breaks_once)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        async with polling(sandbox, ended.set) as poller:
+            for event in (broken, ended):
+                await parked(sandbox, pipeline)
+                host.reports[host.submitted[-1]] = Report("succeeded")
+                await sandbox.clock.advance(EVERY)
+                poller.wake()
+                await event.wait()
+
+
 async def test_a_cancel_reaches_the_outside_and_the_slots_are_free_when_it_confirms(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     host.obeys = False
@@ -430,6 +577,16 @@ async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: Ope
         assert not await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 43})
         await sandbox.work()
         assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+
+
+async def test_a_callbacks_body_that_is_no_result_fails_the_step(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.call_back(token_of(host.callbacks[0]), LARGE)
+        await look(sandbox, seconds(0))
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.error and outside.error["code"]) == ("failed", "RESULT_TOO_LARGE")
 
 
 async def test_a_callback_that_comes_before_the_job_is_parked_is_not_lost(open_sandbox: OpenSandbox) -> None:

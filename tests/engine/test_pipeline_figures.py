@@ -114,3 +114,17 @@ async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSan
         assert (await told(sandbox, "song")) == PipelineFigures(0, 0, 0, 0, None, None)
         await sandbox.clock.advance(timedelta(days=31))
         assert (await told(sandbox)).ended == 0
+
+
+async def test_what_is_approved_again_after_it_was_made_anew_is_not_approved_the_first_time(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_sandbox(a_film([])) as sandbox:
+        await made(sandbox, minutes(1))
+        (run,) = await sandbox.client.runs()
+        await sandbox.client.rerun(run.id, "script_review", by="ana")
+        await sandbox.work(until_later=False)
+        (again,) = await sandbox.client.reviews(run=run.id)
+        await sandbox.client.decide(again.id, APPROVE)
+        figures = await sandbox.client.review_figures("film", await sandbox.clock.now() - timedelta(days=30))
+        assert (figures.decided, figures.first_decided, figures.approved_at_once) == (2, 1, 1)

@@ -138,6 +138,42 @@ async def test_tenants_take_turns_at_a_pool_and_within_one_the_oldest_run_comes_
         assert order == ["a1:0", "b1:0", "a1:1", "b1:1", "a2:0", "a2:1"]
 
 
+async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=5, per_tenant=2))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        mine = await start(sandbox, pipeline, tenant="north")
+        claims = await hands.claim(100)
+        assert names(claims) == ["clip:0", "clip:1"]
+        (wait,) = await sandbox.client.waits(mine)
+        assert "its tenant has as many slots of pool 'gpu' as one may have" in wait.why
+        await start(sandbox, pipeline, tenant="south")
+        assert names(await hands.claim(100)) == ["clip:0", "clip:1"]
+        assert (await used(sandbox), await hands.claim(100)) == (4, [])
+        await do(hands, claims, "clip:1")
+        assert names(await hands.claim(100)) == ["clip:2"]
+        await sandbox.client.set_pool("gpu", per_tenant=0)
+        assert len(await hands.claim(100)) == 1
+
+
+async def test_a_job_whose_tenant_has_its_share_is_no_head_that_others_wait_for(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=4, per_tenant=3), slots=2)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline, tenant="north")
+        await start(sandbox, pipeline, tenant="south")
+        claims = await hands.claim(100)
+        assert [claim.item for claim in claims] == ["0", "0"]
+        await do(hands, [claims[1]], "clip:0")
+        await sandbox.clock.advance(minutes(2))
+        assert names(await hands.claim(100)) == ["clip:1"]
+
+
+async def test_a_share_that_no_job_fits_into_is_a_mistake() -> None:
+    with pytest.raises(DefinitionError, match="gives a tenant 1: it can never run"):
+        clips(Pool("gpu", capacity=4, per_tenant=1), slots=2)
+    with pytest.raises(DefinitionError, match="per_tenant= is 0"):
+        Pool("gpu", capacity=4, per_tenant=0)
+
+
 async def test_the_items_of_one_run_end_before_those_of_the_next(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=3), count=8)
     async with open_sandbox(pipeline) as sandbox:
@@ -253,6 +289,8 @@ async def test_a_pool_that_is_not_there_cannot_be_set(open_sandbox: OpenSandbox)
             await sandbox.client.set_pool("gpus", capacity=1)
         with pytest.raises(InvalidInput, match="capacity"):
             await sandbox.client.set_pool("gpu", capacity=-1)
+        with pytest.raises(InvalidInput, match=r"rate is 0, for none, or at least 0.000001; given: 1e-07"):
+            await sandbox.client.set_pool("gpu", rate=1e-7)
 
 
 async def test_a_rate_lets_only_so_many_begin_in_a_second(open_sandbox: OpenSandbox) -> None:
@@ -265,6 +303,29 @@ async def test_a_rate_lets_only_so_many_begin_in_a_second(open_sandbox: OpenSand
         assert len(await hands.claim(100)) == 1
         await sandbox.clock.advance(minutes(1))
         assert len(await hands.claim(100)) == 3
+
+
+@pytest.mark.parametrize("rate", ["1e-7", "5e-324"])
+async def test_a_pool_with_hardly_any_rate_holds_up_no_other_work(open_sandbox: OpenSandbox, rate: str) -> None:
+    pipeline = clips(Pool("gpu", capacity=100, rate=1))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline)
+        await rows(sandbox, f"update retoma.pools set rate = {rate}")
+        assert names(await hands.claim(100)) == ["clip:0"]
+        await sandbox.clock.advance(seconds(0.5))
+        await sandbox.client.start(pipeline)
+        assert names(await hands.claim(100)) == ["images"]
+
+
+async def test_a_clock_that_is_set_back_does_not_stop_a_pool_with_a_rate(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=100, rate=2))
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await start(sandbox, pipeline)
+        assert len(await hands.claim(100)) == 1
+        await sandbox.clock.advance(minutes(-10))
+        assert await hands.claim(100) == []
+        await sandbox.clock.advance(seconds(0.5))
+        assert len(await hands.claim(100)) == 1
 
 
 async def test_a_provider_that_says_too_many_holds_up_its_pool_and_uses_up_no_attempt(
@@ -314,8 +375,9 @@ async def test_a_step_that_only_asks_to_wait_holds_up_nobody(open_sandbox: OpenS
 def test_a_pool_is_checked_when_it_is_made() -> None:
     with pytest.raises(DefinitionError, match=r"pool 'gpu': capacity= is -1"):
         Pool("gpu", capacity=-1)
-    with pytest.raises(DefinitionError, match="rate= is 0"):
-        Pool("gpu", capacity=1, rate=0)
+    for rate in (0, 1e-7):
+        with pytest.raises(DefinitionError, match=r"rate= is .* in a second, 0.000001 or more"):
+            Pool("gpu", capacity=1, rate=rate)
     with pytest.raises(DefinitionError, match="it can never run"):
         clips(Pool("gpu", capacity=1), slots=2)
     with pytest.raises(DefinitionError, match="slots= goes with pool="):
@@ -339,9 +401,7 @@ async def test_a_job_that_a_narrowed_pool_can_never_hold_holds_up_nobody(open_sa
         assert names(await hands.claim(1)) == ["small:2"]
 
 
-async def test_a_tenant_whose_jobs_are_of_another_queue_does_not_keep_others_from_their_turn(
-    open_sandbox: OpenSandbox,
-) -> None:
+def two_queues() -> tuple[Pipeline, Pipeline]:
     gpu = Pool("gpu", capacity=5)
     pipeline = Pipeline("queues")
 
@@ -355,9 +415,31 @@ async def test_a_tenant_whose_jobs_are_of_another_queue_does_not_keep_others_fro
     def two() -> int:
         return 2
 
+    return pipeline, other
+
+
+async def test_a_tenant_whose_jobs_are_of_another_queue_does_not_keep_others_from_their_turn(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline, other = two_queues()
     async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
         await sandbox.client.start(pipeline, tenant="first")
         await sandbox.client.start(other, tenant="second")
+        assert names(await hands.claim(1, queues=["b"])) == ["two"]
+
+
+async def test_a_thousand_tenants_whose_jobs_are_of_another_queue_do_not_either(open_sandbox: OpenSandbox) -> None:
+    pipeline, other = two_queues()
+    async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline, tenant="first")
+        await sandbox.client.start(other, tenant="last")
+        await rows(sandbox, "update retoma.jobs set tenant = tenant + 1000 where step = 'two'")
+        await rows(
+            sandbox,
+            "insert into retoma.jobs (run, step, item, revision, version, tenant, queue, pool, rank, state, created_at)"
+            " select run, step, number, revision, version, tenant + number, queue, pool, rank, state, created_at"
+            " from retoma.jobs, generate_series(1, 1000) as number where step = 'one'",
+        )
         assert names(await hands.claim(1, queues=["b"])) == ["two"]
 
 

@@ -294,11 +294,8 @@ async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbo
         await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
         await sandbox.work(until_later=False)
         assert await state(sandbox, run) == "failed"
-        await {
-            "resume": lambda: sandbox.client.resume(run),
-            "rerun_failed": lambda: sandbox.client.rerun_failed(run),
-            "rerun": lambda: sandbox.client.rerun(run, "text"),
-        }[again]()
+        act = getattr(sandbox.client, again)
+        await (act(run, "text") if again == "rerun" else act(run))
         await sandbox.work(until_later=False)
         (review,) = await sandbox.client.reviews()
         await sandbox.client.decide(review.id, APPROVE)

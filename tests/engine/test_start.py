@@ -98,6 +98,16 @@ async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(
         assert len(await sandbox.client.runs()) == 1
 
 
+async def test_a_key_stands_for_what_was_asked_where_the_input_was_made_of_it(open_sandbox: OpenSandbox) -> None:
+    pipeline, asked = an_article(), Brief(topic="tea")
+    async with open_sandbox(pipeline) as sandbox:
+        first = await sandbox.client.start(pipeline, {"topic": "tea", "words": 300}, key="monday", asked=asked)
+        again = await sandbox.client.start(pipeline, {"topic": "tea", "words": 900}, key="monday", asked=asked)
+        assert (again.id, (await sandbox.client.show(again.id)).input["words"]) == (first.id, 300)
+        with pytest.raises(Conflict):
+            await sandbox.client.start(pipeline, {"words": 300}, key="monday", asked=Brief(topic="coffee"))
+
+
 async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSandbox) -> None:
     pipeline, other = an_article(), an_article("other")
     async with open_sandbox(pipeline, other) as sandbox:
@@ -106,7 +116,15 @@ async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSa
             await sandbox.client.start(pipeline, {"topic": "coffee"}, key="monday", tenant="theirs"),
             await sandbox.client.start(other, {"topic": "cocoa"}, key="monday", tenant="ours"),
         ]
+        found = [
+            await sandbox.client.started_by("monday", pipeline, tenant="ours"),
+            await sandbox.client.started_by("monday", pipeline, tenant="theirs"),
+            await sandbox.client.started_by("monday", "other", tenant="ours"),
+        ]
+        assert await sandbox.client.started_by("monday", other, tenant="theirs") is None
+        assert await sandbox.client.started_by("monday", other, tenant="nobody") is None
     assert [run.created for run in runs] == [True] * 3
+    assert found == [run.id for run in runs]
 
 
 async def test_a_key_outlives_its_run(open_sandbox: OpenSandbox) -> None:

@@ -347,6 +347,13 @@ BUGS = [
         f"{POOLS}::test_a_provider_that_says_too_many_holds_up_its_pool_and_uses_up_no_attempt",
     ),
     Bug(
+        "tenants whose work nobody here serves take the turns at a pool",
+        f"{FUNCTIONS}/pools.sql",
+        "p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000));",
+        "p_pool.name, null, null, true, o_pool.last_tenant, 1000));",
+        f"{POOLS}::test_a_thousand_tenants_whose_jobs_are_of_another_queue_do_not_either",
+    ),
+    Bug(
         "a rate limits nothing",
         f"{FUNCTIONS}/pools.sql",
         "else floor(p_pool.tokens)::int end",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import RouteContext
 
 from retoma.client import Client
@@ -82,8 +83,10 @@ class Route:
         )
 
 
-def table() -> Iterator[Route]:
-    server = make_server(app, Client(app, Database("never asked", None)), Settings())
+Ask = Callable[[str | None], Awaitable[Any]]  # the answer to a call with this key
+
+
+def table(server: FastAPI) -> Iterator[Route]:
     for context in routes_of(server):
         yield from (Route(method, str(context.path_format), need_of(context)) for method in methods(context))
 
@@ -92,36 +95,56 @@ def methods(context: RouteContext) -> list[str]:
     return sorted((context.methods or set()) - {"HEAD", "OPTIONS"})
 
 
-ROUTES = list(table())
+ROUTES = list(table(make_server(app, Client(app, Database("never asked", None)), Settings())))
 WITH_KEY = [route for route in ROUTES if route.path not in PUBLIC]
 each_route = pytest.mark.parametrize("route", WITH_KEY, ids=str)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 def test_every_route_says_who_may_call_it(route: Route) -> None:
-    assert route.need is not None
-    assert route.need.key == (route.path not in PUBLIC)
+    check_need(route, PUBLIC)
+
+
+def check_need(route: Route, public: set[str]) -> None:
+    assert route.need is not None, route
+    assert route.need.key == (route.path not in public), route
     if route.need.key and route.path != "/api/v1/openapi.json":
         wanted = "write" if route.method in ("POST", "PUT", "PATCH", "DELETE") else "read"
-        assert route.need.scope is not None
-        assert route.need.scope.endswith(f":{wanted}")
+        assert route.need.scope is not None, route
+        assert route.need.scope.endswith(f":{wanted}"), route
 
 
 @each_route
 async def test_nobody_passes_without_a_valid_key(api: Api, route: Route) -> None:
+    await check_keys(lambda key: call(api, route, key), await bad_keys(api))
+
+
+async def bad_keys(api: Api) -> list[str | None]:
     revoked = await api.client.make_key("revoked", list(Scope)[:2])
     await api.client.revoke_key(revoked.key.id)
-    for key in (None, "wrong", new_secret(), revoked.secret):
-        assert (await call(api, route, key)).status_code == 401
+    return [None, "wrong", new_secret(), revoked.secret]
+
+
+async def check_keys(ask: Ask, bad: Iterable[str | None]) -> None:
+    for key in bad:
+        assert (await ask(key)).status_code == 401
 
 
 @each_route
 async def test_only_its_own_scope_and_admin_open_a_route(api: Api, route: Route) -> None:
+    await check_scopes(route, lambda key: call(api, route, key), await keys_by_scope(api))
+
+
+async def keys_by_scope(api: Api) -> dict[Scope, str]:
+    return {scope: await api.make_key(scope) for scope in Scope}
+
+
+async def check_scopes(route: Route, ask: Ask, keys: Mapping[Scope, str]) -> None:
     assert route.need is not None
-    for scope in Scope:
-        answer = await call(api, route, await api.make_key(scope))
+    for scope, key in keys.items():
+        answer = await ask(key)
         passes = route.need.scope in (None, scope) or scope is Scope.ADMIN
-        assert (answer.status_code == 403) is not passes, f"{scope}: {answer.text}"
+        assert (answer.status_code == 403) is not passes, f"{route}, {scope}: {answer.text}"
         assert answer.status_code != 401
 
 

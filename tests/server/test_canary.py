@@ -1,16 +1,20 @@
-"""Secrets that callers send reach neither logs nor errors nor events."""
+"""Secrets that callers send, or that the environment holds, reach neither logs nor errors nor events."""
 
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
+from urllib.parse import quote
 
 import pytest
 from fastapi import APIRouter
 
-from retoma import App
+from retoma import App, GiveUp, NeedsReview, Pipeline, logs, masking
+from retoma.engine.exchange import SetBack
 from retoma.engine.keys import new_secret
 from retoma.server import Caller, caller
+from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
 from tests.server.api import film
 from tests.server.conftest import OpenApi
@@ -62,3 +66,52 @@ async def test_planted_secrets_show_nowhere(open_api: OpenApi, caplog: pytest.Lo
             assert secret not in said
             assert secret not in logged
             assert secret not in events
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Twenty that the environment of this process holds."""
+    names = [f"NUMBER_{number}_{kind}" for number in range(5) for kind in masking.NAMES]
+    for name in names:
+        monkeypatch.setenv(name, f'canary/{name}+"ção"canary\n')
+    masking._secrets.cache_clear()
+    yield [f'canary/{name}+"ção"canary' for name in names]
+    masking._secrets.cache_clear()
+
+
+@pytest.mark.parametrize("kind", [ValueError, GiveUp, NeedsReview])
+async def test_no_secret_of_the_environment_shows_in_what_is_told_of_an_error(
+    open_sandbox: OpenSandbox, secrets: list[str], caplog: pytest.LogCaptureFixture, kind: Any
+) -> None:
+    pipeline = Pipeline("careless")
+
+    @pipeline.step
+    async def call() -> None:
+        error = kind("".join(secrets) + quote(secrets[0]) + quote(secrets[1], safe="") + repr(secrets))
+        error.add_note("x" * 2000 + secrets[1] + "x" * 7990)  # where the stack is cut
+        raise error from LookupError(secrets)
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        (outcome,) = await hands.attempt(await hands.claim())
+        await hands.give_back([outcome])
+        events = "".join(row["text"] for row in await rows(sandbox, "select e::text as text from retoma.events e"))
+    assert isinstance(outcome, SetBack)
+    assert "[NUMBER_0_KEY]" in str(outcome.error)
+    logged = "".join(str(record.__dict__) for record in caplog.records)
+    assert "canary" not in f"{outcome.error}{events}{logged}"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_secret_of_the_environment_shows_in_a_log_line(
+    secrets: list[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    handlers: list[logging.Handler] = []
+    monkeypatch.setenv("RETOMA_LOG", form)
+    monkeypatch.setattr(logging, "basicConfig", lambda **given: handlers.extend(given["handlers"]))
+    logs.set_up()
+    error = ValueError(secrets[0])
+    record = logging.LogRecord("step", 40, "", 1, f"refused: {secrets}", None, (ValueError, error, None))
+    line = handlers[0].format(record)
+    assert "[NUMBER_4_PASSWORD]" in line
+    assert "canary" not in line

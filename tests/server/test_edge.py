@@ -78,7 +78,7 @@ async def test_a_body_that_is_too_large_is_refused_while_it_comes(api: Api, monk
     assert sent <= 4
 
 
-@pytest.mark.parametrize("text", ["[" * 65, '{"a":' * 65, '{"\\"[":' * 65, "[" * 100_000])
+@pytest.mark.parametrize("text", ["[" * 65, "[" * 65 + "]" * 65, '{"a":' * 65, '{"\\"[":' * 65, "[" * 100_000])
 def test_json_that_is_nested_too_deeply_is_refused(text: str) -> None:
     with pytest.raises(Problem, match="64 levels"):
         check_json(text.encode())
@@ -93,7 +93,28 @@ def test_brackets_in_strings_and_side_by_side_are_not_depth(text: str) -> None:
 
 async def test_deep_json_is_refused_before_it_is_read(api: Api) -> None:
     deep = b'{"pipeline": "film", "input": {"topic": ' + b"[" * 900 + b"]" * 900 + b"}}"
-    check_problem(await api.post("/api/v1/runs", content=deep, headers=JSON), 400, "TOO_DEEP")
+    for said in ("application/json", "Application/JSON"):
+        answer = await api.post("/api/v1/runs", content=deep, headers={"Content-Type": said}, key=None)
+        check_problem(answer, 400, "TOO_DEEP")
+
+
+async def test_json_of_too_many_parts_is_refused_before_it_is_read(api: Api) -> None:
+    many = b"[" + b",".join([b"[]"] * edge.MOST_BRACKETS) + b"]"
+    check_problem(await api.post("/api/v1/runs", content=many, headers=JSON, key=None), 400, "TOO_MANY_PARTS")
+    check_json(b"[" + b",".join([b"{}"] * (edge.MOST_BRACKETS - 1)) + b"]")
+
+
+async def test_a_callback_that_is_too_large_is_refused_while_it_comes(api: Api) -> None:
+    sent = 0
+
+    async def parts() -> Any:
+        nonlocal sent
+        for _ in range(10):
+            sent += 1
+            yield b" " * 400_000
+
+    check_problem(await api.post("/api/v1/callbacks/" + "a" * 40, content=parts(), key=None), 413, "BODY_TOO_LARGE")
+    assert sent <= 4
 
 
 @pytest.mark.parametrize("hostile", ["\\u0000", "\\ud800", "a\\u0000b"])

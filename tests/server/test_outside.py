@@ -7,6 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import pytest
+
 from retoma import App, Context, Pipeline, Pool, minutes
 from retoma.states import DeliveryState
 from tests.receiver import receiver, says
@@ -66,6 +68,18 @@ async def test_a_callbacks_body_may_be_anything(open_api: OpenApi) -> None:
         assert (await api.post(host.callback, key=None, content=b"not { json \xff")).status_code == 202
         await api.sandbox.work()
         assert (await api.get(f"/api/v1/runs/{run}/results")).json() == {"clip": "not { json �"}
+
+
+@pytest.mark.parametrize("body", [b'"%s"' % (b"x" * 999_999), b"\n" * 500_000])
+async def test_a_callbacks_body_that_could_be_no_result_is_refused(body: bytes, open_api: OpenApi) -> None:
+    host = Host()
+    async with open_api(application=rendering(host)) as api:
+        run = await started(api)
+        refused = await api.post(host.callback, key=None, content=body)
+        assert (refused.status_code, refused.json()["code"]) == (413, "BODY_TOO_LARGE")
+        assert (await api.post(host.callback, key=None, json="x" * 999_998)).status_code == 202
+        await api.sandbox.work()
+        assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
 
 
 async def test_who_guesses_callbacks_is_slowed_down(api: Api) -> None:

@@ -72,6 +72,7 @@ def test_the_table_of_routes_is_that_of_the_code() -> None:
 def test_the_limits_and_codes_of_the_page_are_those_of_the_code() -> None:
     text = PAGE.read_text()
     assert f"nested at most {edge.DEEPEST_JSON} levels" in text
+    assert f"at most {edge.MOST_BRACKETS:,} arrays and objects" in text
     assert f"at most {edge.LARGEST_BODY >> 20} MiB" in text
     assert f"within {edge.SECONDS:.0f} seconds" in text
     server = Path(problems.__file__).parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -73,6 +73,21 @@ async def test_what_the_receiver_answered_is_kept_in_the_log(open_sandbox: OpenS
         await sandbox.send_webhooks()
         (attempt,) = (await only(sandbox, run)).attempts
     assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "it answered 422")
+
+
+async def test_what_nobody_foresaw_uses_up_a_try_and_says_why(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(said: str | None, now: datetime) -> None:
+        raise OverflowError("too far off")
+
+    monkeypatch.setattr(sending, "retry_after", fails)
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url, retries=0)
+        await sandbox.send_webhooks()
+        dead = await only(sandbox, run)
+    assert dead.state is DeliveryState.DEAD
+    assert dead.error == "something went wrong here: OverflowError: too far off"
 
 
 async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox, tmp_path: Path) -> None:

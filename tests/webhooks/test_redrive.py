@@ -95,6 +95,19 @@ async def test_those_of_one_run_go_out_in_their_order_again(open_sandbox: OpenSa
     assert [got.json["type"] for got in there.got[2:]] == ["run.started", "run.completed"]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+async def test_one_that_is_redriven_alone_keeps_the_order_of_its_run(open_sandbox: OpenSandbox, first: int) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(500)) as there:
+        run = await ended_run(sandbox, there.url, events=BOTH, retries=0)
+        await sandbox.send_webhooks()
+        dead = [each.id for each in await owed(sandbox, run)]
+        for each in (dead[first], dead[1 - first]):
+            await sandbox.client.redrive(each)
+        assert [each.next_at is None for each in await owed(sandbox, run)] == [False, True]
+        await sandbox.send_webhooks()
+    assert [got.json["type"] for got in there.got[2:]] == ["run.started", "run.completed"]
+
+
 async def test_deliveries_are_listed_newest_first_by_pages_and_filters(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver(says(500)) as there:
         runs = [await ended_run(sandbox, there.url, retries=0) for _ in range(5)]

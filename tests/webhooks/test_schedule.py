@@ -13,6 +13,7 @@ from tests.receiver import receiver, says
 from tests.webhooks.builders import ended_run, one_step, only, send_until_over
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+ENDLESS = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
 DEAD_URL = "http://127.0.0.1:9/hook"
 
 
@@ -86,7 +87,7 @@ def test_retry_after_is_read_as_seconds_or_a_date_and_capped(said: str, seconds:
     assert retry_after(said, NOW) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("said", [None, "", "soon", "-5", "1.5", "٣", "Tue, 99 Jan 2030 12:00:30 GMT", "\x00"])
+@pytest.mark.parametrize("said", [None, "", "soon", "-5", "1.5", "٣", "Tue, 99 Jan 2030 12:00:30 GMT", "\x00", ENDLESS])
 def test_a_retry_after_that_cannot_be_read_is_none(said: str | None) -> None:
     assert retry_after(said, NOW) is None
 

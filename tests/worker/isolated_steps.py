@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, secon
 class Way(BaseModel):
     way: str = "well"
 
+
+HOARD: list[bytes] = []
 
 misbehaving = Pipeline("misbehaving", inputs=Way, retry=Retry(0))
 
@@ -33,6 +36,8 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             hoard = []
             while True:
                 hoard.append(bytes(400))
+        case "hoard":
+            HOARD.append(b"x" * (120 << 20))
         case "processor":
             while True:
                 pass
@@ -85,6 +90,20 @@ def first() -> int:
 @sequence.step(isolation="process")
 async def second(first: int) -> list[int]:
     return [first, os.getpid()]
+
+
+limited = Pipeline("limited")
+
+
+@limited.step(isolation=Isolation(cpu=30))
+def hurried() -> int:
+    return os.getpid()
+
+
+@limited.step(isolation="process")
+def unhurried(hurried: int) -> dict[str, int]:
+    limits = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in ("CPU", "CORE", "FSIZE")}
+    return limits | {"former child": hurried, "child": os.getpid()}
 
 
 fragile = Pipeline("fragile")

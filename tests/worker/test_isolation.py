@@ -5,24 +5,41 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import resource
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from retoma import Isolation, Pipeline, Settings, seconds
-from retoma.engine.exchange import SetBack, Setback
+from retoma.engine.exchange import Result, SetBack, Setback
 from retoma.errors import DefinitionError
 from retoma.testing import Sandbox
-from retoma.worker import children
+from retoma.worker import children, workload
+from retoma.worker.child import LARGEST_FILE
+from retoma.worker.guard import Guard
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
 from tests.patience import PATIENCE
-from tests.worker.isolated_steps import crowd, endless, forking, fragile, hanging, misbehaving, poisoned, sequence
+from tests.worker.isolated_steps import (
+    crowd,
+    endless,
+    forking,
+    fragile,
+    hanging,
+    limited,
+    misbehaving,
+    poisoned,
+    sequence,
+)
 
 
 async def error_of(sandbox: Sandbox, pipeline: Pipeline, given: dict[str, str] | None = None) -> Any:
@@ -75,6 +92,28 @@ async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_star
     assert error["code"] == "TIMEOUT"
 
 
+async def test_what_a_step_started_dies_also_when_the_worker_is_killed(
+    open_sandbox: OpenSandbox, tmp_path: Path
+) -> None:
+    async with open_sandbox(hanging) as sandbox, sandbox.hands() as hands, a_lifeline(tmp_path) as (path, lifeline):
+        await sandbox.client.start(hanging, {"lifeline": path})
+        attempt = asyncio.create_task(hands.attempt(await hands.claim()))
+        assert await lifeline.readline() == b"began\n"
+        hands._children._guard.close()  # as when nobody holds the other end of its pipe any more
+        assert await lifeline.read() == b""
+        await attempt
+
+
+def test_a_child_that_has_ended_is_not_killed_later_under_a_number_that_is_now_of_others() -> None:
+    guard = Guard()
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
+        guard.watch(other.pid)
+        guard.forget(other.pid)
+        guard.close()
+        other.terminate()
+    assert other.returncode == -signal.SIGTERM
+
+
 async def test_the_child_of_a_cancelled_run_is_killed(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
     async with open_sandbox(endless) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
         worker = Worker(sandbox.app, sandbox.database, Settings(), concurrency=1)
@@ -120,6 +159,66 @@ async def test_a_child_that_has_done_its_share_is_replaced(
     assert len(set(run.results["second"])) == 2
 
 
+async def test_a_child_that_met_its_limit_or_keeps_much_memory_is_replaced(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
+        ways = ["well", "memory", "well", "hoard", "well"]
+        runs = [(await sandbox.client.start(misbehaving, {"way": way})).id for way in ways]
+        for _ in runs:
+            await hands.give_back(await hands.attempt(await hands.claim()))
+        pids = [(await sandbox.client.results(run))["behaviour"]["pid"] for run in runs[::2]]
+    assert len(set(pids)) == 3
+
+
+async def test_limits_of_one_step_do_not_stay_with_the_child_for_another(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(limited) as sandbox:
+        run = await sandbox.run(limited)
+    limits = run.results["unhurried"]
+    assert limits.pop("child") == limits.pop("former child")
+    assert limits == {"CPU": resource.RLIM_INFINITY, "CORE": 0, "FSIZE": LARGEST_FILE}
+
+
+def test_a_child_lifts_no_limit_under_which_its_worker_was_started() -> None:
+    """Nor does it die of trying to."""
+    code = "import resource; from retoma.worker import child; child._limit_disk(); child._limit_processor(None)"
+    code += "; print(*resource.getrlimit(resource.RLIMIT_FSIZE), *resource.getrlimit(resource.RLIMIT_CPU))"
+    python = f"ulimit -f 1000; ulimit -t 1000; exec {sys.executable} -c '{code}'"
+    limits = subprocess.run(["bash", "-c", python], capture_output=True, text=True, check=True).stdout.split()
+    assert limits == ["1024000", "1024000", "1000", "1000"]
+
+
+async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, start = 0.0, children._Child.start
+
+    async def start_after_half_a_minute(memory: int, guard: Guard) -> children._Child:
+        nonlocal late
+        late = 30.0
+        return await start(memory, guard)
+
+    monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
+    monkeypatch.setattr(children._Child, "start", start_after_half_a_minute)
+    async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(misbehaving)
+        (outcome,) = await hands.attempt(await hands.claim())
+    assert isinstance(outcome, Result)
+
+
+async def test_a_job_whose_child_never_came_goes_back_and_did_not_time_out(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(memory: int, guard: Guard) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(workload, "LONGEST_START", -60.0)
+    monkeypatch.setattr(children._Child, "start", never)
+    async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.client.start(misbehaving)).id
+        await hands.give_back(await hands.attempt(await hands.claim()))
+        (job,) = await sandbox.client.jobs(run)
+    assert (job.state, job.attempt, job.code) == ("ready", 0, None)
+
+
 async def test_an_answer_that_would_fill_the_worker_is_not_read(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,13 +259,17 @@ async def test_a_module_that_a_child_cannot_import_fails_each_job_once(
             assert why in error["message"]
 
 
-async def test_the_third_crash_quarantines_also_if_no_retry_is_left(open_sandbox: OpenSandbox) -> None:
+async def test_the_third_crash_quarantines_also_if_no_retry_is_left(
+    open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     async with open_sandbox(fragile) as sandbox:
         run = await sandbox.run(fragile)
         (job,) = await sandbox.client.jobs(run.id)
         error = (await sandbox.client.errors(run.id))["broken", ""]
     assert (run.state, job.state, job.attempt, job.code) == ("failed", "quarantined", 3, "QUARANTINED")
     assert error["code"] == "CRASHED"
+    told = [(record.levelname, vars(record)["tenant"]) for record in caplog.records if record.name == "retoma.worker"]
+    assert told == [("WARNING", "default"), ("WARNING", "default"), ("ERROR", "default")]
 
 
 async def test_a_second_crash_without_a_retry_left_fails_the_job(open_sandbox: OpenSandbox) -> None:

@@ -16,9 +16,12 @@ from retoma.engine.exchange import Lane
 from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Sandbox
+from retoma.worker import workload
 from retoma.worker.worker import Worker
 from retoma.worker.workload import Workload
 from tests.conftest import OpenSandbox
+from tests.engine.builders import fall_silent
+from tests.engine.test_leases import dying_hands
 from tests.patience import PATIENCE
 
 SOON = timedelta(seconds=PATIENCE)
@@ -178,6 +181,53 @@ async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenS
         assert after.id > before.id
 
 
+async def test_a_suspect_that_runs_on_holds_up_the_others_no_longer(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "TRIAL", 0.0)
+    pipeline, all_there = Pipeline("together"), asyncio.Barrier(3)
+
+    @pipeline.step
+    async def met() -> None:
+        await all_there.wait()
+
+    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+        started = await sandbox.client.start_many(pipeline, [None] * 3)
+        await dying.claim(3)
+        await fall_silent(sandbox)
+        async with working(sandbox):
+            for run in started:
+                assert (await sandbox.client.wait(run.id, SOON)).state == "completed"
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+async def test_only_a_suspect_with_one_death_is_trusted_before_it_ends(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    monkeypatch.setattr(workload, "TRIAL", 0.0)
+    pipeline, began = Pipeline("trial"), asyncio.Event()
+
+    @pipeline.step
+    async def tried() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        for _ in range(deaths):
+            async with dying_hands(sandbox) as dying:
+                await dying.claim()
+                await fall_silent(sandbox)
+        async with sandbox.hands() as hands:
+            held = Workload(hands._runner, concurrency=1, on_outcome=lambda: None)
+            held.take(await hands.claim())
+            assert held.has_suspect
+            await began.wait()
+            await asyncio.sleep(0.001)  # a timer that comes after that of the trial
+            assert held.has_suspect == (deaths == 2)
+            held.drop()
+
+
 async def test_jobs_claimed_by_a_call_whose_answer_was_lost_are_run(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +304,9 @@ async def test_a_thread_that_outlives_its_timeout_is_replaced(open_sandbox: Open
     assert "still running after 0.05 s" in errors["hung", ""]["message"]
 
 
-async def test_a_value_that_the_database_cannot_hold_fails_alone(open_sandbox: OpenSandbox) -> None:
+async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_log(
+    open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     pipeline = Pipeline("unrecordable")
 
     @pipeline.step(on_failure="continue")
@@ -270,6 +322,8 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone(open_sandbox: O
         run = await sandbox.client.wait(started.id, SOON)
         jobs = {job.step: (job.state, job.code) for job in await sandbox.client.jobs(run.id)}
     assert jobs == {"forever": ("failed", "UNRECORDABLE"), "other": ("succeeded", None)}
+    (failed,) = [vars(record) for record in caplog.records if record.getMessage() == "failed"]
+    assert (failed["tenant"], failed["step"], failed["code"]) == ("default", "forever", "UNRECORDABLE")
 
 
 async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> None:

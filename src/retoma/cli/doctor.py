@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
@@ -13,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import typer
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma.cli import output
 from retoma.cli.db import say
@@ -46,6 +47,23 @@ class Finding:
     advice: str = ""
 
 
+class Variables(BaseSettings):
+    """Of applications, from where they read them too. The key itself is not shown."""
+
+    model_config = SettingsConfigDict(env_file=".env", extra="ignore")
+
+    redis_url: str = ""
+    runpod_api_key: SecretStr = SecretStr("")
+    runpod_endpoint_id: str = ""
+    runpod_endpoint_id_img2vid: str = ""
+    runpod_endpoint_id_caption: str = ""
+    runpod_endpoint_id_addaudio: str = ""
+
+    @property
+    def has_endpoint(self) -> bool:
+        return any(text for name, text in self if name.startswith("runpod_endpoint_id"))
+
+
 def doctor(how: Listing = Format.TABLE) -> None:
     """Look for what is wrong, and say what to do. Exits with 1 if there is a problem.
 
@@ -65,7 +83,8 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     parts = ("retoma", "asyncpg", "pydantic", "typer", "rich")
     yield Finding(OK, "versions", ", ".join(f"{part} {version(part)}" for part in parts))
     yield _space(settings.home)
-    if os.environ.get("REDIS_URL"):
+    variables = Variables()
+    if variables.redis_url:
         yield Finding(
             OK,
             "REDIS_URL",
@@ -74,7 +93,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
         )
     for extra in EXTRAS:
         yield _extra(extra, settings.app or "")
-    yield _gpus()
+    yield _gpus(variables)
 
 
 def _extra(extra: Extra, app: str) -> Finding:
@@ -87,12 +106,11 @@ def _extra(extra: Extra, app: str) -> Finding:
     return Finding(level, about, f"{users} cannot run without {', '.join(missing)}", extra.install)
 
 
-def _gpus() -> Finding:
-    """Of the application retoma_apps.gpu, by its variables; the key itself is not shown."""
-    if not os.environ.get("RUNPOD_API_KEY"):
+def _gpus(variables: Variables) -> Finding:
+    """Of the application retoma_apps.gpu."""
+    if not variables.runpod_api_key.get_secret_value():
         return _offline_gpus()
-    endpoints = [name for name, text in os.environ.items() if name.startswith("RUNPOD_ENDPOINT_ID") and text]
-    if not endpoints:
+    if not variables.has_endpoint:
         return Finding(WARNING, "GPUs", "RunPod, and no endpoint of it is set", "set RUNPOD_ENDPOINT_ID")
     return Finding(OK, "GPUs", "RunPod: its key is set")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ _COLUMNS = [
     Column("waiting"),
     Column("rate", shown=lambda given: "" if given is None else f"{given:g}/s"),
     Column("burst"),
+    Column("per_tenant", "per tenant"),
     Column("paused_until", "paused until", output.moment),
     Column("trouble"),
     Column("open_until", "tried again", output.moment),
@@ -40,6 +41,9 @@ def set_pool(
         float | None, typer.Option("--rate", min=0, help="How many jobs may begin in a second; 0: any.")
     ] = None,
     burst: Annotated[int | None, typer.Option("--burst", min=1, help="How many of them may begin at once.")] = None,
+    per_tenant: Annotated[
+        int | None, typer.Option("--per-tenant", min=0, help="How many slots one tenant may hold; 0: any.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="End a pause that a provider asked for.")] = False,
     how: Shape = ShortFormat.TABLE,
 ) -> None:
@@ -50,9 +54,10 @@ def set_pool(
     \b
     retoma pools set gpu --capacity 5
     """
-    if capacity is None and rate is None and burst is None and not resume:
-        raise typer.BadParameter("say what to change: --capacity, --rate, --burst or --resume")
-    in_loop(_set(pool, capacity, rate, burst, resume, how))
+    numbers = {"capacity": capacity, "rate": rate, "burst": burst, "per_tenant": per_tenant}
+    if all(given is None for given in numbers.values()) and not resume:
+        raise typer.BadParameter("say what to change: --capacity, --rate, --burst, --per-tenant or --resume")
+    in_loop(_set(pool, numbers, resume, how))
 
 
 async def _list(how: Format) -> None:
@@ -61,11 +66,9 @@ async def _list(how: Format) -> None:
     output.emit([vars(pool) for pool in found], _COLUMNS, how, "no pools: no application has declared one yet")
 
 
-async def _set(
-    name: str, capacity: int | None, rate: float | None, burst: int | None, resume: bool, how: ShortFormat
-) -> None:
+async def _set(name: str, numbers: dict[str, Any], resume: bool, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
-        changed = await client.set_pool(name, capacity=capacity, rate=rate, burst=burst, resume=resume)
+        changed = await client.set_pool(name, **numbers, resume=resume)
     if how is ShortFormat.JSON:
         print(output.as_json(vars(changed)))
     else:

@@ -83,6 +83,11 @@ def _check_slots(policy: Policy, place: Place) -> None:
         raise place.mistake(
             f"it takes {policy.slots} slots, and pool {policy.pool.name!r} has {policy.pool.capacity}: it can never run"
         )
+    if policy.slots > (policy.pool.per_tenant or policy.slots):
+        raise place.mistake(
+            f"it takes {policy.slots} slots, and pool {policy.pool.name!r} gives a tenant {policy.pool.per_tenant}: "
+            "it can never run"
+        )
 
 
 def _isolation(given: object, place: Place) -> Isolation | None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from retoma.define.mistakes import Place, check_name
 
 LARGEST_CAPACITY = 1_000_000
+LOWEST_RATE = 0.000001
 
 
 @dataclass(frozen=True)
 class Pool:
     """`capacity` slots, of which a job takes one or more while it runs or its outside work does.
 
-    With `rate`, no more than so many jobs begin in a second, and after a quiet time up to `burst` at once.
+    With `rate`, no more than so many jobs begin in a second, and after a quiet time up to `burst` at once. No tenant
+    holds more than `per_tenant` slots at a time.
     The numbers are where the pool begins; `retoma pools set` changes them while it is in use, and a later
     change here is taken over when the application is next started.
     """
@@ -22,16 +24,23 @@ class Pool:
     capacity: int
     rate: float | None = None
     burst: int = 1
+    per_tenant: int | None = None
 
     def __post_init__(self) -> None:
         place = Place(self.name, kind="pool")
         check_name("pool", self.name, place, also="-.")
         if not _is_whole(self.capacity) or not 0 <= self.capacity <= LARGEST_CAPACITY:
             raise place.mistake(f"capacity= is {self.capacity!r}; give a number of slots, such as 3")
-        if self.rate is not None and not 0 < self.rate <= LARGEST_CAPACITY:
-            raise place.mistake(f"rate= is {self.rate!r}; give how many jobs may begin in a second")
+        if self.rate is not None and not LOWEST_RATE <= self.rate <= LARGEST_CAPACITY:
+            raise place.mistake(
+                f"rate= is {self.rate!r}; give how many jobs may begin in a second, {LOWEST_RATE:f} or more"
+            )
         if not _is_whole(self.burst) or not 1 <= self.burst <= LARGEST_CAPACITY:
             raise place.mistake(f"burst= is {self.burst!r}; give a number above zero")
+        if self.per_tenant is not None and not (
+            _is_whole(self.per_tenant) and 1 <= self.per_tenant <= LARGEST_CAPACITY
+        ):
+            raise place.mistake(f"per_tenant= is {self.per_tenant!r}; give a number of slots above zero")
 
 
 def _is_whole(given: object) -> bool:

@@ -86,7 +86,7 @@ def retry_after(said: str | None, now: datetime) -> timedelta | None:
         return min(timedelta(seconds=int(said[:9])), LONGEST_PAUSE)
     try:
         return min(max(_until(said, now), timedelta(0)), LONGEST_PAUSE)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

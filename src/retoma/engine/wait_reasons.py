@@ -77,4 +77,6 @@ def _by_pool(pool: PoolRecord | None, slots: int) -> WaitReason | None:
         return WaitReason.POOL_TOO_SMALL
     if slots > pool.free:
         return WaitReason.POOL
+    if pool.per_tenant is not None:
+        return WaitReason.POOL_SHARE
     return WaitReason.POOL_RATE if pool.rate is not None else None

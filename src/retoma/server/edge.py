@@ -1,9 +1,8 @@
-"""What surrounds every request: limits of size, depth and time, and an answer whatever happens."""
+"""What surrounds every request: limits of size, shape and time, and an answer whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import traceback
 from collections.abc import Awaitable, Mapping
 from uuid import uuid4
@@ -11,16 +10,19 @@ from uuid import uuid4
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retoma.define.codec import LARGEST_RESULT
 from retoma.logs import get_logger
 from retoma.server.problems import Problem, unavailable
 
 log = get_logger("retoma.server")
 
 LARGEST_BODY = 16 * 1024 * 1024
+CALLBACKS = "/api/v1/callbacks/"
 DEEPEST_JSON = 64
+MOST_BRACKETS = 500_000
 SECONDS = 20.0  # within which an answer begins
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
+_SQUARE = bytes.maketrans(b"{}", b"[]")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -79,27 +81,47 @@ class _Answer:
 
 
 def check_json(body: bytes) -> None:
-    """Raise a Problem if this JSON is nested too deeply, or has what no JSON has."""
+    """Raise a Problem if this JSON is nested too deeply, has too many parts, or what no JSON has.
+
+    It comes before anyone is asked for a key, and takes a fraction of a second whatever the body is.
+    """
     if b"\0" in body:
         raise Problem(400, "BAD_REQUEST", "the body is not JSON in UTF-8")
-    if body.count(b"[") + body.count(b"{") > DEEPEST_JSON and _depth(body) > DEEPEST_JSON:
+    brackets = body.count(b"[") + body.count(b"{")
+    if brackets > MOST_BRACKETS:
+        raise Problem(400, "TOO_MANY_PARTS", f"the body has more than {MOST_BRACKETS:,} arrays and objects")
+    if brackets > DEEPEST_JSON and _is_too_deep(body):
         raise Problem(400, "TOO_DEEP", f"the body is nested more than {DEEPEST_JSON} levels deep")
 
 
-def _depth(body: bytes) -> int:
-    depth = deepest = 0
-    for bracket in _STRING.sub(b"", body).translate(None, _BRACKETS):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _is_too_deep(body: bytes) -> bool:
+    """Whether pairs of brackets are left after the innermost were taken away so many times, or too many were opened."""
+    left = _brackets(body)
+    for _ in range(DEEPEST_JSON):
+        left = left.replace(b"[]", b"")
+    return b"[]" in left or left.count(b"[") > DEEPEST_JSON
+
+
+def _brackets(body: bytes) -> bytes:
+    """All that stand outside strings, as square ones."""
+    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Two quotes side by side end a string and begin one: what is around them stays within or without.
+    parts = unescaped.translate(_SQUARE, _NO_BRACKETS).replace(b'""', b"").split(b'"')
+    return b"".join(parts[::2])
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
-    _check_announced(scope, LARGEST_BODY)
-    body = await _read(receive)
-    if b"json" in dict(scope["headers"]).get(b"content-type", b""):
+    limit = _limit(scope)
+    _check_announced(scope, limit)
+    body = await _read(receive, limit)
+    if b"json" in dict(scope["headers"]).get(b"content-type", b"").lower():
         check_json(body)
     return body
+
+
+def _limit(scope: Scope) -> int:
+    """A callback needs no key and may become a result: it is no larger than one."""
+    return LARGEST_RESULT if scope["path"].startswith(CALLBACKS) else LARGEST_BODY
 
 
 def _check_announced(scope: Scope, limit: int) -> None:
@@ -131,7 +153,7 @@ class _Counted:
         return message
 
 
-async def _read(receive: Receive) -> bytes:
+async def _read(receive: Receive, limit: int) -> bytes:
     parts, size, more = [], 0, True
     while more:
         message = await receive()
@@ -139,8 +161,8 @@ async def _read(receive: Receive) -> bytes:
             raise _Gone
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > LARGEST_BODY:
-            raise too_large(LARGEST_BODY)
+        if size > limit:
+            raise too_large(limit)
         more = message.get("more_body", False)
     return b"".join(parts)
 

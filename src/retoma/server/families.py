@@ -109,7 +109,7 @@ def _deliveries(figures: Figures) -> Iterator[Metric]:
         ["state"],
         [["due", found.due], ["sending", found.sending], ["dead", found.dead]],
     )
-    yield gauge("retoma_dead_deliveries", "Webhooks that were given up and not sent again.", [], [[found.dead]])
+    yield gauge("retoma_dead_deliveries", "Webhooks that were given up and could be sent again.", [], [[found.dead]])
     yield gauge(
         "retoma_oldest_due_delivery_seconds",
         "How long the webhook has been due that waits longest for being sent.",

@@ -186,6 +186,7 @@ class PoolShape(BaseModel):
     waiting: int
     rate: float | None
     burst: int
+    per_tenant: int | None = Field(description="How many slots one tenant may hold at a time.")
     paused_until: datetime | None
     failures: int = Field(description="Of its provider, in a row.")
     open_until: datetime | None = Field(description="Until then nothing begins; after it one job at a time.")
@@ -202,8 +203,13 @@ class PoolGiven(Given):
     capacity: int | None = Field(
         None, ge=0, le=1_000_000, description="Slots. Those who hold more than that keep them to their end."
     )
-    rate: float | None = Field(None, ge=0, le=1_000_000, description="How many may begin in a second; 0 is no limit.")
+    rate: float | None = Field(
+        None, ge=0, le=1_000_000, description="How many may begin in a second, 0.000001 or more; 0 is no limit."
+    )
     burst: int | None = Field(None, ge=1, le=1_000_000, description="How many of them at once after a rest.")
+    per_tenant: int | None = Field(
+        None, ge=0, le=1_000_000, description="How many slots one tenant may hold at a time; 0 is no limit."
+    )
     resume: bool = Field(False, description="End a pause that a provider asked for.")
 
 

@@ -16,7 +16,12 @@ async def declare(database: Database, pools: Sequence[Pool]) -> None:
     """Make these pools known. Numbers that a person has set stay, unless the application has given others since."""
     for pool in pools:
         await database.fetch(
-            _SQL["declare_pool"], name=pool.name, capacity=pool.capacity, rate=pool.rate, burst=pool.burst
+            _SQL["declare_pool"],
+            name=pool.name,
+            capacity=pool.capacity,
+            rate=pool.rate,
+            burst=pool.burst,
+            per_tenant=pool.per_tenant,
         )
 
 
@@ -26,8 +31,17 @@ async def listed(database: Database, name: str | None = None) -> list[PoolRecord
 
 
 async def set_numbers(
-    database: Database, name: str, *, capacity: int | None, rate: float | None, burst: int | None, resume: bool
+    database: Database,
+    name: str,
+    *,
+    capacity: int | None = None,
+    rate: float | None = None,
+    burst: int | None = None,
+    per_tenant: int | None = None,
+    resume: bool = False,
 ) -> bool:
-    """Change what is given; a rate of 0 means none. False if there is no such pool."""
-    rows = await database.fetch(_SQL["set_pool"], name=name, capacity=capacity, rate=rate, burst=burst, resume=resume)
+    """Change what is given; a rate or a share of 0 means none. False if there is no such pool."""
+    rows = await database.fetch(
+        _SQL["set_pool"], name=name, capacity=capacity, rate=rate, burst=burst, per_tenant=per_tenant, resume=resume
+    )
     return bool(rows)

@@ -55,6 +55,11 @@ async def listed(
     return [_run(row) for row in rows]
 
 
+async def started_by(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
+    found = await database.fetch(_SQL["started_by"], tenant=tenant, pipeline=pipeline, key=key)
+    return found[0]["run"] if found else None
+
+
 async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
     """The newest ids of runs in this range."""
     rows = await database.fetch(_SQL["runs_between"], first=first, last=last, limit=limit)

@@ -102,7 +102,7 @@ class Sender:
                 "how a webhook went is not recorded; it is sent again", delivery=str(taken.id), error=str(error)
             )
         except Exception as error:
-            log.exception("a webhook cannot be sent", delivery=str(taken.id), error=str(error))
+            log.exception("how a webhook went cannot be recorded", delivery=str(taken.id), error=str(error))
 
     async def _attempt(self, taken: Taken) -> None:
         began = time.monotonic()
@@ -117,6 +117,12 @@ class Sender:
             verdict, error = Verdict(Outcome.DEAD), str(refused)
         except (NoAnswer, NoBody) as failed:
             verdict, error = _failed(taken), str(failed)
+        except DatabaseUnavailable:
+            raise
+        except Exception as unforeseen:
+            # It uses up a try like any other failure: what nobody records is sent for ever.
+            log.exception("a webhook cannot be sent", delivery=str(taken.id), error=str(unforeseen))
+            verdict, error = _failed(taken), f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}"
         await self._record(taken, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
 
     async def _frozen(self, taken: Taken) -> bytes | None:

@@ -16,11 +16,13 @@ from retoma.define.items import NOT_WANTED
 from retoma.define.outside import Parked
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
+from retoma.masking import masked
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
 LONGEST_STACK = 8_000
 LONGEST_CODE = 100
+OUT_OF_MEMORY = "OUT_OF_MEMORY"
 WAITS = "ASKED_TO_WAIT"
 RATE_LIMITED = "RATE_LIMITED"
 PROVIDER_DOWN = "PROVIDER_DOWN"
@@ -168,7 +170,7 @@ def _explained(plan: Plan, error: BaseException) -> BaseException:
 def _code(error: BaseException) -> str:
     """An error may carry a code of its own, for people and programs."""
     if isinstance(error, MemoryError):
-        return "OUT_OF_MEMORY"
+        return OUT_OF_MEMORY
     code = getattr(error, "code", None)
     return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
 
@@ -176,7 +178,7 @@ def _code(error: BaseException) -> str:
 def told(code: str, error: BaseException | str) -> str:
     """What the event says of a failure, as JSON."""
     if isinstance(error, str):
-        return json.dumps({"code": code, "message": error[:LONGEST_MESSAGE]})
+        return json.dumps({"code": code, "message": clean(error)[:LONGEST_MESSAGE]})
     stack = "".join(traceback.format_exception(error))
     return json.dumps(
         {
@@ -196,5 +198,5 @@ def _said(error: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """PostgreSQL's text knows no NUL, and JSON no lone surrogate."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    """Without secrets; and PostgreSQL's text knows no NUL, JSON no lone surrogate."""
+    return masked(text).replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

@@ -20,7 +20,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 from uuid import UUID
 
 from retoma.define.context import Context, NoDesk
@@ -33,6 +33,7 @@ from retoma.worker.plan import Plan
 Message = dict[str, Any]
 LENGTH = struct.Struct("!I")
 UP = b"+"  # what a child says once, when it can be asked
+LARGEST_FILE = 8 << 30  # bytes that a step may write into one
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,15 +44,16 @@ def main() -> None:
         return  # the worker is gone already
     sys.path[:] = hello["path"]
     _limit_memory(hello["memory"])
+    _limit_disk()
     _send(answers, [UP])
     plans = _Plans()
-    process = os.getpid()
+    process, fresh = os.getpid(), _memory().resident
     while request := _read(requests):
         _limit_processor(request["cpu"])
         answer = _attempted(plans, request)
         if os.getpid() != process:
             os._exit(0)  # a copy that the step forked: only one of us may answer
-        _send(answers, framed(answer | {"number": request["number"]}))
+        _send(answers, framed(answer | {"number": request["number"], "grown": _memory().resident - fresh}))
 
 
 class _Plans:
@@ -190,15 +192,44 @@ def _die_with_parent() -> None:
 def _limit_memory(limit: int) -> None:
     """So many bytes beyond what this process already has mapped."""
     if sys.platform == "linux":
-        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (mapped + limit, mapped + limit))
+        _limit(resource.RLIMIT_AS, _memory().mapped + limit)
+
+
+class _Memory(NamedTuple):
+    """In bytes."""
+
+    mapped: int
+    resident: int
+
+
+def _memory() -> _Memory:
+    """Of this process; nothing where it cannot be known."""
+    if sys.platform != "linux":
+        return _Memory(0, 0)
+    mapped, resident = Path("/proc/self/statm").read_text().split()[:2]
+    return _Memory(int(mapped) * resource.getpagesize(), int(resident) * resource.getpagesize())
+
+
+def _limit_disk() -> None:
+    """A file has its limit, and a crash leaves no image of our memory."""
+    _limit(resource.RLIMIT_FSIZE, LARGEST_FILE)
+    _limit(resource.RLIMIT_CORE, 0)
 
 
 def _limit_processor(seconds: float | None) -> None:
+    """So many from now on; with None no longer what the attempt before might use."""
+    limit = resource.RLIM_INFINITY
     if seconds is not None:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        soft = int(used.ru_utime + used.ru_stime + seconds) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+        limit = int(used.ru_utime + used.ru_stime + seconds) + 1
+    _limit(resource.RLIMIT_CPU, limit, for_good=False)
+
+
+def _limit(what: int, wanted: int, *, for_good: bool = True) -> None:
+    """Never above what whoever started the worker allows."""
+    allowed = resource.getrlimit(what)[1]
+    limit = min((each for each in (wanted, allowed) if each != resource.RLIM_INFINITY), default=resource.RLIM_INFINITY)
+    resource.setrlimit(what, (limit, limit if for_good else allowed))
 
 
 def _read(pipe: BinaryIO) -> Message:

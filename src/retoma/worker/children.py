@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -19,8 +20,9 @@ from retoma.define.context import Context
 from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
 from retoma.engine.exchange import Claim, Result, SetBack
-from retoma.worker.attempt import Crashed, crashed
+from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, crashed
 from retoma.worker.child import LENGTH, UP, claim_to_json, context_to_json, framed
+from retoma.worker.guard import Guard
 from retoma.worker.plan import Plan
 
 LARGEST_ANSWER = 64 << 20  # bytes; a result is far smaller
@@ -38,14 +40,18 @@ class Children:
 
     def __init__(self) -> None:
         self._idle: dict[int, list[_Child]] = {}
+        self._guard = Guard()
         self._starting = asyncio.Semaphore(STARTING_AT_ONCE)
 
-    async def attempt(self, plan: Plan, claim: Claim, context: Context | None) -> Result | SetBack:
-        """Run one attempt in a child. If this is cancelled, the child is killed at once."""
+    async def attempt(
+        self, plan: Plan, claim: Claim, context: Context | None, on_body: Callable[[Claim], None]
+    ) -> Result | SetBack:
+        """Run one attempt in a child; `on_body` is told when it is there. It is killed at once if this is cancelled."""
         isolation = plan.step.policy.isolation
         assert isolation is not None
-        began = time.monotonic()
         child = await self._child(isolation)
+        on_body(claim)
+        began = time.monotonic()
         try:
             answer = await self._answer(child, _request(plan, claim, context, isolation, child), plan.step.name)
         except (Crashed, TooLarge) as error:
@@ -54,16 +60,16 @@ class Children:
         except BaseException:
             await child.kill()
             raise
-        self._put_back(isolation, child)
+        await self._put_back(isolation, child, answer)
         _note_charges(context, answer)
         return _outcome(claim, answer)
 
     async def close(self) -> None:
         for children in self._idle.values():
             for child in children:
-                if child.is_alive:
-                    await child.kill()
+                await child.kill()
         self._idle.clear()
+        self._guard.close()
 
     async def _answer(self, child: _Child, request: dict[str, Any], step: str) -> dict[str, Any]:
         try:
@@ -72,24 +78,27 @@ class Children:
             raise await child.obituary(step) from None
 
     async def _child(self, isolation: Isolation) -> _Child:
-        if (idle := self._idle_one(isolation)) is not None:
+        if (idle := await self._idle_one(isolation)) is not None:
             return idle
         async with self._starting:
-            return self._idle_one(isolation) or await _Child.start(isolation.memory)
+            return await self._idle_one(isolation) or await _Child.start(isolation.memory, self._guard)
 
-    def _idle_one(self, isolation: Isolation) -> _Child | None:
+    async def _idle_one(self, isolation: Isolation) -> _Child | None:
         idle = self._idle.setdefault(isolation.memory, [])
         while idle:
             child = idle.pop()
             if child.is_alive:
                 return child
+            await child.kill()
         return None
 
-    def _put_back(self, isolation: Isolation, child: _Child) -> None:
-        if child.jobs < JOBS_PER_CHILD:
+    async def _put_back(self, isolation: Isolation, child: _Child, answer: dict[str, Any]) -> None:
+        """Unless it has done its share, or still holds memory that a later attempt would lack."""
+        is_well = answer.get("code") != OUT_OF_MEMORY and answer["grown"] <= isolation.memory // 2
+        if is_well and child.jobs < JOBS_PER_CHILD:
             self._idle[isolation.memory].append(child)
         else:
-            child.retire()
+            await child.kill()
 
 
 class TooLarge(ValueError):
@@ -97,13 +106,15 @@ class TooLarge(ValueError):
 
 
 class _Child:
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, guard: Guard) -> None:
         self.jobs = 0
         self.knows: set[tuple[int, str]] = set()  # the versions and steps whose shape it was sent
         self._process = process
+        self._guard = guard
+        guard.watch(process.pid)
 
     @classmethod
-    async def start(cls, memory: int) -> _Child:
+    async def start(cls, memory: int, guard: Guard) -> _Child:
         environment = {name: os.environ[name] for name in HARMLESS if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -114,7 +125,7 @@ class _Child:
             env=environment,
             start_new_session=True,
         )
-        child = cls(process)
+        child = cls(process, guard)
         child._send({"path": sys.path, "memory": memory})
         try:
             await child._until_up()
@@ -152,19 +163,15 @@ class _Child:
         """Kill it and every process that its step has started, also if it is dead itself."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._guard.forget(self._process.pid)
         await self._process.wait()
-
-    def retire(self) -> None:
-        """It ends by itself when there is nothing more to read."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
 
     async def obituary(self, step: str) -> Crashed:
         code = await self._process.wait()
         if code == -signal.SIGKILL:
             return Crashed(
                 f"the child process of {step!r} was killed by the system, most likely for lack of memory",
-                "OUT_OF_MEMORY",
+                OUT_OF_MEMORY,
             )
         if code == -signal.SIGXCPU:
             return Crashed(f"{step!r} used up its processor time", "CPU_LIMIT")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retoma.define.charge import Charge
-from retoma.define.codec import encode_any
+from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
 from retoma.define.context import Limits, called
 from retoma.define.durations import Duration, as_timedelta
 from retoma.define.file import File
@@ -26,7 +26,7 @@ from retoma.records import Fact
 from retoma.store import facts, outside, watchdog
 from retoma.store.database import Database
 from retoma.worker.ledger import Ledger
-from retoma.worker.plan import LARGEST_RESULT, Plan
+from retoma.worker.plan import Plan
 
 if TYPE_CHECKING:
     from retoma.files import Files
@@ -194,6 +194,6 @@ def _encoded(value: Any, what: str) -> str:
         text = encode_any(value)
     except TypeError as error:
         raise DefinitionError(f"{what} cannot be JSON: {error}") from error
-    if len(text) > LARGEST_RESULT:
+    if size_of(text) > LARGEST_RESULT:
         raise DefinitionError(f"{what} is over {LARGEST_RESULT:,} bytes of JSON: keep large data in a file")
     return text

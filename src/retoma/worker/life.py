@@ -165,6 +165,7 @@ class Life:
     async def _give_and_take(self, lane: Lane) -> bool:
         """One call. True if its first answer was lost, and with it perhaps jobs that it claimed."""
         results, setbacks = self._workload.collect()
+        await self._runner.tell(setbacks)
         try:
             return await self._exchange(lane, results, setbacks, self._room)
         except Unrecordable as error:
@@ -182,6 +183,7 @@ class Life:
             return await self._exchange(lane, [], [outcome], room=0)
         except Unrecordable as error:
             failure = SetBack(outcome.claim, "failed", code="UNRECORDABLE", error=told("UNRECORDABLE", str(error)))
+            await self._runner.tell([failure])
             return await self._exchange(lane, [], [failure], room=0)
 
     async def _exchange(self, lane: Lane, results: list[Result], setbacks: list[SetBack], room: int) -> bool:

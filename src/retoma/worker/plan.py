@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from retoma.define.codec import codec_of, encode_any
+from retoma.define.codec import LARGEST_RESULT, codec_of, encode_any, size_of
 from retoma.define.context import Context
 from retoma.define.graph import EdgeKind, Graph
 from retoma.define.items import NOT_WANTED, Failed, ItemCounts, Items
@@ -18,7 +18,6 @@ from retoma.engine.exchange import Claim, Result
 from retoma.errors import DefinitionError
 
 Arguments = dict[str, Any]
-LARGEST_RESULT = 1_000_000
 TOO_LARGE = '"TOO_LARGE"'  # in place of the results of all items
 _MISSING = object()
 
@@ -83,8 +82,7 @@ class Plan:
     def output(self, value: Any) -> str:
         """The result as JSON. Raises ValueError or TypeError with a sentence that says what to do."""
         output = self._encode(value)
-        size = len(output) if output.isascii() else len(output.encode())
-        if size > LARGEST_RESULT:
+        if (size := size_of(output)) > LARGEST_RESULT:
             raise ValueError(
                 f"the result of {self.step.name!r} is {size:,} bytes of JSON, over the limit of "
                 f"{LARGEST_RESULT:,}: keep large data in a file and return where it is"

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
-from retoma.define.codec import encode_any
-from retoma.define.outside import Report
+from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
+from retoma.define.outside import OutsideState, Report
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.store import outside
@@ -19,11 +19,9 @@ from retoma.store.database import Database
 from retoma.store.outside import Look
 from retoma.worker.attempt import LONGEST_MESSAGE, clean
 from retoma.worker.catalog import Catalog
-from retoma.worker.plan import LARGEST_RESULT
 
 log = get_logger("retoma.outside")
-LARGEST_ROUND = 100
-AT_ONCE = 20
+AT_ONCE = 100
 PATIENCE = 30.0  # seconds for one answer of the outside
 LEASE = timedelta(seconds=3 * PATIENCE)  # after which another process looks
 SENTENCES = {
@@ -41,48 +39,70 @@ class Poller:
         self._catalog = catalog
         self._on_end = on_end
         self._due = asyncio.Event()
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._looking: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """Something is due."""
         self._due.set()
 
     async def run(self) -> None:
-        """Look whenever something is due, until cancelled."""
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                if await self.look() == LARGEST_ROUND:
-                    self.wake()
-            except DatabaseUnavailable as error:
-                log.warning("outside work waits for the database", error=str(error))
+        """Look whenever something is due, until cancelled. What is then under way is looked at again by others."""
+        try:
+            while True:
+                await self._due.wait()
+                self._due.clear()
+                try:
+                    await self._take()
+                except DatabaseUnavailable as error:
+                    log.warning("outside work waits for the database", error=str(error))
+        finally:
+            for task in self._looking:
+                task.cancel()
+            await asyncio.gather(*self._looking, return_exceptions=True)
 
     async def look(self) -> int:
-        """One round; gives how many were looked at."""
-        looks = await outside.due(self._database, self._catalog.served, LARGEST_ROUND, LEASE)
-        await asyncio.gather(*(self._look_at(look) for look in looks))
+        """Look at what is due now, to the end; gives how many were looked at. For tests."""
+        looks = await self._claim(AT_ONCE)
+        await asyncio.gather(*map(self._look_at, looks))
         return len(looks)
 
-    async def _look_at(self, look: Look) -> None:
-        async with self._room:
-            report, failed = await self._report(look)
-            report = _judged(look, report)
-            with suppress(DatabaseUnavailable):  # the next look comes by itself
-                taken = await outside.record(
-                    self._database,
-                    look,
-                    state=report.state,
-                    progress=report.progress,
-                    result=_result(report),
-                    error=_error(report),
-                    failed=failed,
-                    stopping=look.stop is not None,
-                )
-                if taken and report.is_end:
-                    self._on_end()
+    async def _take(self) -> None:
+        room = AT_ONCE - len(self._looking)
+        if room > 0:
+            for look in await self._claim(room):
+                task = asyncio.ensure_future(self._look_at(look))
+                self._looking.add(task)
+                task.add_done_callback(self._ended)
 
-    async def _report(self, look: Look) -> tuple[Report, bool]:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if len(self._looking) == AT_ONCE:
+            self.wake()  # more may have been due than there was room for
+        self._looking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a look failed; it is made again", error=str(error), exc_info=error)
+
+    async def _claim(self, room: int) -> list[Look]:
+        return await outside.due(self._database, self._catalog.served, room, LEASE)
+
+    async def _look_at(self, look: Look) -> None:
+        answer, failed = await self._answer(look)
+        report, result = _taken(look, answer)
+        report = _judged(look, report)
+        with suppress(DatabaseUnavailable):  # the next look comes by itself
+            recorded = await outside.record(
+                self._database,
+                look,
+                state=report.state,
+                progress=_progress(report),
+                result=result,
+                error=_error(report),
+                failed=failed,
+                stopping=look.stop is not None,
+            )
+            if recorded and report.is_end:
+                self._on_end()
+
+    async def _answer(self, look: Look) -> tuple[Any, bool]:
         """What the outside says, and whether it failed to say anything."""
         try:
             async with asyncio.timeout(PATIENCE):
@@ -90,14 +110,10 @@ class Poller:
                     await self._cancel(look)
                 if look.poll is None:
                     return _by_callback(look), False
-                report = await self._call(look.poll, look)
-            if not isinstance(report, Report):
-                raise TypeError(f"{look.poll} gave {report!r:.80}; give a retoma.Report")
-            _encoded(report)
+                return await self._call(look.poll, look), False
         except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
             log.warning("no word from outside", run=str(look.run), step=look.step, item=look.item, error=str(error))
             return Report(look.state), True
-        return report, False
 
     async def _cancel(self, look: Look) -> None:
         try:
@@ -128,6 +144,28 @@ def _by_callback(look: Look) -> Report:
     return Report("cancelled" if look.stop else look.state)
 
 
+def _taken(look: Look, answer: Any) -> tuple[Report, str | None]:
+    """The report, with its result as JSON. An answer that cannot be taken is a failure: it would be the same again."""
+    if not isinstance(answer, Report) or answer.state not in get_args(OutsideState):
+        return _unreadable(f"{look.poll} gave {answer!r:.80}: give a retoma.Report with one of its states"), None
+    if answer.state != "succeeded":
+        return answer, None
+    try:
+        result = encode_any(answer.result)
+    except Exception as error:  # noqa: BLE001  (whatever there is in it)
+        return _unreadable(f"its result cannot be written as JSON: {error}"), None
+    if (size := size_of(result)) > LARGEST_RESULT:
+        said = f"its result is {size:,} bytes of JSON, over the limit of {LARGEST_RESULT:,}"
+        return Report(
+            "failed", code="RESULT_TOO_LARGE", message=f"{said}: keep it in a file and give where it is"
+        ), None
+    return answer, result
+
+
+def _unreadable(said: str) -> Report:
+    return Report("failed", code="UNREADABLE_REPORT", message=said)
+
+
 def _judged(look: Look, report: Report) -> Report:
     """What was told to end has ended for that reason, unless it was done all the same; in the end nobody waits."""
     if look.stop is None or report.state == "succeeded":
@@ -140,19 +178,14 @@ def _judged(look: Look, report: Report) -> Report:
     return report
 
 
-def _result(report: Report) -> str | None:
-    return _encoded(report) if report.state == "succeeded" else None
-
-
-def _encoded(report: Report) -> str:
-    text = encode_any(report.result)
-    if len(text) > LARGEST_RESULT:
-        raise ValueError(f"its result is {len(text):,} bytes of JSON, over the limit of {LARGEST_RESULT:,}")
-    return text
+def _progress(report: Report) -> float | None:
+    """None unless it goes from 0 to 1: how far it is decides nothing."""
+    told = report.progress
+    return told if isinstance(told, int | float) and 0 <= told <= 1 else None
 
 
 def _error(report: Report) -> str | None:
     if not report.is_end or report.state == "succeeded":
         return None
-    message = report.message or f"it ended as {report.state}"
-    return json.dumps({"code": clean(report.code or report.state.upper()), "message": clean(message)[:LONGEST_MESSAGE]})
+    code, message = str(report.code or report.state.upper()), str(report.message or f"it ended as {report.state}")
+    return json.dumps({"code": clean(code), "message": clean(message)[:LONGEST_MESSAGE]})

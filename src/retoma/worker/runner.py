@@ -25,6 +25,7 @@ from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
 from retoma.worker.desk import Desks
 from retoma.worker.plan import NeedMissing, Plan
+from retoma.worker.tell import tell
 from retoma.worker.threads import Threads
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
@@ -44,7 +45,7 @@ class Runner:
     async def run(self, claim: Claim, on_body: Callable[[Claim], None] = lambda _: None) -> Result | SetBack:
         """One attempt. A step that is not defined here goes back, for a worker that defines it.
 
-        After a look back `on_body` is told when the step's function is about to begin.
+        `on_body` is told when the step's function is about to begin, in a child when there is one to run it.
         """
         plan = self._catalog.plan_of(claim.version, claim.step)
         if plan is None:
@@ -61,15 +62,14 @@ class Runner:
             return SetBack(claim, "back", delay=UNAVAILABLE_DELAY)
         except FileNotFoundError as error:
             return failed(claim, "FILE_MISSING", f"a file that this job needs is gone: {error}")
-        if before:
-            on_body(claim)
         if plan.step.policy.isolation is not None:
-            return await self._children.attempt(plan, claim, context)
+            return await self._children.attempt(plan, claim, context, on_body)
+        on_body(claim)
         return await attempt(plan, claim, context, self._threads)
 
     async def _what_came_before(self, claim: Claim, plan: Plan) -> Before | None:
         """None if nothing did."""
-        if not self.looks_back(claim):
+        if not _looks_back(claim, plan):
             return None
         return await revisions.what_came_before(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
 
@@ -94,13 +94,9 @@ class Runner:
         files = self._catalog.files
         return {} if files is None else {file.file: str(await files.path(file)) for file in _files_of(claim, plan)}
 
-    def looks_back(self, claim: Claim) -> bool:
-        """Whether something came before: nothing does before the first attempt at the first revision of a job, unless a
-        person was asked."""
-        if claim.revision > 1 or claim.fence > 1:
-            return True
-        plan = self._catalog.plan_of(claim.version, claim.step)
-        return plan is not None and plan.step.review is not None
+    async def tell(self, outcomes: Sequence[Result | SetBack]) -> None:
+        """Log those that failed."""
+        await tell(outcomes, self._tenants)
 
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""
@@ -139,6 +135,12 @@ class Runner:
                 source = made_by[claim.run, step, ""]
                 claim.run_input = source.claim.run_input
                 claim.item_value = (source.items or {})[claim.item]
+
+
+def _looks_back(claim: Claim, plan: Plan) -> bool:
+    """Whether something came before: nothing does before the first attempt at the first revision of a job, unless a
+    person was asked."""
+    return claim.revision > 1 or claim.fence > 1 or plan.step.review is not None
 
 
 def settled_before(plan: Plan, claim: Claim, before: Before) -> Result | SetBack | None:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from retoma.engine.exchange import Claim, Handle, Result, SetBack
-from retoma.worker.runner import Runner
-from retoma.worker.tell import tell
+from retoma.worker.runner import UNAVAILABLE_DELAY, Runner
 
 LARGEST_PREFETCH = 480
 SECONDS_AHEAD = 0.05
 FIRST_GUESS = 1.0  # seconds that a job takes, before any has ended
 LONGEST_WATCH = 0.1  # seconds between two looks at who has outlived its timeout
 SHORTEST_WATCH = 0.01
-LONGEST_LOOK_BACK = 60.0  # seconds in which the database must say what came before an attempt
+LONGEST_START = 60.0  # seconds, beyond its timeout, until the body of a job must have begun
 LONGEST_BLOCK = 5.0  # seconds past a timeout after which a blocked loop is given up
+TRIAL = 5.0  # seconds after which a suspect is trusted: what kills its worker does so soon
 GRACE = 3.0  # seconds that a job has to obey its cancellation
 IGNORED = "; it ignored its cancellation: let CancelledError pass, or give the step isolation"
 BLOCKED = "; it blocked the event loop: make the step a plain `def`, so that it has a thread of its own"
@@ -65,7 +65,7 @@ class Workload:
 
     @property
     def has_suspect(self) -> bool:
-        """Whether a job is held that was running when a worker died."""
+        """Whether a job is held that was running when a worker died, and that may yet be what killed it."""
         return bool(self._suspects)
 
     @property
@@ -138,9 +138,7 @@ class Workload:
 
     def _begin(self, claim: Claim) -> None:
         task = asyncio.get_running_loop().create_task(self._work(claim))
-        deadline = time.monotonic() + self._runner.timeout_of(claim)
-        if self._runner.looks_back(claim):
-            deadline += LONGEST_LOOK_BACK
+        deadline = time.monotonic() + self._runner.timeout_of(claim) + LONGEST_START
         self._running[claim.handle] = _Running(claim, task, deadline)
         if self._watch is None:
             self._looked_at = time.monotonic()
@@ -160,20 +158,30 @@ class Workload:
         if running is None:  # abandoned, or dropped
             return
         if running.told:
-            outcome = self._runner.timed_out(claim)
+            outcome = self._too_late(running)
         elif outcome is None and running.cancelled:
             outcome = SetBack(claim, "interrupted", code="INTERRUPTED")
         elif outcome is None:
             outcome = self._runner.crashed(claim, RuntimeError("the step cancelled its own task"))
-        elif time.monotonic() > running.deadline + GRACE:
+        elif running.has_begun and time.monotonic() > running.deadline + GRACE:
             # Nobody could tell it to stop.
             outcome = self._runner.timed_out(claim, BLOCKED)
         self._end(outcome)
 
     def _body_begins(self, claim: Claim) -> None:
-        """After a look back: only now its time begins."""
+        """Only now its time begins: until now it waited for the database, a file or a child process."""
         if running := self._running.get(claim.handle):
+            running.has_begun = True
             running.deadline = time.monotonic() + self._runner.timeout_of(claim)
+            # Not after two deaths: the next is its last, and it takes no other suspect with it.
+            if claim.deaths == 1:
+                asyncio.get_running_loop().call_later(TRIAL, self._suspects.discard, claim.handle)
+
+    def _too_late(self, running: _Running, advice: str = "") -> SetBack:
+        """What has not begun goes back as it came."""
+        if not running.has_begun:
+            return SetBack(running.claim, "back", delay=UNAVAILABLE_DELAY)
+        return self._runner.timed_out(running.claim, advice)
 
     def _end(self, outcome: Result | SetBack) -> None:
         del self._running[outcome.claim.handle]
@@ -181,7 +189,6 @@ class Workload:
             self._results.append(outcome)
         else:
             self._setbacks.append(outcome)
-            tell(outcome)
         self._on_outcome()
         if self._ahead:
             self._begin(self._ahead.popleft())
@@ -199,18 +206,19 @@ class Workload:
                 running.told = True
                 running.cancel()
             elif running.told and now >= running.deadline + GRACE:
-                self._end(self._runner.timed_out(running.claim, IGNORED))
+                self._end(self._too_late(running, IGNORED))
         if self._running:
             self._watch_again(min(running.deadline for running in self._running.values()))
 
 
 class _Running:
-    __slots__ = ("cancelled", "claim", "deadline", "task", "told")
+    __slots__ = ("cancelled", "claim", "deadline", "has_begun", "task", "told")
 
     def __init__(self, claim: Claim, task: asyncio.Task[None], deadline: float) -> None:
         self.claim = claim
         self.task = task
         self.deadline = deadline
+        self.has_begun = False
         self.told = False  # that its time is over
         self.cancelled = False  # by us
 

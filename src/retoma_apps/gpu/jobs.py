@@ -38,7 +38,7 @@ async def details(client: Client, run: Run) -> dict[str, Any]:
     found = await outcome(client, run, began_at)
     return shown | {
         "progress": _progress(done, total) if is_under_way else None,
-        "estimatedCompletion": moment(await _estimate(client, run, began_at, done, total)) if is_under_way else None,
+        "estimatedCompletion": moment(await _estimate(client, run, began_at)) if is_under_way else None,
         "webhookUrl": run.input.get("webhook_url"),
         "data": run.input,
         "runpodJobIds": [str(each.handle).rpartition("/")[2] for each in outside],
@@ -65,15 +65,19 @@ def _finished(run: Run, jobs: Sequence[Any], outside: Sequence[Any]) -> tuple[in
 
 
 def _progress(done: int, total: int) -> dict[str, Any]:
-    return {"completed": done, "total": total, "percentage": round(100 * done / total, 2) if total else 100.0}
+    return {"completed": done, "total": total, "percentage": round(100 * done / total, 2)}
 
 
-async def _estimate(client: Client, run: Run, began_at: datetime | None, done: int, total: int) -> datetime | None:
-    """By the pace of the parts that have ended; before the first has, by the seconds of video that are asked for."""
-    if (paced := await client.estimate(run.id)) is not None:
+async def _estimate(client: Client, run: Run, began_at: datetime | None) -> datetime | None:
+    """By the pace of the parts that have ended; before the first has, by the seconds of video that are asked for.
+
+    It is never past: what takes longer than that may end at any moment.
+    """
+    if (paced := await client.estimate(run.id)) is not None or began_at is None:
         return paced
-    seconds = sum(image["duracao"] for image in run.input.get("images", ())) / GPU.capacity
-    return None if began_at is None else began_at + timedelta(seconds=max(60.0, seconds))
+    (pool,) = await client.pools(GPU.name)  # there, since the job has begun in it
+    seconds = sum(image["duracao"] for image in run.input.get("images", ())) / max(1, pool.capacity)
+    return max(await client.now(), began_at + timedelta(seconds=max(60.0, seconds)))
 
 
 def _tries(job: Any) -> int:

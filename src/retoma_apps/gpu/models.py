@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Segment, Style, Zoom, parse_srt
-from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, Picture, Url
+from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Style, Zoom, parse_srt
+from retoma_apps.providers.gpu.orders import Picture, Subtitles, Url
 
 MOST_IMAGES = 1000
 LARGEST_ID = 2**53
@@ -51,7 +51,7 @@ class Img2VidJob(Submission):
         images=[{"id": "1", "image_url": f"{_MEDIA}/1.jpg", "duracao": 5.32}], zoom_types=["zoomin"]
     )
 
-    images: Annotated[list[Image], Field(max_length=MOST_IMAGES)]
+    images: Annotated[list[Image], Field(min_length=1, max_length=MOST_IMAGES)]
     zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(
         default_factory=lambda: list(DEFAULT_ZOOMS), description="Taken in turn by the images."
     )
@@ -82,9 +82,7 @@ class CaptionJob(Submission):
     model_config = _example(video_url=f"{_MEDIA}/film.mp4", text="Olá!")
 
     video_url: Url
-    subtitles: list[Segment] | Annotated[str, Field(max_length=LONGEST_SUBTITLES)] | None = Field(
-        None, description="SRT, the URL of such a file, or segments."
-    )
+    subtitles: Subtitles | None = Field(None, description="SRT, the URL of such a file, or segments.")
     text: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
         None, description="One text that stays for the whole video."
     )

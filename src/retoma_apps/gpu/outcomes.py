@@ -84,9 +84,9 @@ async def _made(client: Client, run: Run) -> dict[str, Any]:
         case "img2vid":
             return {"videos": results["videos"]}
         case "caption":
-            return dict(results["captioned"])
+            return {"video_url": results["captioned"]["video_url"]}
         case _:
-            return dict(results["with_audio"])
+            return {"video_url": results["with_audio"]["video_url"]}
 
 
 async def _partly(client: Client, run: Run) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Zoom
+from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Zoom, filename
 
 MOST_IN_A_PART = 20
+WebUrl = Annotated[str, Field(pattern=r"^https?://")]
 
 
 class Part(BaseModel):
@@ -23,18 +25,39 @@ class Part(BaseModel):
         return images[self.first : self.first + self.count]
 
 
-class Video(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+class Told(BaseModel):
+    """What a host says, of which only the fields that are named here count; `id` may be a number there."""
 
+    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+
+    @classmethod
+    def read(cls, entry: Any) -> Self | None:
+        """None if it cannot be read. What is null is not given."""
+        given = entry if isinstance(entry, dict) else {}
+        try:
+            return cls.model_validate({name: value for name, value in given.items() if value is not None})
+        except ValidationError:
+            return None
+
+    @classmethod
+    def read_all(cls, entries: Any) -> list[Self]:
+        """Those that can be read: one that cannot says nothing of its image."""
+        read = map(cls.read, entries if isinstance(entries, list) else ())
+        return [each for each in read if each is not None]
+
+
+class Output(Told):
+    video_url: WebUrl
+
+
+class Video(Told):
     id: str
-    video_url: str
-    filename: str
+    video_url: WebUrl
+    filename: str = Field(default_factory=lambda given: filename(given["id"]))
 
 
-class Fault(BaseModel):
+class Fault(Told):
     """Why an image has no video. With `final` another try would end in the same way."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: str
     code: str = "PROCESSING_ERROR"
@@ -61,7 +84,7 @@ def divided(images: Sequence[Image], part_seconds: float) -> list[Part]:
             parts.append(Part(first=first, count=position - first))
             first, seconds = position, 0.0
         seconds += image.duracao
-    return [*parts, Part(first=first, count=len(images) - first)] if images else []
+    return [*parts, Part(first=first, count=len(images) - first)]
 
 
 def with_zooms(images: Sequence[Image], zoom_types: Sequence[Zoom]) -> list[Image]:

@@ -13,7 +13,7 @@ from typing import Any
 from retoma import Context, GiveUp, Items, OutsideFailed, Pipeline, Pool, Retry
 from retoma_apps.gpu.measures import POOL
 from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob
-from retoma_apps.gpu.parts import Clips, Fault, Part, Video, divided, together, with_zooms
+from retoma_apps.gpu.parts import Clips, Fault, Output, Part, Video, divided, together, with_zooms
 from retoma_apps.gpu.settings import Rules
 from retoma_apps.gpu.states import job_id
 from retoma_apps.providers.gpu import GpuHost, Image, Operation, Segment, Style, Zoom
@@ -108,36 +108,34 @@ async def captioned(
     host: GpuHost,
     rules: Rules,
     ctx: Context,
-) -> dict[str, Any]:
+) -> Output:
     given = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
     order = {"video_url": video_url, "subtitles": given, "text": text, "style": style.model_dump()}
     _tell_of_retry(ctx)
-    return await _rendered("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx)
+    return _output(await _rendered("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
 
 
 @addaudio.step(pool=GPU, retry=AGAIN)
 async def with_audio(
     video_url: str, audio_url: str, volume: float, *, host: GpuHost, rules: Rules, ctx: Context
-) -> dict[str, Any]:
+) -> Output:
     order = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
     _tell_of_retry(ctx)
-    return await _rendered("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx)
+    return _output(await _rendered("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
 
 
-async def _rendered(
-    operation: Operation, order: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context
-) -> dict[str, Any]:
-    """What the host made of this order. The job parks here until it has."""
+async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context) -> Any:
+    """What the host made of this order, in its own words. The job parks here until it has."""
     limit, key = rules.limit(operation), ctx.effect_key
     await ctx.once("began", lambda: True)  # outlives retries, so that the job's start stays where it was
-    await ctx.limit_run(limit)  # of the whole job, from its first part on
     handle = await ctx.once(
         "submit",
         lambda: host.submit(operation, order, key=key, callback_url=ctx.callback_url, timeout=limit),
         reconcile=lambda: host.find(key),
     )
+    await ctx.limit_run(limit)  # of the whole job, from when the host has its first part
     try:
-        result = await ctx.external(
+        return await ctx.external(
             handle,
             poll=host.status,
             cancel=host.cancel,
@@ -152,7 +150,6 @@ async def _rendered(
         elapsed = round(limit.total_seconds() * 1000)
         log.error("%s timed out after %dms", job_id(ctx.run), elapsed)
         raise GiveUp(f"{operation} timed out after {elapsed}ms: {error}", TIMEOUT) from error
-    return _checked(result)
 
 
 def _img2vid_order(images: Any, picture: Picture, ctx: Context) -> dict[str, Any]:
@@ -167,11 +164,14 @@ def _prefix(ctx: Context) -> str:
     return f"gpu/{ctx.run}/{ctx.revision}/"
 
 
-def _clips(wanted: Sequence[Image], result: dict[str, Any]) -> Clips:
+def _clips(wanted: Sequence[Image], result: Any) -> Clips:
     """What the host made of the images that it was given: each has its video or its fault, and nothing else counts."""
-    found = Clips.model_validate(result)
-    videos = {video.id: video for video in found.videos}
-    faults = {fault.id: fault.model_copy(update={"final": fault.code in _FINAL}) for fault in found.failed}
+    told = result if isinstance(result, dict) else {}
+    videos = {video.id: video for video in Video.read_all(told.get("videos"))}
+    faults = {
+        fault.id: fault.model_copy(update={"final": fault.code in _FINAL})
+        for fault in Fault.read_all(told.get("failed"))
+    }
     return Clips(
         videos=[videos[image.id] for image in wanted if image.id in videos],
         failed=[faults.get(image.id, _no_video(image)) for image in wanted if image.id not in videos],
@@ -182,10 +182,10 @@ def _no_video(image: Image) -> Fault:
     return Fault(id=image.id, code="NO_VIDEO", message=f"the GPU host gave no video of image {image.id}", final=False)
 
 
-def _checked(result: Any) -> dict[str, Any]:
-    if not isinstance(result, dict) or not ("videos" in result or "video_url" in result):
+def _output(result: Any) -> Output:
+    if (found := Output.read(result)) is None:
         raise GiveUp("the GPU host says that it is done, and gives no video", "NO_VIDEO")
-    return result
+    return found
 
 
 def _tell_of_retry(ctx: Context) -> None:

@@ -6,15 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from retoma_apps.providers import fonts
 
 Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
 ALWAYS = 35_999.0  # seconds; the longest that an ASS clock shows with one digit of hours
+MOST_SEGMENTS = 10_000
+_LONGEST_BLOCK = 10_000  # characters, with its tags
 _TIME = r"(\d{1,3}):(\d{2}):(\d{2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}")
-_TAG = re.compile(r"</?(?:i|b|u|s|font)(?:\s[^>]*)?>", re.IGNORECASE)
+_TAG = re.compile(r"</?(?:i|b|u|s|font)(?:\s[^<>]*)?>", re.IGNORECASE)
 _UNSHOWABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _ALIGNMENT = {"bottom": 2, "middle": 5, "top": 8}
 
@@ -51,10 +53,11 @@ class Segment(BaseModel):
 def parse_srt(text: str) -> list[Segment]:
     """Raises ValueError with the number of the block that cannot be read."""
     blocks = re.split(r"\n\s*\n", text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip())
-    segments = [_segment(number, block) for number, block in enumerate(blocks, 1) if block.strip()]
-    if not segments:
+    if blocks == [""]:
         raise ValueError("the subtitles are empty")
-    return segments
+    if len(blocks) > MOST_SEGMENTS:
+        raise ValueError(f"the subtitles have {len(blocks):,} blocks, over the limit of {MOST_SEGMENTS:,}")
+    return [_segment(number, block) for number, block in enumerate(blocks, 1)]
 
 
 def ass_script(segments: Iterable[Segment], style: Style) -> str:
@@ -71,13 +74,19 @@ def burning(script: str, folder: str) -> str:
 
 
 def _segment(number: int, block: str) -> Segment:
+    if len(block) > _LONGEST_BLOCK:
+        raise ValueError(f"block {number} of the subtitles is over the limit of {_LONGEST_BLOCK:,} characters")
     lines = block.strip("\n").split("\n")
     at = 0 if _TIMES.match(lines[0]) else 1
     times = _TIMES.match(lines[at]) if at < len(lines) else None
     if times is None:
         raise ValueError(f"block {number} of the subtitles has no line such as 00:00:01,000 --> 00:00:02,500")
     start, end = _seconds(times.groups()[:4]), _seconds(times.groups()[4:])
-    return Segment(start=start, end=end, text=_TAG.sub("", "\n".join(lines[at + 1 :])))
+    try:
+        return Segment(start=start, end=end, text=_TAG.sub("", "\n".join(lines[at + 1 :])))
+    except ValidationError as error:
+        said = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"block {number} of the subtitles: {said}") from error
 
 
 def _seconds(parts: tuple[str, ...]) -> float:

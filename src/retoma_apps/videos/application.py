@@ -90,10 +90,8 @@ def _images() -> Images:
 
 
 def _channels(home: Path) -> Callable[[str], Channel]:
-    @cache
-    def channel(account: str) -> Channel:
-        settings = YouTubeSettings.of(account)
-        is_set = bool(settings.client_id and settings.refresh_token.get_secret_value())
-        return YouTube(settings) if is_set else LocalChannel(home.absolute() / "channel", url=WATCH_URL)
-
-    return channel
+    """Without an OAuth client all is published here; with one nothing is, and an account without its token waits."""
+    if not YouTubeSettings().client_id:
+        local = LocalChannel(home.absolute() / "channel", url=WATCH_URL)
+        return lambda _: local
+    return cache(lambda account: YouTube(YouTubeSettings.of(account)))

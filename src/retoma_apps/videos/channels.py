@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from retoma import Client
-from retoma.errors import NotFound
+from collections.abc import Mapping
+from uuid import UUID
+
+from retoma import Client, Webhook
+from retoma.errors import InvalidInput, NotFound
+from retoma_apps.providers.speech import UnknownVoice, speaker
 from retoma_apps.videos.models import Brief, Channel, Order
+from retoma_apps.videos.pipeline import longform
+
+
+class TooLate(InvalidInput):
+    """A video is ordered for a time that has passed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "scheduled_for: this time has passed; name one to come, or none to publish when it is approved"
+        )
 
 
 async def channel_of(client: Client, name: str) -> Channel:
@@ -15,8 +29,37 @@ async def channel_of(client: Client, name: str) -> Channel:
         return Channel()
 
 
-async def brief_of(client: Client, order: Order) -> Brief:
+def can_speak(voice: str, language: str, voices: Mapping[str, object], kept: str) -> bool:
+    """Whether a channel of this language may have the voice. The one that is `kept` stays if its key is gone."""
+    if not voice:
+        return True
+    try:
+        known = speaker(voice)
+    except UnknownVoice:
+        return False
+    return known.speaks(language) and (voice == kept or known.provider in voices)
+
+
+async def ordered(client: Client, order: Order, *, key: str | None) -> UUID:
+    """The run of a new video, or under a key that the same order came with before, the run of then.
+
+    Raises Conflict if the key is another order's, and TooLate.
+    """
+    if await _is_late(client, order) and not (key and await client.started_by(key, longform, tenant=order.channel)):
+        raise TooLate
+    told = Webhook(order.webhook_url) if order.webhook_url else None
+    brief = await _brief(client, order)
+    return (await client.start(longform, brief, tenant=order.channel, key=key, webhook=told, asked=order)).id
+
+
+async def _is_late(client: Client, order: Order) -> bool:
+    return order.scheduled_for is not None and order.scheduled_for <= await client.now()
+
+
+async def _brief(client: Client, order: Order) -> Brief:
     """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
     channel = await channel_of(client, order.channel)
-    given = channel.model_dump() | order.model_dump(exclude_none=True, exclude={"webhook_url"})
+    given = channel.model_dump() | order.model_dump(exclude_none=True, exclude={"webhook_url", "channel"})
+    if given["language"] != channel.language and not can_speak(channel.voice, given["language"], {}, channel.voice):
+        given["voice"] = ""
     return Brief.model_validate(given | {"topic": order.topic.strip()})

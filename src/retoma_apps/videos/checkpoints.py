@@ -46,9 +46,9 @@ async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Su
         case "script_review":
             return script_data(run, Script.model_validate(subjects["script_generation"].value))
         case "audio_review":
-            script = (await client.results(run.id))["script_review"]
-            narration = Narration.model_validate(subjects["audio_generation"].value)
-            return audio_data(run, narration, Script.model_validate(script))
+            spoken = subjects["audio_generation"]
+            script = await _script_of(client, run, spoken.revision)
+            return audio_data(run, Narration.model_validate(spoken.value), script)
         case "broll_review":
             return broll_data(run, Broll.model_validate(subjects["broll_search"].value))
         case "final_review":
@@ -57,9 +57,16 @@ async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Su
                 Assembly.model_validate(subjects["video_assembly"].value),
                 Thumbnails.model_validate(subjects["thumbnail_gen"].value),
                 Script.model_validate(subjects["script_review"].value),
+                Broll.model_validate(subjects["broll_review"].value),
             )
         case _:  # a step that asks for help
             return {"topic": run.input["topic"], "reason": review.reason}
+
+
+async def _script_of(client: Client, run: Run, revision: int) -> Script:
+    """The one that was approved when this revision of the narration was made."""
+    approved = await client.made(run.id, "script_review", limit=run.revision)
+    return Script.model_validate(next(one.output for one in approved if one.revision <= revision))
 
 
 def script_data(run: Run, script: Script) -> dict[str, Any]:
@@ -100,6 +107,7 @@ def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
                 "source": clip.source,
                 "query_used": clip.query,
                 "duration_seconds": round(clip.seconds, 2),
+                "own_duration_seconds": round(clip.own_seconds, 2),
                 "relevance_score": clip.relevance,
                 "scene": clip.scene + 1,
                 "author": clip.author,
@@ -114,17 +122,19 @@ def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
     }
 
 
-def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script) -> dict[str, Any]:
+def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script, broll: Broll) -> dict[str, Any]:
     return {
         "video_preview_url": file_url("video", run.id, film.video),
         "duration_seconds": round(film.seconds, 2),
         "resolution": f"{film.width}x{film.height}",
         "file_size_mb": round(film.size / 1e6, 2),
+        "subtitles": film.subtitles,
         "thumbnail_variants": [
             {"number": number, "url": file_url("thumb", run.id, variant.image), "text": variant.text}
             for number, variant in enumerate(thumbnails.variants, 1)
         ],
         "metadata": {"title": script.title, "description": script.description, "tags": script.tags},
+        "credits": broll.credits,
         "scheduled_for": run.input.get("scheduled_for"),
     }
 

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from retoma import Context, Feedback, GiveUp
 from retoma_apps.providers.footage import ClipUnusable, Found, chosen, coverage, ranked, relevance
@@ -16,81 +16,72 @@ from retoma_apps.videos.models import Assembly, Broll, Clip, Language, Narration
 from retoma_apps.videos.studio import Studio
 
 MOST_TRIES = 3
-_NO_SUBTITLES = re.compile(r"sem (as )?legendas|(no|without) subtitles", re.IGNORECASE)
 LONGEST_SHOT = 15.0
 """Seconds after which the eye wants another picture."""
+_WITHOUT = re.compile(r"sem (as )?legendas|(no|without) subtitles", re.IGNORECASE)
+_WITH = re.compile(r"com (as )?legendas|with subtitles", re.IGNORECASE)
+
+
+class Wanted(NamedTuple):
+    """A shot of a scene, and what is to be seen in it."""
+
+    scene: int
+    query: str
+    seconds: float
 
 
 async def searched(script: Script, narration: Narration, language: Language, studio: Studio, ctx: Context) -> Broll:
-    """A clip for each shot of each scene. Where a person marked clips, only these are looked for anew."""
-    former = Broll.model_validate(ctx.former) if ctx.former and ctx.feedback else None
-    queries: dict[str, str] = ctx.feedback.extra.get("queries", {}) if ctx.feedback else {}
-    marked = {int(item) for item in (*ctx.feedback.items, *queries) if item.isdigit()} if ctx.feedback else set()
-    if former is None or not marked:
-        wanted, clips = shots_of(script, narration), list[Clip]()
-        for number, shot in enumerate(wanted, 1):
-            clips.append(await _filmed(number, *shot, language, studio, ctx, {clip.id for clip in clips}))
-    else:
-        used = {clip.id for clip in former.clips}
-        clips = [
-            await _filmed(
-                number,
-                clip.scene,
-                queries.get(str(number), clip.query),
-                clip.seconds,
-                language,
-                studio,
-                ctx,
-                used,
-            )
-            if number in marked
-            else clip
-            for number, clip in enumerate(former.clips, 1)
-        ]
+    """A clip for each shot of each scene. Sent back, the clips that a person marked are replaced, or all if none is."""
+    former = Broll.model_validate(ctx.former) if ctx.former else None
+    wanted, kept, refused = shots_of(script, narration), dict[int, Clip](), former.refused if former else []
+    if former and ctx.feedback:
+        wanted, kept, refused = _left(former, ctx.feedback)
+    clips = list[Clip]()
+    for number, shot in enumerate(wanted, 1):
+        avoided = {*refused, *(clip.id for clip in (*kept.values(), *clips))}
+        clips.append(kept.get(number) or await _filmed(number, shot, language, studio, ctx, avoided))
     return Broll(
         clips=clips,
         total_seconds=round(sum(clip.seconds for clip in clips), 2),
         audio_seconds=narration.seconds,
-        coverage=coverage(clips, narration.seconds),
+        coverage=coverage((clip.filled_seconds for clip in clips), narration.seconds),
+        refused=refused,
     )
 
 
-def shots_of(script: Script, narration: Narration) -> list[tuple[int, str, float]]:
-    """Scene, query and seconds of each shot: a scene that is long has several."""
+def shots_of(script: Script, narration: Narration) -> list[Wanted]:
+    """A scene that is long has several."""
     ends = [*narration.scene_starts[1:], narration.seconds]
     shots = []
     for number, (scene, start, end) in enumerate(zip(script.scenes, narration.scene_starts, ends, strict=True)):
         parts = max(1, round((end - start) / LONGEST_SHOT + 0.49))
-        shots += [(number, scene.visual, (end - start) / parts)] * parts
-    return [shot for shot in shots if shot[2] > 0]
+        shots += [Wanted(number, scene.visual, (end - start) / parts)] * parts
+    return [shot for shot in shots if shot.seconds > 0]
+
+
+def _left(former: Broll, feedback: Feedback) -> tuple[list[Wanted], dict[int, Clip], list[str]]:
+    """Of footage that was sent back: its shots, the clips by number that stay, and the ids of all that do not."""
+    clips = dict(enumerate(former.clips, 1))
+    queries: dict[str, str] = feedback.extra.get("queries", {})
+    marked = {number for number in clips if str(number) in (*feedback.items, *queries)} or clips.keys()
+    wanted = [Wanted(clip.scene, queries.get(str(at)) or clip.query, clip.seconds) for at, clip in clips.items()]
+    kept = {number: clip for number, clip in clips.items() if number not in marked}
+    return wanted, kept, [*former.refused, *(clips[number].id for number in marked)]
 
 
 async def _filmed(
-    number: int,
-    scene: int,
-    query: str,
-    seconds: float,
-    language: Language,
-    studio: Studio,
-    ctx: Context,
-    avoided: set[str],
+    number: int, shot: Wanted, language: Language, studio: Studio, ctx: Context, avoided: set[str]
 ) -> Clip:
     async def fetch() -> dict[str, Any]:
-        founds = ranked(query, await studio.footage.search(query, language=language, seconds=seconds))
-        return (await _fetched(founds, number, scene, query, seconds, studio, ctx, avoided)).model_dump(mode="json")
+        found = await studio.footage.search(shot.query, language=language, seconds=shot.seconds)
+        clip = await _fetched(ranked(shot.query, found), number, shot, studio, ctx, avoided)
+        return clip.model_dump(mode="json")
 
     return Clip.model_validate(await ctx.once(f"clip {number}", fetch))
 
 
 async def _fetched(
-    founds: Sequence[Found],
-    number: int,
-    scene: int,
-    query: str,
-    seconds: float,
-    studio: Studio,
-    ctx: Context,
-    avoided: set[str],
+    founds: Sequence[Found], number: int, shot: Wanted, studio: Studio, ctx: Context, avoided: set[str]
 ) -> Clip:
     """The best clip that can be used: an outside file may turn out to be none."""
     left = list(founds)
@@ -111,28 +102,32 @@ async def _fetched(
                 video=await ctx.save_file(video, f"clip_{number:03}.mp4"),
                 thumbnail=await ctx.save_file(picture, f"clip_{number:03}_thumb.jpg"),
                 source=studio.footage.name,
-                query=query,
-                seconds=round(seconds, 3),
-                relevance=relevance(query, found),
-                scene=scene,
+                query=shot.query,
+                seconds=round(shot.seconds, 3),
+                own_seconds=round(found.seconds, 3),
+                relevance=relevance(shot.query, found),
+                scene=shot.scene,
                 author=found.author,
                 url=found.url,
             )
-    raise GiveUp(f"there is no footage for {query!r}: describe the scene in other words", "NO_FOOTAGE")
+    raise GiveUp(f"there is no footage for {shot.query!r}: describe the scene in other words", "NO_FOOTAGE")
 
 
-def has_subtitles(feedback: Feedback | None) -> bool:
-    """Whether they are burned in: unless a reviewer said not to, by the form or in words."""
+def has_subtitles(feedback: Feedback | None, before: bool) -> bool:
+    """Whether they are burned in: as the form or, in words, a reviewer asks, else as it was `before`."""
     if feedback is None:
-        return True
-    return bool(feedback.extra.get("subtitles", not _NO_SUBTITLES.search(feedback.notes)))
+        return before
+    in_words = not _WITHOUT.search(feedback.said) and (before or bool(_WITH.search(feedback.said)))
+    return bool(feedback.extra.get("subtitles", in_words))
 
 
 async def assembled(narration: Narration, broll: Broll, studio: Studio, ctx: Context) -> Assembly:
+    former = Assembly.model_validate(ctx.former) if ctx.former else None
+    subtitles = has_subtitles(ctx.feedback, former.subtitles if former else True)
     shots = [Shot(ctx.path(clip.video), clip.seconds) for clip in broll.clips]
     with tempfile.TemporaryDirectory(prefix="retoma-film-") as folder:
         film = Path(folder, "film.mp4")
-        lines = narration.lines if has_subtitles(ctx.feedback) else []
+        lines = narration.lines if subtitles else []
         await assemble(shots, ctx.path(narration.audio), lines, film, size=studio.size, fps=studio.fps)
         seen = await probe(film)
         return Assembly(
@@ -141,4 +136,5 @@ async def assembled(narration: Narration, broll: Broll, studio: Studio, ctx: Con
             width=seen.width or 0,
             height=seen.height or 0,
             size=seen.size,
+            subtitles=subtitles,
         )

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from retoma import File
+from retoma_apps.videos import words
 
 Language = Literal["pt-BR", "en"]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def is_channel_name(name: str) -> bool:
+    """One that an address can hold: a path ends at a slash, whatever it is quoted by."""
+    return (
+        0 < len(name) <= 100
+        and not name.isspace()
+        and name.isprintable()
+        and name not in (".", "..")
+        and "/" not in name
+    )
+
+
+def _channel_name(name: str) -> str:
+    if not is_channel_name(name):
+        raise ValueError("a channel's name has 1 to 100 letters and no slash")
+    return name
+
+
+ChannelName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_channel_name)]
+
+
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("there is no such day") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+MOST_THUMBNAILS = 3
+HIDDEN: dict[str, JsonValue] = {"hidden": True}  # from who edits a result on a page
+LONGEST_THUMBNAIL_TEXT = 300
+"""Characters that a thumbnail has room for."""
 
 
 class Part(BaseModel):
@@ -32,14 +77,13 @@ class Brief(Channel):
     """What one video is to be: its topic, and its channel's defaults as they were when it was ordered."""
 
     topic: str = Field(min_length=3, max_length=300)
-    channel: str = Field("principal", min_length=1, max_length=100)
-    scheduled_for: AwareDatetime | None = None
+    scheduled_for: Moment | None = None
 
 
 class Source(Part):
-    name: str = Field(max_length=200)
-    url: str = Field("", max_length=2000)
-    confidence: Share = 0.5
+    name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
+    url: str = Field("", max_length=2000, json_schema_extra={"pt": {"title": "Endereço"}})
+    confidence: Share = Field(0.5, json_schema_extra={"pt": {"title": "Confiança, de 0 a 1"}})
 
 
 class Fact(Part):
@@ -54,17 +98,25 @@ class Known(Part):
 
 
 class Research(Part):
-    """All facts there are for the script; the first `reused` of them were known before."""
+    """All facts there are for the script; the first `reused` of them were known before.
+
+    `wishes` are what reviewers have said of it so far, the last one last, and so are those of a script.
+    """
 
     facts: list[Fact]
     reused: int = 0
+    wishes: list[str] = []
 
 
 class Scene(Part):
     """A passage of the narration, and what is to be seen during it."""
 
-    text: str = Field(min_length=1, max_length=10_000)
-    visual: str = Field(min_length=1, max_length=200)
+    text: str = Field(min_length=1, max_length=10_000, json_schema_extra={"pt": {"title": "Texto"}})
+    visual: str = Field(
+        min_length=1,
+        max_length=200,
+        json_schema_extra={"pt": {"title": "O que se vê"}, "en": {"title": "To be seen"}},
+    )
 
 
 class Issue(Part):
@@ -81,20 +133,32 @@ class Quality(Part):
 
 
 class Script(Part):
-    title: str = Field(min_length=1, max_length=100)
-    scenes: list[Scene] = Field(min_length=1, max_length=200)
-    description: str = Field("", max_length=4500)
-    tags: list[Annotated[str, Field(max_length=60)]] = Field([], max_length=30)
-    word_count: int = 0
-    quality: Quality = Quality(passed=True, readability_score=0, visual_markers=0)
-    sources: list[Source] = []
-    facts_used: int = 0
-    facts: list[str] = Field([], description="Those that it uses, in their own words.")
-    knowledge_reuse_rate: Share = 0.0
+    title: str = Field(min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
+    scenes: list[Scene] = Field(min_length=1, max_length=200, json_schema_extra={"pt": {"title": "Cenas"}})
+    description: str = Field("", max_length=4500, json_schema_extra={"pt": {"title": "Descrição"}})
+    tags: list[Annotated[str, Field(max_length=60)]] = Field(
+        [], max_length=30, json_schema_extra={"pt": {"title": "Palavras-chave"}}
+    )
+    word_count: int = Field(0, validate_default=True, json_schema_extra=HIDDEN)
+    quality: Quality = Field(
+        Quality(passed=True, readability_score=0, visual_markers=0),
+        json_schema_extra=HIDDEN,
+    )
+    sources: list[Source] = Field([], json_schema_extra={"pt": {"title": "Fontes"}})
+    facts_used: int = Field(0, json_schema_extra=HIDDEN)
+    facts: list[str] = Field([], description="Those that it uses, in their own words.", json_schema_extra=HIDDEN)
+    knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
+    wishes: list[str] = Field([], json_schema_extra=HIDDEN)
 
     @property
     def text(self) -> str:
         return "\n\n".join(scene.text for scene in self.scenes)
+
+    @field_validator("word_count")
+    @classmethod
+    def _counted(cls, _: int, given: ValidationInfo) -> int:
+        """Of its scenes, whatever was given: a script that a person has edited brings its former count."""
+        return sum(words.word_count(scene.text) for scene in given.data.get("scenes", []))
 
 
 class Line(Part):
@@ -108,6 +172,8 @@ class Line(Part):
 class Narration(Part):
     """`scene_starts` has where each scene of the script begins, in seconds."""
 
+    model_config = ConfigDict(frozen=True, json_schema_extra=HIDDEN)
+
     audio: File
     seconds: float
     voice: str
@@ -117,7 +183,10 @@ class Narration(Part):
 
 
 class Clip(Part):
-    """A piece of footage for the scene of this number."""
+    """A piece of footage for the scene of this number.
+
+    It is seen for `seconds`, and begins again if the footage itself has fewer: `own_seconds`, 0 if nobody knows.
+    """
 
     id: str = ""
     video: File
@@ -125,27 +194,50 @@ class Clip(Part):
     source: str
     query: str
     seconds: float
+    own_seconds: float = 0
     relevance: Share
     scene: int
     author: str = ""
     url: str = ""
 
+    @property
+    def filled_seconds(self) -> float:
+        """For how long it shows something new."""
+        return min(self.own_seconds or self.seconds, self.seconds)
+
 
 class Broll(Part):
-    """`coverage` is how much of the narration has a clip of its own, in per cent."""
+    """`coverage` is how much of the narration has pictures of its own, in per cent.
+
+    `refused` are the ids of clips that reviewers had replaced: they are not taken again.
+    """
+
+    model_config = ConfigDict(frozen=True, json_schema_extra=HIDDEN)
 
     clips: list[Clip]
     total_seconds: float
     audio_seconds: float
     coverage: float
+    credits: list[str] = Field([], validate_default=True, description="Lines for below the description.")
+    refused: list[str] = []
+
+    @field_validator("credits")
+    @classmethod
+    def _credited(cls, _: list[str], given: ValidationInfo) -> list[str]:
+        """The authors of its clips, whatever was given, as the footage's licence asks."""
+        clips: list[Clip] = given.data.get("clips", [])
+        return list(dict.fromkeys(f"{clip.author} ({clip.source}): {clip.url}" for clip in clips if clip.url))
 
 
 class Assembly(Part):
+    """`subtitles` is whether they are burned in."""
+
     video: File
     seconds: float
     width: int
     height: int
     size: int
+    subtitles: bool = True
 
 
 class Subtitles(Part):
@@ -159,7 +251,11 @@ class Thumbnail(Part):
 
 
 class Thumbnails(Part):
+    """`texts` and `wishes` are what reviewers have asked for so far: words for the first ones, and all else."""
+
     variants: list[Thumbnail]
+    texts: list[str] = []
+    wishes: list[str] = []
 
 
 class Wishes(Part):
@@ -179,9 +275,13 @@ class NarrationWishes(Wishes):
         None,
         ge=0.6,
         le=1.6,
-        description="1 is as the voice speaks by itself; from 0.6 to 1.6.",
+        description="1 is as the voice speaks by itself; from 0.6 to 1.6. In words: “faster” or “slower” in the notes.",
         json_schema_extra={
-            "pt": {"title": "Velocidade", "description": "1 é como a voz fala por si; de 0,6 a 1,6."},
+            "pt": {
+                "title": "Velocidade",
+                "description": "1 é como a voz fala por si; de 0,6 a 1,6. Em palavras: “mais rápido” ou “mais devagar” "
+                "nas notas.",
+            },
             "en": {"title": "Speed"},
         },
     )
@@ -190,16 +290,35 @@ class NarrationWishes(Wishes):
 class FootageWishes(Wishes):
     """For clips, by number, what to look for instead."""
 
-    queries: dict[Annotated[str, Field(pattern=r"^[0-9]{1,5}$")], Annotated[str, Field(max_length=200)]] = {}
+    queries: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[str, Field(max_length=200)]] = {}
 
 
-class FilmWishes(Wishes):
-    subtitles: bool = Field(
-        True,
-        description="Whether the film that is made anew has them burned in.",
+class FinalWishes(Wishes):
+    subtitles: bool | None = Field(
+        None,
+        description="Whether a film that is made anew has them burned in; left open, it is as it was. In words: "
+        "“without subtitles” or “with subtitles” in the notes.",
         json_schema_extra={
-            "pt": {"title": "Legendas no filme", "description": "Se o filme refeito as traz gravadas na imagem."},
+            "pt": {
+                "title": "Legendas no filme",
+                "description": "Se um filme refeito as traz gravadas na imagem; em aberto, fica como estava. Em "
+                "palavras: “sem legendas” ou “com legendas” nas notas.",
+            },
             "en": {"title": "Subtitles in the film"},
+        },
+    )
+    thumbnail_texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST_THUMBNAIL_TEXT)]] = Field(
+        [],
+        max_length=MOST_THUMBNAILS,
+        description="For thumbnails that are made anew, of the first, the second and the third. What is to be seen "
+        "behind them is said in the notes.",
+        json_schema_extra={
+            "pt": {
+                "title": "Palavras nas capas",
+                "description": "Para capas refeitas, da primeira, da segunda e da terceira. O que se vê por trás "
+                "delas diz-se nas notas.",
+            },
+            "en": {"title": "Words on the thumbnails"},
         },
     )
 
@@ -207,17 +326,24 @@ class FilmWishes(Wishes):
 class FinalChoice(Part):
     """What a person decides at the end: one of the thumbnails, counted from 1, and the words beside the video."""
 
-    thumbnail: int = Field(ge=1, le=3)
-    title: str | None = Field(None, min_length=1, max_length=100)
-    description: str | None = Field(None, max_length=4500)
-    tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
+    thumbnail: int = Field(ge=1, le=MOST_THUMBNAILS, json_schema_extra={"pt": {"title": "Capa"}})
+    title: str | None = Field(None, min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
+    description: str | None = Field(None, max_length=4500, json_schema_extra={"pt": {"title": "Descrição"}})
+    tags: list[Annotated[str, Field(max_length=60)]] | None = Field(
+        None, max_length=30, json_schema_extra={"pt": {"title": "Palavras-chave"}}
+    )
 
 
 class Upload(Part):
+    """`thumbnail_refused` is why the channel took the video and not its thumbnail."""
+
     video_id: str
     url: str
     channel: str
+    title: str
+    uploaded_at: datetime
     publish_at: datetime | None = None
+    thumbnail_refused: str | None = None
 
 
 class Analytics(Part):
@@ -244,9 +370,9 @@ class Order(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     topic: str = Field(min_length=3, max_length=300)
-    channel: str = Field("principal", min_length=1, max_length=100)
+    channel: ChannelName = "principal"
     language: Language | None = None
-    scheduled_for: AwareDatetime | None = None
+    scheduled_for: Moment | None = None
     webhook_url: str | None = Field(None, max_length=2000, description="Who is told how it ended.")
 
     @model_validator(mode="after")

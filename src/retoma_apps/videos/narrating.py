@@ -24,10 +24,11 @@ _SLOWER = re.compile(r"mais (lent|devagar)|desacelera|slower", re.IGNORECASE)
 
 
 async def narrated(script: Script, voice: str, language: Language, studio: Studio, ctx: Context) -> Narration:
+    """Made anew, it keeps the voice and the speed that it had, unless a reviewer asks for others."""
     former = Narration.model_validate(ctx.former) if ctx.former else None
-    before = former.voice if former and ctx.feedback else voice
-    wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else voice
-    rate = _rate(ctx.feedback, former)
+    before = former.voice if former else voice
+    wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else before
+    rate = rate_of(ctx.feedback, former.rate if former else 1.0)
     speech, own_name, name = studio.voice(wanted, language)
     parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
     said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
@@ -76,12 +77,11 @@ def _scene_starts(parts: Sequence[Piece], starts: Sequence[float], scenes: int) 
     return [0.0, *found[1:]]
 
 
-def _rate(feedback: Feedback | None, former: Narration | None) -> float:
-    """As asked for, or a step quicker or slower than it was if the notes say so in words."""
-    before = former.rate if former else 1.0
+def rate_of(feedback: Feedback | None, before: float) -> float:
+    """As the form asks, else as it was `before`, or a step quicker or slower if a reviewer says so in words."""
     if feedback is None:
-        return 1.0
+        return before
     if "rate" in feedback.extra:
         return float(feedback.extra["rate"])
-    step = _RATE_STEP * bool(_QUICKER.search(feedback.notes)) - _RATE_STEP * bool(_SLOWER.search(feedback.notes))
+    step = _RATE_STEP * bool(_QUICKER.search(feedback.said)) - _RATE_STEP * bool(_SLOWER.search(feedback.said))
     return round(min(max(before + step, _SLOWEST), _QUICKEST), 2)

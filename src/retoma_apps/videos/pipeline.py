@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TypedDict
 
 from retoma import Context, Pipeline, Retry, exponential, fixed, hours, minutes
 from retoma.records import Fact as Learnt
 from retoma_apps.providers.llm import Usage
-from retoma_apps.videos import filming, narrating, publishing
+from retoma_apps.videos import filming, narrating, picturing, publishing
 from retoma_apps.videos.media.subtitles import srt, vtt
-from retoma_apps.videos.media.thumbnails import LAYOUTS, PALETTES, thumbnail
 from retoma_apps.videos.models import (
     Analytics,
     Assembly,
     Brief,
     Broll,
     Fact,
-    FilmWishes,
     FinalChoice,
+    FinalWishes,
     FootageWishes,
     Known,
     Language,
@@ -32,12 +28,11 @@ from retoma_apps.videos.models import (
     Script,
     Source,
     Subtitles,
-    Thumbnail,
     Thumbnails,
     Upload,
 )
 from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.writing.headlines import thumbnail_texts
+from retoma_apps.videos.wishes import wishes_with
 from retoma_apps.videos.writing.port import Paid
 
 
@@ -67,10 +62,10 @@ async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Kn
 async def research(
     topic: str, language: Language, style: str, knowledge_query: Known, *, studio: Studio, ctx: Context
 ) -> Research:
-    brief = Brief(topic=topic, language=language, style=style)
-    notes = ctx.feedback.notes if ctx.feedback else ""
-    found = await studio.writer.research(brief, knowledge_query.facts, notes, paid=_charging(studio, ctx))
-    return Research(facts=[*knowledge_query.facts, *found.facts], reused=len(knowledge_query.facts))
+    brief, known = Brief(topic=topic, language=language, style=style), knowledge_query.facts
+    wishes = wishes_with(Research.model_validate(ctx.former).wishes if ctx.former else [], ctx)
+    found = await studio.writer.research(brief, known, wishes, paid=_charging(studio, ctx))
+    return Research(facts=[*known, *found.facts], reused=len(known), wishes=wishes)
 
 
 @longform.step(retry=Retry(2, backoff=fixed(10)), timeout=minutes(5))
@@ -78,10 +73,18 @@ async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, studio: Studio, ctx: Context
 ) -> Script:
     brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
-    former = Script.model_validate(ctx.former) if ctx.former and ctx.feedback else None
-    notes = ctx.feedback.notes if ctx.feedback else ""
-    written = await studio.writer.script(brief, research.facts, notes=notes, former=former, paid=_charging(studio, ctx))
-    return written.script.model_copy(update={"knowledge_reuse_rate": reuse_rate(written.script, research)})
+    former = Script.model_validate(ctx.former) if ctx.former else None
+    met = former.wishes if former else []
+    wishes = wishes_with([*met, *(wish for wish in research.wishes if wish not in met)], ctx)
+    written = await studio.writer.script(
+        brief,
+        research.facts,
+        wishes=wishes,
+        former=former if wishes != met else None,
+        paid=_charging(studio, ctx),
+    )
+    rate = reuse_rate(written.script, research)
+    return written.script.model_copy(update={"knowledge_reuse_rate": rate, "wishes": wishes})
 
 
 def reuse_rate(script: Script, research: Research) -> float:
@@ -126,27 +129,17 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
     )
 
 
-@longform.step(after=subtitle_gen, retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
+@longform.step(after="broll_review", retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
 async def thumbnail_gen(script_review: Script, *, studio: Studio, ctx: Context) -> Thumbnails:
-    notes = ctx.feedback.notes if ctx.feedback else ""
-    with tempfile.TemporaryDirectory(prefix="retoma-thumbnails-") as folder:
-        variants = []
-        for number, text in enumerate(thumbnail_texts(script_review), 1):
-            prompt = f"{script_review.title}. {script_review.scenes[0].visual}. {notes} #{number}".strip()
-            picture = Path(folder, f"variant_{number}.png")
-            background = await studio.images.make(prompt, width=1280, height=720)
-            palette, layout = PALETTES[number - 1], LAYOUTS[number - 1]
-            await asyncio.to_thread(thumbnail, background, text, picture, palette, layout)
-            variants.append(Thumbnail(image=await ctx.save_file(picture, picture.name), text=text))
-    return Thumbnails(variants=variants)
+    return await picturing.pictured(script_review, studio, ctx)
 
 
 longform.review(
     "final_review",
-    of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review"],
+    of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review", "broll_review"],
     form=FinalChoice,
     send_back_to=[video_assembly, thumbnail_gen],
-    feedback_form=FilmWishes,
+    feedback_form=FinalWishes,
     **TIMES,
 )
 
@@ -194,7 +187,7 @@ async def analytics_init(
     return Analytics(
         video_id=upload.video_id,
         url=upload.url,
-        title=script_review.title,
+        title=upload.title,
         channel=ctx.tenant,
         language=language,
         seconds=video_assembly.seconds,

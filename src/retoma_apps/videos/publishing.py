@@ -5,13 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from retoma import Context, GiveUp, RetryLater
+from retoma import Context, GiveUp, NeedsReview, RetryLater
 from retoma_apps.providers.youtube import Channel, Published, SessionGone, VideoToPublish, mark_of
 from retoma_apps.videos.models import Assembly, Broll, FinalChoice, Language, Publication, Script, Thumbnails, Upload
 from retoma_apps.videos.studio import Studio
 
 MOST_SESSIONS = 3
 LOOK_AGAIN = timedelta(minutes=1)
+LONGEST_WAIT = timedelta(days=1)
+_NOT_PUBLIC = (
+    "the video should have been public for a day, and the channel says that it is {state}: make it public at {url} and "
+    "send this back to have it looked at again, or approve to count it as published"
+)
 
 
 async def uploaded(
@@ -30,15 +35,39 @@ async def uploaded(
     channel = studio.channel(account)
     video = VideoToPublish(
         title=choice.title or script.title,
-        mark=mark_of(ctx.effect_key),
-        description=described(choice.description if choice.description is not None else script.description, broll),
+        # One film of a run is one video, however often its upload is made anew.
+        mark=mark_of(f"{ctx.subject_key}:{film.video.file}"),
+        description=choice.description if choice.description is not None else script.description,
+        credits=tuple(broll.credits),
         tags=tuple(choice.tags if choice.tags is not None else script.tags),
         language=language,
         publish_at=scheduled_for if scheduled_for and scheduled_for > datetime.now(UTC) else None,
     )
-    published = await _sent(channel, video, ctx.path(film.video), ctx)
-    await channel.set_thumbnail(published.video_id, ctx.path(thumbnails.variants[choice.thumbnail - 1].image))
-    return Upload(video_id=published.video_id, url=published.url, channel=channel.name, publish_at=video.publish_at)
+    published = await _found(channel, video, ctx) or await _sent(channel, video, ctx.path(film.video), ctx)
+    refused = await _refused(channel, published, ctx.path(thumbnails.variants[choice.thumbnail - 1].image))
+    return Upload(
+        video_id=published.video_id,
+        url=published.url,
+        channel=channel.name,
+        title=video.title,
+        uploaded_at=datetime.now(UTC),
+        publish_at=video.publish_at,
+        thumbnail_refused=refused,
+    )
+
+
+async def _found(channel: Channel, video: VideoToPublish, ctx: Context) -> Published | None:
+    """What an upload at an earlier revision has published. The first need not ask."""
+    return await channel.find(video.mark) if ctx.revision > 1 else None
+
+
+async def _refused(channel: Channel, published: Published, thumbnail: Path) -> str | None:
+    """Why the thumbnail was not taken, if it was not: no other try would help, and the video is out."""
+    try:
+        await channel.set_thumbnail(published.video_id, thumbnail)
+    except GiveUp as refusal:
+        return str(refusal)
+    return None
 
 
 async def _sent(channel: Channel, video: VideoToPublish, path: Path, ctx: Context) -> Published:
@@ -53,19 +82,20 @@ async def _sent(channel: Channel, video: VideoToPublish, path: Path, ctx: Contex
     raise GiveUp(f"the channel forgot {MOST_SESSIONS} uploads one after the other", "UPLOAD_FORGOTTEN")
 
 
-def described(text: str, broll: Broll) -> str:
-    """With the authors of the footage, as its licence asks."""
-    authors = dict.fromkeys(f"{clip.author} ({clip.source}): {clip.url}" for clip in broll.clips if clip.url)
-    return "\n".join([text, "", *authors]).strip() if authors else text
-
-
 async def seen_published(upload: Upload, account: str, studio: Studio) -> Publication:
-    """Asked again until the channel shows it to all."""
+    """Asked again until the channel shows it to all, or has not for so long that a person must look."""
     if upload.publish_at and (ahead := upload.publish_at - datetime.now(UTC)) > timedelta(0):
         raise RetryLater(ahead, f"it is to be published at {upload.publish_at:%Y-%m-%d %H:%M} UTC")
     status = await studio.channel(account).status(upload.video_id)
+    if status.state == "published":
+        return _public(upload)
     if status.state in ("failed", "rejected", "deleted"):
         raise GiveUp(f"the channel has not taken the video: {status.state} {status.reason}".strip(), "NOT_PUBLISHED")
-    if status.state != "published":
-        raise RetryLater(LOOK_AGAIN, f"the channel says that it is {status.state}")
+    if datetime.now(UTC) - (upload.publish_at or upload.uploaded_at) > LONGEST_WAIT:
+        said = _NOT_PUBLIC.format(state=status.state, url=upload.url)
+        raise NeedsReview(said, value=_public(upload), code="NOT_PUBLIC")
+    raise RetryLater(LOOK_AGAIN, f"the channel says that it is {status.state}")
+
+
+def _public(upload: Upload) -> Publication:
     return Publication(url=upload.url, published_at=datetime.now(UTC))

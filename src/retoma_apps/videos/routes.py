@@ -10,17 +10,20 @@ from fastapi import APIRouter, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from retoma import Comment, Decision, Webhook
-from retoma.errors import AlreadyDecided, InvalidInput
-from retoma.records import Decided, Run
+from retoma import Decision
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput
+from retoma.records import Decided, Review, Run, Scope
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of, send_file
 from retoma.states import JobState, ReviewState, RunState
+from retoma_apps.providers.speech import KNOWN
 from retoma_apps.videos import checkpoints
-from retoma_apps.videos.channels import brief_of, channel_of
+from retoma_apps.videos.channels import can_speak, channel_of, ordered
 from retoma_apps.videos.checkpoints import TYPES, Kind
-from retoma_apps.videos.models import Channel, FilmWishes, FinalChoice, FootageWishes, Language, NarrationWishes, Order
+from retoma_apps.videos.models import Channel, ChannelName, Language, Order
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.stages import stage_of
+from retoma_apps.videos.stages import done_of, stage_of, title_of
+from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.verdicts import Verdict, decision_of
 
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
@@ -33,42 +36,10 @@ DecisionKey = Annotated[
     str | None, idempotency_key("The same key again is the same decision: it has no second effect.")
 ]
 MOST_AT_ONCE = 100
-_FOR_ONE = "Who asks: what others were handed in the last ten minutes is left out."
+_FOR_ONE = "Who asks: what others were handed in the last ten minutes is left out. Needs `reviews:write`."
 SHORTEST_TOPIC = 3
 """Letters, once the spaces around it are gone."""
-ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
 router = APIRouter(prefix="/api/v1", tags=["videos"], responses=documented(400, 401, 403, 404, 409, 413, 422, 429, 503))
-
-
-class Remark(BaseModel):
-    """About one moment of a recording, or a range of it, in seconds."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    text: str = Field(min_length=1, max_length=2000)
-    at: float | None = Field(None, ge=0)
-    to: float | None = Field(None, ge=0)
-
-
-class Verdict(NarrationWishes, FootageWishes, FilmWishes):
-    """A decision. `thumbnail`, `title`, `description` and `tags` are for an approved final review; `clips` are the
-    numbers of those to replace, with `queries` by number; `voice` and `rate` for another narration; `value` is a
-    person's version of what is approved."""
-
-    action: Literal["approved", "rejected", "revision_requested"]
-    notes: str = Field("", max_length=20_000)
-    reviewer: str = Field("", max_length=200, description="Who decided, if the key stands for several people.")
-    seen_revision: int | None = Field(
-        None, ge=1, le=10**6, description="The `revision` of the checkpoint as it was seen."
-    )
-    rewind_to: str | None = Field(None, max_length=100, description="Which step is to be done again.")
-    thumbnail: int | None = Field(None, ge=1, le=3)
-    title: str | None = Field(None, min_length=1, max_length=100)
-    description: str | None = Field(None, max_length=4500)
-    tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
-    clips: list[Annotated[int, Field(ge=1, le=10_000)]] | None = Field(None, max_length=1000)
-    comments: list[Remark] = Field([], max_length=500)
-    value: Any = Field(None, description="A person's version of what is approved, in the shape of the step's result.")
 
 
 class BatchApproval(BaseModel):
@@ -89,11 +60,12 @@ async def order(given: Order, by: Writer, key: Key = None) -> Response:
         raise InvalidInput("topic: it has a NUL, which no text has")
     if len(given.topic.strip()) < SHORTEST_TOPIC:
         raise InvalidInput("topic: say what the video is about, in at least three letters")
-    brief = await brief_of(by.client, given)
-    told = Webhook(given.webhook_url) if given.webhook_url else None
-    started = await by.client.start(longform, brief, tenant=given.channel, key=key, webhook=told)
-    shown = await _video(by, await by.client.show(started.id))
-    return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{started.id}"})
+    try:
+        video = await ordered(by.client, given, key=key)
+    except Conflict as error:
+        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
+    shown = await _video(by, await by.client.show(video))
+    return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
 
 @router.get("/videos", summary="List videos, the newest first")
@@ -117,14 +89,19 @@ async def show_video(video: UUID, by: Reader) -> dict[str, Any]:
 
 
 @router.get("/channels/{channel}", summary="Show what a channel's videos have in common")
-async def show_channel(channel: Name, by: Reader) -> Channel:
+async def show_channel(channel: ChannelName, by: Reader) -> Channel:
     _own(by, channel)
     return await channel_of(by.client, channel)
 
 
 @router.put("/channels/{channel}", summary="Set what a channel's videos have in common")
-async def set_channel(channel: Name, given: Channel, by: Writer) -> Channel:
+async def set_channel(channel: ChannelName, given: Channel, by: Writer) -> Channel:
     _own(by, channel)
+    kept, voices = await channel_of(by.client, channel), _studio(by).voices
+    if not can_speak(given.voice, given.language, voices, kept.voice):
+        there = ", ".join(name for name in KNOWN if can_speak(name, given.language, voices, ""))
+        said = f"{given.voice!r} is not known, has no key, or does not speak {given.language}; there is {there}"
+        raise InvalidInput(f"voice: {said}")
     await by.client.set_profile(channel, given.model_dump())
     return given
 
@@ -135,18 +112,18 @@ async def batch(
     type: Literal[TYPES] | None = None,  # type: ignore[valid-type]  # noqa: A002
     after: UUID | None = None,
     limit: Limit = 10,
-    reviewer: Annotated[str | None, Query(max_length=200, description=_FOR_ONE)] = None,
+    reviewer: Annotated[str | None, Query(min_length=1, max_length=200, description=_FOR_ONE)] = None,
 ) -> dict[str, Any]:
+    if reviewer is not None and not by.may(Scope.REVIEWS_WRITE):
+        raise Problem(
+            403, "SCOPE_MISSING", "who is handed checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
+        )
     last = None if after is None else await by.client.review(after, tenant=by.tenant)
-    waiting = await by.client.reviews(tenant=by.tenant, pipeline=longform.name, step=type, after=last, limit=limit)
+    waiting = await _waiting(by, type, last, limit, reviewer)
     counts = await by.client.review_counts(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
     return {
-        "batch": [
-            await checkpoints.brief_line(by.client, one)
-            for one in waiting
-            if reviewer is None or await by.client.claim_review(one.id, by=reviewer, tenant=by.tenant) == reviewer
-        ],
+        "batch": [await checkpoints.brief_line(by.client, one) for one in waiting],
         "total_pending": total,
         "next": str(waiting[-1].id) if len(waiting) == limit else None,
     }
@@ -172,8 +149,9 @@ async def show_checkpoint(checkpoint: UUID, by: Reader) -> Response:
 @router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint")
 async def decide(checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None) -> Response:
     review = await by.client.review(checkpoint, tenant=by.tenant)
+    decision = await decision_of(by.client, given, review, by=by.name, key=key)
     try:
-        decided = await by.client.decide(checkpoint, _decision(given, review.step, by, key), tenant=by.tenant)
+        decided = await by.client.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:
         told = problem_of(error)
         told.members["decision"] = await checkpoints.payload(by.client, error.winner)
@@ -196,28 +174,25 @@ async def fetch(
     return await send_file(app.files if app else None, await by.client.file(video, digest), part)
 
 
-def _decision(given: Verdict, step: str, by: Caller, key: str | None) -> Decision:
-    values: dict[str, Any] = {}
-    if given.action == "approved" and step == "final_review":
-        chosen = given.model_dump(include=set(FinalChoice.model_fields), exclude_none=True)
-        if "thumbnail" not in chosen:
-            raise InvalidInput("a final review needs `thumbnail`: which of the three is chosen, counted from 1")
-        values["value"] = chosen
-    elif given.action == "approved" and given.value is not None:
-        values["value"] = given.value
-    return Decision(
-        ACTIONS[given.action],
-        by=given.reviewer.strip() or by.name,
-        seen=given.seen_revision,
-        notes=given.notes,
-        to=given.rewind_to if given.action == "revision_requested" else None,
-        comments=[Comment(one.text, one.at, one.to) for one in given.comments],
-        key=key,
-        via="api",
-        items=[str(number) for number in given.clips] if given.clips else None,
-        extra=given.model_dump(include={"voice", "rate", "queries", "subtitles"}, exclude_unset=True),
-        **values,
-    )
+async def _waiting(by: Caller, step: str | None, last: Review | None, limit: int, reviewer: str | None) -> list[Review]:
+    """What waits after the last one; for a reviewer, only what others were not handed."""
+    found: list[Review] = []
+    page_size = limit if reviewer is None else MOST_AT_ONCE
+    while True:
+        page = await by.client.reviews(tenant=by.tenant, pipeline=longform.name, step=step, after=last, limit=page_size)
+        for last in page:
+            if reviewer is None or await _is_handed(by, last, reviewer):
+                found.append(last)
+            if len(found) == limit:
+                return found
+        if len(page) < page_size:
+            return found
+
+
+async def _is_handed(by: Caller, review: Review, reviewer: str) -> bool:
+    if review.claimed_by not in (None, reviewer):
+        return False
+    return await by.client.claim_review(review.id, by=reviewer, tenant=by.tenant) == reviewer
 
 
 def _outcome(one: Decided) -> dict[str, Any]:
@@ -232,6 +207,12 @@ def _own(by: Caller, channel: str) -> None:
         raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
 
 
+def _studio(by: Caller) -> Studio:
+    assert by.client.app is not None
+    studio: Studio = by.client.app.resources["studio"]
+    return studio
+
+
 async def _run(by: Caller, video: UUID) -> Run:
     run = await by.client.show(video, tenant=by.tenant)
     if run.pipeline != longform.name:
@@ -241,14 +222,13 @@ async def _run(by: Caller, video: UUID) -> Run:
 
 async def _video(by: Caller, run: Run) -> dict[str, Any]:
     jobs = {job.step: job for job in await by.client.jobs(run.id)}
-    done = {step for step, job in jobs.items() if job.state is JobState.SUCCEEDED}
-    script = next((jobs[step].output for step in ("script_review", "script_generation") if step in done), None)
-    upload = jobs["upload"].output if "upload" in done else None
+    done = done_of(jobs.values())
+    upload = done.get("upload") or {}
     waiting = await by.client.reviews(run=run.id) if run.state in (RunState.PAUSED, RunState.NEEDS_REVIEW) else []
     return {
         "id": str(run.id),
         "topic": run.input["topic"],
-        "title": script["title"] if script else None,
+        "title": title_of(done),
         "channel": run.tenant,
         "language": _language(run),
         "stage": stage_of(run.state, done, begun=any(job.attempt for job in jobs.values())),
@@ -256,10 +236,11 @@ async def _video(by: Caller, run: Run) -> dict[str, Any]:
         "current_step": None if run.is_over else next((step for step in longform.steps if step not in done), None),
         "error_message": await _error(by, run, [step for step, job in jobs.items() if job.state is JobState.FAILED]),
         "revision": run.revision,
-        "steps_done": sorted(done, key=list(longform.steps).index),
+        "steps_done": list(done),
         "scheduled_for": run.input.get("scheduled_for"),
         "checkpoint": {"id": str(waiting[0].id), "type": waiting[0].step} if waiting else None,
-        "url": upload["url"] if upload else None,
+        "url": upload.get("url"),
+        "thumbnail_refused": upload.get("thumbnail_refused"),
         "created_at": run.created_at.isoformat(),
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
     }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from retoma import Client
-from retoma.errors import Conflict
-from retoma_apps.videos.channels import brief_of
+from retoma_apps.videos.channels import ordered
 from retoma_apps.videos.models import Order
-from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.studio import Studio
 
 ORDERS = {
@@ -38,14 +35,12 @@ _PARTS = {
 def sample(studio: Studio) -> Callable[[Client, str, str], Awaitable[str]]:
     """For `App(demo=...)`."""
 
-    async def ordered(client: Client, address: str, language: str) -> str:
-        order = ORDERS[language]
-        brief = await brief_of(client, order)
-        with suppress(Conflict):  # it was ordered before its channel's defaults were changed
-            await client.start(longform, brief, tenant=order.channel, key=f"sample-{language}")
-        return _SAID[language].format(topic=order.topic, address=address) + _offline(studio, language)
+    async def order(client: Client, address: str, language: str) -> str:
+        wanted = ORDERS[language]
+        await ordered(client, wanted, key=f"sample-{language}")
+        return _SAID[language].format(topic=wanted.topic, address=address) + _offline(studio, language)
 
-    return ordered
+    return order
 
 
 def _offline(studio: Studio, language: str) -> str:

@@ -1,11 +1,15 @@
-"""The word that a video shows to its owner, from how its run and its steps stand."""
+"""What a video shows to its owner, from how its run and its steps stand: its title, and one word for how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from itertools import takewhile
+from typing import Any
 
-from retoma.states import RunState
+from retoma.records import Job
+from retoma.states import JobState, RunState
+from retoma_apps.videos.pipeline import longform
 
 
 class Stage(StrEnum):
@@ -41,8 +45,21 @@ _AFTER = {
 }
 
 
+def done_of(jobs: Iterable[Job]) -> dict[str, Any]:
+    """Results by step, up to the first that has none: beyond it stands what was made before, or by the video forked."""
+    made = {job.step: job for job in jobs}
+    standing = (made[step] for step in longform.steps if step in made)
+    return {job.step: job.output for job in takewhile(lambda job: job.state is JobState.SUCCEEDED, standing)}
+
+
+def title_of(done: Mapping[str, Any]) -> str | None:
+    """As a person chose it at the end, or else as the script has it."""
+    words = [done.get(step) or {} for step in ("final_review", "script_review", "script_generation")]
+    return next((each["title"] for each in words if each.get("title")), None)
+
+
 def stage_of(state: RunState, done: Collection[str], *, begun: bool = False) -> Stage:
-    """`done` are the steps whose current jobs have succeeded; `begun` is whether any attempt has been made."""
+    """`done` are the steps that `done_of` gives; `begun` is whether any attempt has been made."""
     if state in _ENDS:
         return _ENDS[state]
     return next((stage for step, stage in _AFTER.items() if step in done), Stage.RESEARCHING if begun else Stage.DRAFT)

@@ -16,7 +16,8 @@ from retoma_apps.videos.writing.port import Writer
 
 @dataclass(frozen=True)
 class Studio:
-    """`voices` are by provider, and `channel` gives the one of an account. `size` and `fps` are of the film."""
+    """`voices` are by provider. `channel` gives the one of an account: a folder of this machine for all, or for none.
+    `size` and `fps` are of the film."""
 
     files: Files
     writer: Writer

@@ -66,6 +66,7 @@ async def test_the_project_may_be_left_out(studio: Studio) -> None:
     ("operation", "body", "field"),
     [
         ("img2vid", {}, "images"),
+        ("img2vid", {"images": []}, "images"),
         ("img2vid", {"images": [{"id": "1", "image_url": "https://x.com/1.png"}]}, "images.0.duracao"),
         ("img2vid", {"images": [{"id": "1", "image_url": "file:///etc/passwd", "duracao": 1}]}, "images.0.image_url"),
         ("img2vid", {"images": [{"id": "1", "image_url": "https://x.com/1.png", "duracao": 0}]}, "images.0.duracao"),

@@ -15,18 +15,29 @@ def test_srt_is_read_however_it_was_saved() -> None:
     ]
 
 
+TIMES = "00:00:01,000 --> 00:00:02,000"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("", "empty"),
         ("1\nOlá", "block 1"),
-        ("1\n00:00:01,000 --> 00:00:02,000\nOlá\n\n2\nOlá", "block 2"),
-        ("00:00:02,000 --> 00:00:01,000\nOlá", "not after its start"),
+        (f"1\n{TIMES}\nOlá\n\n2\nOlá", "block 2"),
+        ("00:00:02,000 --> 00:00:01,000\nOlá", "block 1 of the subtitles: a segment ends at 1 s, which is not after"),
+        pytest.param(f"{TIMES}\n{'a' * 2_001}", "^block 1 of the subtitles: .* 2000 characters$", id="a long text"),
+        pytest.param(f"{TIMES}\n{'<b ' * 4_000}", "^block 1 .* limit of 10,000 characters", id="a long block"),
+        pytest.param(f"{TIMES}\nOlá\n\n" * 10_001, "10,001 blocks, over the limit of 10,000", id="many blocks"),
     ],
 )
 def test_srt_that_cannot_be_read_says_where(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_srt(text)
+
+
+def test_a_tag_that_never_ends_is_text() -> None:
+    line = "<b " * 600
+    assert parse_srt(f"{TIMES}\n{line}</i>fim")[0].text == f"{line}fim"
 
 
 def test_a_script_has_a_line_per_segment_and_colours_with_blue_first() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from retoma import Context
 from retoma.states import JobState
 from retoma.store.database import Database
-from retoma_apps.videos import filming, narrating, pipeline
+from retoma_apps.videos import filming, narrating, picturing
 from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Line, Narration, Script
 from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.writing.port import Researched, Written
@@ -34,9 +34,9 @@ class Moody(TemplateWriter):
 
     moods: dict[str, list[BaseException]] = field(default_factory=dict)
 
-    async def research(self, brief: Brief, known: Sequence[Fact], notes: str, **options: Any) -> Researched:
+    async def research(self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], **options: Any) -> Researched:
         self._raise("research")
-        return await super().research(brief, known, notes, **options)
+        return await super().research(brief, known, wishes, **options)
 
     async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Written:
         self._raise("script_generation")
@@ -49,6 +49,7 @@ class Moody(TemplateWriter):
 
 class Blank:
     name = "offline"
+    model = "blank"
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         return prompt.encode()
@@ -124,11 +125,13 @@ class QuickHouse(House):
 
 
 @asynccontextmanager
-async def a_quick_house(database: Database, folder: Path, patched: pytest.MonkeyPatch) -> AsyncIterator[QuickHouse]:
+async def a_quick_house(
+    database: Database, folder: Path, patched: pytest.MonkeyPatch, **studio_with: Any
+) -> AsyncIterator[QuickHouse]:
     patched.setattr(narrating, "narrated", narrated)
     patched.setattr(filming, "searched", searched)
     patched.setattr(filming, "assembled", assembled)
-    patched.setattr(pipeline, "thumbnail", thumbnail)
-    studio = replace(small_studio(folder), writer=Moody(), images=Blank())
+    patched.setattr(picturing, "thumbnail", thumbnail)
+    studio = replace(small_studio(folder), **{"writer": Moody(), "images": Blank(), **studio_with})
     async with a_house(database, folder, studio) as house:
         yield QuickHouse(house.api, studio)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,14 @@ class Picky(TemplateWriter):
         self.researched = 0
         self.others_are_done = asyncio.Event()
 
-    async def research(self, brief: Brief, known: Sequence[Fact], notes: str, **options: Any) -> Researched:
+    async def research(self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], **options: Any) -> Researched:
         if brief.topic == "proibido":
             raise GiveUp("there is nothing to be said about this", "NOTHING_FOUND")
         if brief.topic == "tropeço":
             raise RuntimeError("a bug in the writer")
         if brief.topic == "parado":
             await self.others_are_done.wait()
-        found = await super().research(brief, known, notes, **options)
+        found = await super().research(brief, known, wishes, **options)
         self.researched += 1
         if self.researched == len(CHANNELS) - 1:
             self.others_are_done.set()
@@ -82,6 +83,27 @@ async def test_a_failed_video_says_which_step_failed_and_why(house: House) -> No
     assert shown["steps_done"] == ["knowledge_query"]
 
 
+@pytest.mark.parametrize(
+    ("topic", "code", "error"),
+    [
+        ("proibido", "NOTHING_FOUND", "there is nothing to be said about this"),
+        ("tropeço", "ERROR", "a bug in the writer"),
+    ],
+)
+async def test_a_failed_video_is_in_the_log_with_its_channel_and_its_error(
+    topic: str, code: str, error: str, house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    video = await house.order(topic, "historia")
+    await house.api.sandbox.work()
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert {name: vars(told)[name] for name in ("tenant", "run", "code", "error")} == {
+        "tenant": "historia",
+        "run": video,
+        "code": code,
+        "error": error,
+    }
+
+
 async def test_a_failed_video_goes_on_when_it_is_resumed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     video = await house.order("proibido", "historia")
     await house.work()
@@ -94,14 +116,24 @@ async def test_a_failed_video_goes_on_when_it_is_resumed(house: House, monkeypat
 
 
 async def test_whoever_ordered_is_told_of_a_failure_with_its_channel_and_its_error(house: House) -> None:
-    async with receiver(says(500)) as there:
+    async with receiver() as there:
         await house.order("proibido", "historia", webhook_url=there.url)
-        other = await house.order(TOPIC, "jogos")
-        await house.api.sandbox.work()
+        await house.work()
         await house.api.sandbox.send_webhooks()
-        # It is tried again apart from the work, which goes on.
-        assert (await house.show(other))["stage"] == "scripted"
-        (owed,) = await house.client.deliveries(tenant="historia")
-    assert owed.state == "due"
     told = there.got[0].json["data"]
     assert (told["tenant"], told["error"]["code"]) == ("historia", "NOTHING_FOUND")
+
+
+async def test_a_notification_that_cannot_be_sent_is_sent_again_and_the_work_goes_on_meanwhile(house: House) -> None:
+    async with receiver(says(500)) as there:
+        await house.order("proibido", "historia", webhook_url=there.url)
+        await house.work()
+        await house.api.sandbox.send_webhooks()
+        assert (await house.scripted(TOPIC, "jogos"))["status"] == "pending"
+        (owed,) = await house.client.deliveries(tenant="historia")
+        await house.api.sandbox.clock.advance(timedelta(hours=1))
+        await house.api.sandbox.send_webhooks()
+        (sent,) = await house.client.deliveries(tenant="historia")
+    assert (owed.state, sent.state) == ("due", "delivered")
+    first, again = there.got
+    assert (again.body, again.headers["webhook-id"]) == (first.body, first.headers["webhook-id"])

@@ -114,6 +114,12 @@ def test_an_end_is_shown_as_what_it_is_however_far_the_video_was(state: RunState
     assert {stage_of(state, STEPS[:count]) for count in range(len(STEPS) + 1)} == {stage}
 
 
+def test_an_edited_script_counts_its_own_words() -> None:
+    script = Script(title="x", scenes=[Scene(text="Bom dia.", visual="x")])
+    edited = script.model_dump() | {"scenes": [{"text": "Bom dia a todos.", "visual": "x"}]}
+    assert (script.word_count, Script.model_validate(edited).word_count) == (2, 4)
+
+
 def test_the_reuse_rate_is_the_share_of_known_facts_among_those_that_the_script_uses() -> None:
     facts = [Fact(text=text, source=Source(name="Livro")) for text in ("a", "b", "c", "d")]
     script = Script(title="x", scenes=[Scene(text="x", visual="x")], facts=["a", "c"])

@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,17 @@ from retoma.states import RUN_MOVES, RunState
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos import filming
+from retoma_apps.videos import filming, narrating
 from retoma_apps.videos.checkpoints import script_data
-from retoma_apps.videos.models import Issue, Quality, Scene, Script
+from retoma_apps.videos.filming import assembled
+from retoma_apps.videos.media.probe import probe
+from retoma_apps.videos.models import Assembly, Broll, Issue, Narration, Quality, Scene, Script
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.writing.port import Written
 from retoma_apps.videos.writing.quality import readability
 from tests.apps.videos.house import TOPIC, a_house
+from tests.apps.videos.media.material import clip, tone
 from tests.apps.videos.pages.canned import a_desk
 from tests.apps.videos.pages.test_reviews import text_of
 from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, searched
@@ -76,7 +80,6 @@ STAGES = {
     "broll_review": "producing",
     "video_assembly": "assembling",
     "subtitle_gen": "assembling",
-    "thumbnail_gen": "assembling",
     "final_review": "ready",
     "upload": "ready",
     "knowledge_store": "uploaded",
@@ -86,13 +89,19 @@ STAGES = {
 
 
 async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_status(house: QuickHouse) -> None:
-    """Step by step: what is done is all that stands before, and it is completed only when nothing is left."""
+    """Step by step: what is done is all that stands before, and it is completed only when nothing is left.
+
+    Thumbnails alone do not wait for the step before: they are made beside the film.
+    """
     video = await house.order()
-    steps = list(longform.steps)
+    beside = {"thumbnail_gen"}
+    steps = [step for step in longform.steps if step not in beside]
     for number, step in enumerate(steps):
         shown = await house.show(video)
-        assert (shown["current_step"], shown["steps_done"]) == (step, steps[:number])
-        assert await house.begun(video) == set(steps[: number + 1])
+        assert shown["current_step"] == step
+        assert [each for each in shown["steps_done"] if each not in beside] == steps[:number]
+        expected = beside if number >= steps.index("video_assembly") else set()
+        assert await house.begun(video) == {*steps[: number + 1], *expected}
         assert shown["status"] == ("paused" if step in REVIEWS else "running")
         assert shown["stage"] == STAGES[step]
         if step in REVIEWS:
@@ -138,12 +147,16 @@ async def test_an_order_sent_again_is_the_same_video_and_another_key_or_none_ask
     house: QuickHouse,
 ) -> None:
     body = {"topic": TOPIC, "channel": "financas"}
-    keys: list[dict[str, str]] = [{"Idempotency-Key": "a"}, {"Idempotency-Key": "a"}, {"Idempotency-Key": "b"}, {}]
-    first, again, other, new = [
-        (await house.api.post("/api/v1/videos", json=body, headers=key)).json()["id"] for key in keys
-    ]
-    assert first == again
-    assert len({first, other, new}) == 3
+
+    async def ordered(**headers: str) -> dict[str, Any]:
+        return dict((await house.api.post("/api/v1/videos", json=body, headers=headers)).json())
+
+    key, other = {"Idempotency-Key": "a"}, {"Idempotency-Key": "b"}
+    first = await ordered(**key)
+    await house.work()
+    again = await ordered(**key)
+    assert (again["id"], again["status"], again["current_step"]) == (first["id"], "paused", "script_review")
+    assert len({first["id"], (await ordered(**other))["id"], (await ordered())["id"]}) == 3
 
 
 async def test_who_has_nothing_but_the_database_finds_state_attempts_and_checkpoints_as_they_were(
@@ -324,6 +337,22 @@ async def test_research_adds_to_what_is_known_only_what_is_new(house: QuickHouse
     assert all(fact["source"]["name"] and 0 <= fact["source"]["confidence"] <= 1 for fact in found)
 
 
+async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(house: QuickHouse) -> None:
+    await house.client.set_profile("financas", {"seconds": 120})
+    first = await house.scripted()
+    run = UUID(first["video_id"])
+    remarks = [{"text": "fale do café", "at": 61.5}]
+    for given in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "outro tom"}):
+        checkpoint = await house.asked(first["video_id"])
+        assert (await house.decide(checkpoint, "revision_requested", **given)).status_code == 200
+    last = (await house.asked(first["video_id"]))["data"]
+    results = await house.client.results(run)
+    assert results["research"]["wishes"] == ["1:01.5 fale do café"]
+    assert results["script_generation"]["wishes"] == ["mais curto", "1:01.5 fale do café", "outro tom"]
+    assert last["word_count"] < first["data"]["word_count"]
+    assert "fale do café. O café" in last["script_full"]
+
+
 async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(house: QuickHouse) -> None:
     scripted = await house.scripted()
     run = UUID(scripted["video_id"])
@@ -380,6 +409,20 @@ async def test_a_script_made_anew_takes_along_all_that_was_made_of_it_and_the_fo
     assert [clip["query_used"] for clip in clips] == ["um rio"]
     new, old = await house.client.made(run, "audio_generation")
     assert [line["text"] for line in new.output["lines"]] == ["Outra coisa."] != old.output["lines"]
+
+
+async def test_a_former_checkpoint_of_a_narration_shows_the_script_that_it_was_made_of(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoken = await house.at("audio_review")
+    await house.approve(spoken)
+    monkeypatch.setattr(Moody, "script", another_script)
+    await house.client.rerun(UUID(spoken["video_id"]), "script_generation", by="ana")
+    again = await house.asked(spoken["video_id"])
+    assert (await house.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
+    await house.approve(again)
+    assert (await house.asked(spoken["video_id"]))["data"]["script_text"] == "Outra coisa."
+    assert (await house.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
 
 
 async def another_script(*_: Any, **__: Any) -> Any:
@@ -496,11 +539,20 @@ async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
         wrong = await house.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
         assert wrong.status_code == 422, step
     for step in sorted(targets):
-        checkpoint = await house.checkpoint(checkpoint["checkpoint_id"])
-        sent = await house.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
+        earlier = STEPS[: STEPS.index(step)]
+        before = await revisions_of(house, checkpoint["video_id"], earlier)
+        sent = await house.decide(checkpoint, "revision_requested", notes=f"de novo: {step}", rewind_to=step)
         assert (sent.status_code, (await house.show(checkpoint["video_id"]))["current_step"]) == (200, step)
         checkpoint = await house.asked(checkpoint["video_id"])
         assert checkpoint["checkpoint_type"] == review
+        made = (await house.client.made(UUID(checkpoint["video_id"]), step))[0]
+        assert (made.revision, made.reused_from) == (checkpoint["revision"], None)
+        assert made.feedback["notes"] == f"de novo: {step}"
+        assert await revisions_of(house, checkpoint["video_id"], earlier) == before
+
+
+async def revisions_of(house: QuickHouse, video: str, steps: Sequence[str]) -> dict[str, int]:
+    return {step: (await house.client.made(UUID(video), step))[0].revision for step in steps}
 
 
 async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
@@ -515,7 +567,14 @@ async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
     monkeypatch.setattr(filming, "searched", listening)
     checkpoint = await house.at("broll_review")
     given: dict[str, Any] = {"clips": [1, 3], "queries": {"3": "um banco"}, "notes": "outros"}
-    for wrong in ({"clips": [0]}, {"clips": "1"}, {"queries": ["x"]}, {"rate": 9}, {"thumbnail": 4}):
+    for wrong in (
+        {"clips": [0]},
+        {"clips": "1"},
+        {"queries": ["x"]},
+        {"queries": {"01": "x"}},
+        {"rate": 9},
+        {"thumbnail": 4},
+    ):
         assert (await house.decide(checkpoint, "revision_requested", **given | wrong)).status_code == 422
     assert (await house.decide(checkpoint, "revision_requested", **given)).status_code == 200
     await house.asked(checkpoint["video_id"])
@@ -523,19 +582,63 @@ async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
     assert (said[1].items, said[1].extra["queries"], said[1].notes) == (("1", "3"), {"3": "um banco"}, "outros")
 
 
-async def test_a_narration_is_made_again_with_the_voice_and_the_speed_that_were_asked_for(
+STRANGE: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "script_review": [
+        ("approved", {"rewind_to": "research"}),
+        ("approved", {"title": "Outro"}),
+        ("approved", {"comments": [{"text": "aqui", "at": 1}]}),
+        ("rejected", {"value": {}}),
+        ("revision_requested", {"clips": [1]}),
+        ("revision_requested", {"voice": "espeak_en"}),
+    ],
+    "broll_review": [("approved", {"clips": [1]}), ("revision_requested", {"subtitles": False})],
+    "final_review": [
+        ("approved", {"thumbnail": 1, "value": {}}),
+        ("revision_requested", {"thumbnail_texts": ["Ouro"]}),
+        ("revision_requested", {"rewind_to": "thumbnail_gen", "subtitles": False}),
+    ],
+}
+"""By checkpoint, decisions whose last field means nothing there."""
+
+
+@pytest.mark.parametrize("review", STRANGE)
+async def test_what_means_nothing_in_a_decision_is_named_and_decides_nothing(house: QuickHouse, review: str) -> None:
+    checkpoint = await house.at(review)
+    for action, given in STRANGE[review]:
+        answer = await house.decide(checkpoint, action, notes="porque", **given)
+        *_, strange = given
+        assert (answer.status_code, answer.json()["detail"].partition(":")[0]) == (422, strange)
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_a_clip_that_is_not_there_cannot_be_replaced(house: QuickHouse) -> None:
+    checkpoint = await house.at("broll_review")
+    count = checkpoint["data"]["total_clips"]
+    for given in ({"clips": [1, count + 1]}, {"queries": {str(count + 1): "um banco"}}):
+        answer = await house.decide(checkpoint, "revision_requested", **given)
+        assert (answer.status_code, f"there are {count}" in answer.json()["detail"]) == (422, True)
+    assert (await house.decide(checkpoint, "revision_requested", clips=[count])).status_code == 200
+
+
+async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whatever_it_is_made_again_for(
     database: Database, tmp_path: Path
 ) -> None:
     await empty(database)
     async with a_house(database, tmp_path) as house:
         scripted = await house.scripted()
         script = (await house.client.results(UUID(scripted["video_id"])))["script_generation"]
-        short = script | {"scenes": [{"text": "Bom dia a todos.", "visual": "o sol"}]}
+        short, other = (
+            script | {"scenes": [{"text": text, "visual": "o sol"}]} for text in ("Bom dia a todos.", "Boa noite.")
+        )
         await house.decide(scripted, "approved", value=short)
         first = await house.asked(scripted["video_id"])
         asked = {"notes": "outra voz", "voice": "espeak_en", "rate": 1.4}
         assert (await house.decide(first, "revision_requested", **asked)).status_code == 200
         again = await house.asked(scripted["video_id"])
+        await house.client.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
+        edited = await house.asked(scripted["video_id"])
+    assert edited["data"]["script_text"] == "Boa noite."
+    assert (edited["data"]["voice_used"], edited["data"]["rate"]) == ("espeak_en", 1.4)
     assert (first["data"]["voice_used"] != "espeak_en", first["data"]["rate"]) == (True, 1.0)
     assert (again["data"]["voice_used"], again["data"]["rate"]) == ("espeak_en", 1.4)
     assert again["data"]["audio_url"] != first["data"]["audio_url"]
@@ -546,7 +649,7 @@ def script_of(passed: bool) -> Script:
     issues = [] if passed else [Issue(code="too_long", text="Longo.", blocking=True)]
     quality = Quality(passed=passed, readability_score=8.5, visual_markers=2, issues=issues)
     scenes = [Scene(text="Um.", visual="a"), Scene(text="Dois.", visual="b")]
-    return Script(title="T", scenes=scenes, quality=quality, facts_used=12, word_count=2)
+    return Script(title="T", scenes=scenes, quality=quality, facts_used=12)
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -566,12 +669,37 @@ async def test_readability_is_that_of_the_scripts_own_language(house: QuickHouse
     assert score == readability(data["script_full"], language) != readability(data["script_full"], other)
 
 
-async def test_a_final_review_says_the_size_of_the_film_which_is_full_hd_unless_told_otherwise(
-    house: QuickHouse,
+async def test_a_final_review_says_the_measured_size_of_the_film_which_is_full_hd_unless_told_otherwise(
+    house: QuickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With a real film of two seconds, made of a small clip."""
+    small = clip(tmp_path / "small.mp4", "red")
+
+    async def spoken(script: Script, voice: str, language: str, studio: Studio, ctx: Any) -> Narration:
+        audio = await ctx.save_file(tone(2.0), "narration.wav")
+        return Narration(audio=audio, seconds=2.0, voice="tone", lines=[], scene_starts=[0.0] * len(script.scenes))
+
+    async def filmed(script: Script, narration: Narration, language: str, studio: Studio, ctx: Any) -> Broll:
+        made = await searched(script, narration, language, studio, ctx)
+        shot = made.clips[0].model_copy(update={"video": await ctx.save_file(small, "clip.mp4"), "seconds": 2.0})
+        return made.model_copy(update={"clips": [shot]})
+
+    async def at_full_size(narration: Narration, broll: Broll, studio: Studio, ctx: Any) -> Assembly:
+        return await assembled(narration, broll, replace(studio, size=Studio.size), ctx)
+
+    for place, name, instead in (
+        (narrating, "narrated", spoken),
+        (filming, "searched", filmed),
+        (filming, "assembled", at_full_size),
+    ):
+        monkeypatch.setattr(place, name, instead)
     final = await house.at("final_review")
-    assert final["data"]["resolution"] == "1920x1080"
-    assert (Studio.size, Studio.fps) == ((1920, 1080), 30)
+    played = await probe(await house.studio.files.path(await file_of(house, final, digest_in(final))))
+    assert (final["data"]["resolution"], played.width, played.height) == ("1920x1080", 1920, 1080)
+
+
+def digest_in(final: dict[str, Any]) -> str:
+    return str(final["data"]["video_preview_url"].split("/")[-2])
 
 
 async def test_what_a_final_review_shows_is_what_is_published(house: QuickHouse, tmp_path: Path) -> None:
@@ -603,9 +731,12 @@ async def test_two_reviewers_who_ask_at_once_are_handed_different_checkpoints(ho
 async def handed_to(reviewer: str, house: QuickHouse) -> set[str]:
     """What they are handed, page by page."""
     address = f"/api/v1/checkpoints/batch?type=script_review&limit=2&reviewer={reviewer}"
-    first = (await house.api.get(address)).json()
-    second = (await house.api.get(f"{address}&after={first['next']}")).json()
-    return {one["checkpoint_id"] for one in (*first["batch"], *second["batch"])}
+    told = (await house.api.get(address)).json()
+    handed = told["batch"]
+    while told["next"]:
+        told = (await house.api.get(f"{address}&after={told['next']}")).json()
+        handed += told["batch"]
+    return {one["checkpoint_id"] for one in handed}
 
 
 async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_batch(house: QuickHouse) -> None:

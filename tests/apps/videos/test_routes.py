@@ -27,7 +27,26 @@ async def test_an_order_takes_from_its_channel_what_it_leaves_open(house: House)
     open_order, own_order = await house.order(channel="news"), await house.order(channel="news", language="pt-BR")
     run = await house.client.show(await _id(house, open_order))
     assert {name: run.input[name] for name in channel} == channel
-    assert (await house.show(own_order))["language"] == "pt-BR"
+    own_run = await house.client.show(await _id(house, own_order))
+    assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # which the channel's does not speak
+
+
+@pytest.mark.parametrize("voice", ["robô", "azure_en_us_guy", "espeak_pt_br"])
+async def test_a_voice_that_cannot_speak_for_a_channel_is_refused_and_others_are_named(
+    voice: str, house: House
+) -> None:
+    kept = {"language": "pt-BR", "voice": "espeak_pt_br"}
+    assert (await house.api.call("PUT", "/api/v1/channels/news", json=kept)).status_code == 200
+    answer = await house.api.call("PUT", "/api/v1/channels/news", json={"language": "en", "voice": voice})
+    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
+    assert "espeak_en" in answer.json()["detail"]
+    assert (await house.api.get("/api/v1/channels/news")).json()["language"] == "pt-BR"
+
+
+async def test_a_channel_keeps_the_voice_whose_key_is_gone(house: House) -> None:
+    await house.client.set_profile("news", {"voice": "azure_pt_br_antonio"})
+    given = {"voice": "azure_pt_br_antonio", "style": "calmo"}
+    assert (await house.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
 
 
 async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House) -> None:
@@ -41,10 +60,14 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House)
         ({}, "topic"),
         ({"topic": "  x "}, "topic"),
         ({"topic": TOPIC, "language": "fr"}, "language"),
-        ({"topic": TOPIC, "scheduled_for": "2026-02-04T12:00:00"}, "scheduled_for"),
+        ({"topic": TOPIC, "scheduled_for": "2031-02-04T12:00:00"}, "scheduled_for"),
+        ({"topic": TOPIC, "scheduled_for": "2030-01-01T12:00:00Z"}, "scheduled_for: this time has passed"),
+        ({"topic": TOPIC, "scheduled_for": "0001-01-01T00:00:00+05:00"}, "scheduled_for"),
         ({"topic": TOPIC, "titel": "x"}, "titel"),
         ({"topic": "x" * 301}, "topic"),
         ({"topic": "a\u0000bc"}, "topic"),
+        ({"topic": TOPIC, "channel": "  "}, "channel"),
+        ({"topic": TOPIC, "channel": "a/b"}, "channel"),
     ],
 )
 async def test_a_wrong_order_is_refused_and_starts_nothing(body: dict[str, Any], field: str, house: House) -> None:
@@ -59,8 +82,18 @@ async def test_the_same_order_under_one_key_is_one_video(house: House) -> None:
     first, again = [await house.api.post("/api/v1/videos", json=body, headers=headers) for _ in range(2)]
     other = await house.api.post("/api/v1/videos", json=body | {"topic": "Outro assunto"}, headers=headers)
     assert first.json()["id"] == again.json()["id"]
-    assert other.status_code in (409, 422)
+    assert (other.status_code, other.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
     assert len((await house.api.get("/api/v1/videos")).json()["videos"]) == 1
+
+
+async def test_an_order_sent_again_is_the_same_video_though_its_channel_has_changed(house: House) -> None:
+    body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
+    first = await house.api.post("/api/v1/videos", json=body, headers=headers)
+    await house.client.set_profile("financas", {"seconds": 90, "language": "en"})
+    again = await house.api.post("/api/v1/videos", json=body, headers=headers)
+    assert (again.status_code, again.json()) == (202, first.json())
+    other = await house.api.post("/api/v1/videos", json=body | {"language": "en"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
 async def test_videos_are_listed_newest_first_by_channel_and_page(house: House) -> None:
@@ -258,6 +291,18 @@ async def test_two_reviewers_who_ask_at_the_same_time_are_not_handed_the_same_ro
     assert sorted(len(one.json()["batch"]) for one in told) == [0, 1]
 
 
+async def test_a_second_reviewer_is_handed_what_waits_behind_the_rows_of_the_first(house: House) -> None:
+    for number in range(3):
+        await house.order(topic=f"{TOPIC} {number}")
+    await house.work()
+    told = [
+        (await house.api.get(f"/api/v1/checkpoints/batch?limit=2&reviewer={name}")).json() for name in ("ana", "rui")
+    ]
+    ana, rui = [{row["checkpoint_id"] for row in one["batch"]} for one in told]
+    assert (len(ana), len(rui), ana & rui) == (2, 1, set())
+    assert told[1]["next"] is None
+
+
 async def test_a_batch_has_ten_rows_unless_told_otherwise(house: House) -> None:
     for number in range(11):
         await house.order(topic=f"{TOPIC} {number}")
@@ -323,18 +368,10 @@ async def test_a_key_of_one_channel_sees_nothing_of_another(house: House) -> Non
     assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_each_act_needs_its_scope(house: House) -> None:
-    checkpoint = (await house.scripted())["checkpoint_id"]
+async def test_who_may_only_read_is_handed_no_checkpoints(house: House) -> None:
     reader = await house.api.make_key("runs:read")
-    writer = await house.api.make_key("runs:read", "runs:write")
-    decision: dict[str, Any] = {"path": f"/api/v1/checkpoints/{checkpoint}/decision", "json": {"action": "approved"}}
-    many: dict[str, Any] = {"path": "/api/v1/checkpoints/batch/approve", "json": {"checkpoint_ids": [checkpoint]}}
-    order: dict[str, Any] = {"path": "/api/v1/videos", "json": {"topic": TOPIC}}
-    for key, refused in ((reader, (order, decision, many)), (writer, (decision, many))):
-        assert {(await house.api.post(**one, key=key)).status_code for one in refused} == {403}
-    assert (await house.api.get(f"/api/v1/checkpoints/{checkpoint}", key=reader)).status_code == 200
-    assert (await house.api.get("/api/v1/videos", key=None)).status_code == 401
-    assert (await house.api.post(**order, key=writer)).status_code == 202
+    assert (await house.api.get("/api/v1/checkpoints/batch", key=reader)).status_code == 200
+    assert (await house.api.get("/api/v1/checkpoints/batch?reviewer=ana", key=reader)).status_code == 403
 
 
 async def _id(house: House, video: str) -> Any:

@@ -122,7 +122,7 @@ async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: V
     page = await visitor.get(f"/reviews/{review.id}")
     assert 'name="value.title" aria-describedby' in page.text
     answer = await decide(visitor, review, "approve", value__picture="0", value__title="Meu título")
-    assert (answer.status_code, "greater than or equal to 1" in answer.text) == (422, True)
+    assert (answer.status_code, "It must be at least 1." in answer.text) == (422, True)
     assert 'value="Meu título"' in answer.text
     assert (await decide(visitor, review, "approve", value__picture="2", value__notify="yes")).status_code == 303
     assert (await now_of(visitor, review)).value == {"picture": 2, "title": None, "notify": True}
@@ -152,7 +152,7 @@ async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor)
     assert (">Tom</label>" in page, "Quente …" in page) == (True, True)
     given = {"feedback.tone": "x" * 21, "feedback.other_words": "1: sol"}
     bounced = await decide(visitor, review, "send_back", **given)
-    assert (bounced.status_code, "at most 20 characters" in bounced.text, "1: sol</textarea>" in bounced.text) == (
+    assert (bounced.status_code, "no máximo 20 caracteres" in bounced.text, "1: sol</textarea>" in bounced.text) == (
         422,
         True,
         True,
@@ -312,7 +312,7 @@ async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: 
         assert page.text.count('name="value.picture"') == 1
         assert 'name="value.title"' in page.text
         answer = await decide(visitor, review, "approve", value__picture="0")
-        assert 'name="value.picture" value="0" form="approve">Input should be' in answer.text
+        assert 'name="value.picture" value="0" form="approve">It must be at least 1.' in answer.text
 
 
 def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:

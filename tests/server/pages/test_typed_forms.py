@@ -16,6 +16,12 @@ class Voice(StrEnum):
 
 class Part(BaseModel):
     name: str
+    share: float = 0.5
+    loud: bool = True
+
+
+class Deep(BaseModel):
+    part: Part
 
 
 class Everything(BaseModel):
@@ -25,9 +31,11 @@ class Everything(BaseModel):
     count: int = 3
     share: float | None = None
     ready: bool = True
+    sung: bool | None = None
     voice: Voice = Voice.LOW
     kind: Literal["a", "b"] | None = None
     parts: list[Part] = []
+    deep: list[Deep] = []
     names: dict[str, str] = {}
 
 
@@ -39,16 +47,19 @@ VALUE: dict[str, Any] = {
     "count": 3,
     "share": 0.5,
     "ready": True,
+    "sung": False,
     "voice": "high",
     "kind": None,
-    "parts": [{"name": "n"}],
+    "parts": [{"name": "n", "share": 0.5, "loud": True}, {"name": "o", "share": 1.5, "loud": False}],
+    "deep": [{"part": {"name": "n", "share": 0.5, "loud": True}}],
     "names": {"3": "a forest: dawn", "b": "c"},
 }
 
 
 def as_typed(fields: list[typed.Field], **changes: str) -> dict[str, str]:
     """What a browser sends of these fields: an unchecked box is not sent."""
-    given = {field.name: field.typed for field in fields if field.kind != "yes" or field.typed}
+    shown = typed.controls(fields)
+    given = {field.name: field.typed for field in shown if field.kind != "yes" or field.typed}
     return given | {f"value.{name}": value for name, value in changes.items()}
 
 
@@ -61,9 +72,11 @@ def test_every_kind_of_field_has_its_control() -> None:
         "count": "whole",
         "share": "number",
         "ready": "yes",
+        "sung": "maybe",
         "voice": "choice",
         "kind": "choice",
-        "parts": "json",
+        "parts": "entries",
+        "deep": "json",
         "names": "pairs",
     }
 
@@ -115,11 +128,11 @@ def test_a_field_is_named_in_the_language_of_the_page(language: str, label: str,
 
 def test_what_is_left_empty_is_null_or_its_default() -> None:
     fields = typed.fields_of(SCHEMA, VALUE)
-    value, wrong = typed.read(fields, as_typed(fields, share="", kind="", count=" ", tags="", parts=""))
+    value, wrong = typed.read(fields, as_typed(fields, share="", sung="", kind="", count=" ", tags="", deep=""))
     assert wrong == {}
-    assert (value["share"], value["kind"], value["tags"]) == (None, None, [])
+    assert (value["share"], value["sung"], value["kind"], value["tags"]) == (None, None, None, [])
     assert "count" not in value
-    assert "parts" not in value
+    assert "deep" not in value
 
 
 @pytest.mark.parametrize(
@@ -129,12 +142,13 @@ def test_what_is_left_empty_is_null_or_its_default() -> None:
         ("count", "9" * 5_000, "wrong whole"),
         ("share", "nan", "wrong number"),
         ("share", "1e999", "wrong number"),
+        ("parts.1.share", "much", "wrong number"),
         ("names", "no colon", "wrong pair"),
         ("names", "a: b\n: c", "wrong pair"),
-        ("parts", "[", "wrong json at"),
-        ("parts", "NaN", "wrong json"),
-        ("parts", "[" * 5_000, "wrong json"),
-        ("parts", "\0", "wrong json"),
+        ("deep", "[", "wrong json at"),
+        ("deep", "NaN", "wrong json"),
+        ("deep", "[" * 5_000, "wrong json"),
+        ("deep", "\0", "wrong json"),
     ],
 )
 def test_what_is_not_of_its_kind_is_told_at_its_field(name: str, given: str, said: str) -> None:
@@ -143,12 +157,69 @@ def test_what_is_not_of_its_kind_is_told_at_its_field(name: str, given: str, sai
     assert {field: error.name for field, error in wrong.items()} == {f"value.{name}": said}
 
 
+def test_a_list_of_simple_objects_has_a_group_of_controls_for_each_and_for_two_more() -> None:
+    (parts,) = (field for field in typed.fields_of(SCHEMA, VALUE) if field.key == "parts")
+    shown = [[(each.name.removeprefix("value.parts."), each.typed) for each in entry] for entry in parts.entries]
+    assert shown[1:] == [
+        [("1.name", "o"), ("1.share", "1.5"), ("1.loud", "")],
+        [("2.name", ""), ("2.share", "0.5"), ("2.loud", "yes")],
+        [("3.name", ""), ("3.share", "0.5"), ("3.loud", "yes")],
+    ]
+
+
+def test_an_entry_without_texts_is_left_out_and_a_new_one_is_added() -> None:
+    fields = typed.fields_of(SCHEMA, VALUE)
+    value, _ = typed.read(fields, as_typed(fields, **{"parts.0.name": " ", "parts.3.name": "p"}))
+    assert [part["name"] for part in value["parts"]] == ["o", "p"]
+
+
+@pytest.mark.parametrize("parts", [[{"name": ""}], [{"name": "n", "more": 1}], [1], [{"name": "n"}] * 400])
+def test_entries_that_would_not_come_back_as_they_were_are_json(parts: list[Any]) -> None:
+    fields = typed.fields_of(SCHEMA, VALUE | {"parts": parts})
+    assert {field.key: field.kind for field in fields}["parts"] == "json"
+    assert typed.read(fields, as_typed(fields))[0]["parts"] == parts
+
+
+def test_what_is_hidden_is_not_offered_and_stays_as_it_was() -> None:
+    class Counted(BaseModel):
+        text: str
+        words: int = Field(0, json_schema_extra={"hidden": True})
+
+    fields = typed.fields_of(Counted.model_json_schema(), {"text": "a b", "words": 2})
+    assert [field.key for field in typed.offered(fields)] == ["text"]
+    assert typed.read(fields, {"value.text": "a", "value.words": "9"}) == ({"text": "a", "words": 2}, {})
+
+
+def test_of_a_type_that_is_hidden_nothing_is_offered() -> None:
+    fields = typed.fields_of({"type": "object", "hidden": True, "properties": {"a": {"type": "string"}}}, {"a": "b"})
+    assert typed.offered(fields) == []
+    assert typed.read(fields, {}) == ({"a": "b"}, {})
+
+
 def test_what_a_type_refuses_is_told_at_the_field_that_it_is_about() -> None:
     fields = typed.fields_of(SCHEMA, VALUE)
     with pytest.raises(ValidationError) as caught:
-        Everything.model_validate(VALUE | {"title": "x" * 81, "parts": [{}]})
-    told = typed.complaints(fields, caught.value)
-    assert told == {"value.title": "String should have at most 80 characters", "value.parts": "0.name: Field required"}
+        Everything.model_validate(VALUE | {"title": "x" * 81, "deep": [{}]})
+    told = typed.complaints(fields, {}, caught.value)
+    assert {name: (each.name, each.within, each.values) for name, each in told.items()} == {
+        "value.title": ("wrong long text", "", {"max_length": 80}),
+        "value.deep": ("wrong missing", "0.part", {}),
+    }
+
+
+def test_what_a_type_refuses_of_an_entry_is_told_there_though_one_before_it_was_emptied() -> None:
+    class Short(BaseModel):
+        name: str = Field(max_length=1)
+
+    class Whole(BaseModel):
+        parts: list[Short]
+
+    fields = typed.fields_of(Whole.model_json_schema(), {"parts": [{"name": "n"}, {"name": "o"}]})
+    given = as_typed(fields, **{"parts.0.name": "", "parts.1.name": "oo"})
+    value, _ = typed.read(fields, given)
+    with pytest.raises(ValidationError) as caught:
+        Whole.model_validate(value)
+    assert [*typed.complaints(fields, given, caught.value)] == ["value.parts.1.name"]
 
 
 def test_a_difference_tells_lines_and_the_words_within_them() -> None:

@@ -31,22 +31,22 @@ async def fork(visit: Visit) -> Response:
     run = await visit.client.show(visit.id("run"))
     fields = run_page.input_fields(visit, run)
     value, wrong = typed.read(fields, visit.fields)
-    said = {name: visit.say(each.name, **each.values) for name, each in wrong.items()}
+    said = visit.say_wrong(wrong)
     if not said:
         try:
             forked = await visit.client.fork(run.id, value, by=visit.by)
             return visit.go(f"/runs/{forked.id}", "forked")
         except InvalidInput as error:
-            said = _complaints(fields, error)
+            said = _complaints(visit, fields, error)
     return await run_page.show(visit, 422, fork=typed.filled(fields, visit.fields, said))
 
 
-def _complaints(fields: list[typed.Field], error: InvalidInput) -> dict[str, str]:
+def _complaints(visit: Visit, fields: list[typed.Field], error: InvalidInput) -> dict[str, str]:
     """Each at its field; what belongs to none at the first."""
     if not isinstance(error.__cause__, ValidationError):
         return {fields[0].name: str(error)} if fields else {}
-    found = typed.complaints(fields, error.__cause__)
-    return found or {fields[0].name: str(error)}
+    found = typed.complaints(fields, visit.fields, error.__cause__)
+    return visit.say_wrong(found) or {fields[0].name: str(error)}
 
 
 def _chosen(visit: Visit, step: str) -> tuple[list[str], Mapping[str, Any]]:

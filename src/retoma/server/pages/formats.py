@@ -22,6 +22,11 @@ class Formats:
         shown = f"{given:,.1f}" if isinstance(given, float) and not given.is_integer() else f"{given:,.0f}"
         return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
 
+    def exact(self, given: float) -> str:
+        """With all digits that are not nothing."""
+        shown = f"{int(given) if given == int(given) else given:,}"
+        return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
+
     def money(self, micros: int) -> str:
         """US dollars, with all that is not nothing."""
         shown = f"{micros / 1_000_000:,.2f}" if micros % 10_000 == 0 else f"{micros / 1_000_000:,.4f}"

@@ -53,9 +53,10 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
     shape = await client.graph(run)
     subjects = await client.subjects(review)
     former = await _former(visit, review, shape, subjects)
-    fields = _filled(_fields(visit, review, subjects), answer) if review.is_open else []
-    feedback_fields = _feedback_filled(visit, review, answer) if review.is_open else []
-    seen: dict[str, Any] = {"review": review, "run": run, "subjects": subjects, "former": former}
+    fields = typed.offered(_filled(_fields(visit, review, subjects), answer)) if review.is_open else []
+    feedback_fields = typed.offered(_feedback_filled(visit, review, answer)) if review.is_open else []
+    now = await client.now()
+    seen: dict[str, Any] = {"review": review, "run": run, "subjects": subjects, "former": former, "now": now}
     given = answer.given if answer else {}
     content = _own_content(visit, [*fields, *feedback_fields], given, **seen)
     return visit.show(
@@ -65,7 +66,6 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         content=content,
         file_url=lambda file: file_url(run, file),
         kept=client.app is not None and client.app.files is not None,
-        now=await client.now(),
         last_event=last,
         changes={step: differences.between(former[step].value, subjects[step].value) for step in former},
         topic=topic(run.input),
@@ -94,8 +94,7 @@ async def decide(visit: Visit) -> Response:
     fields = await _sent(visit, review, act)
     value, wrong = typed.read(fields, visit.fields)
     if wrong:
-        said = {name: visit.say(each.name, **each.values) for name, each in wrong.items()}
-        return await _bounced(visit, act, 422, wrong=said)
+        return await _bounced(visit, act, 422, wrong=visit.say_wrong(wrong))
     try:
         await visit.client.decide(review.id, _decision(visit, review, act, value))
     except RetomaError as error:
@@ -274,7 +273,7 @@ async def _refused(visit: Visit, act: str, fields: list[typed.Field], error: Ret
         case Conflict():
             return await _bounced(visit, act, 409, why=str(error))
         case InvalidInput():
-            wrong = _complaints(fields, error)
+            wrong = _complaints(visit, fields, error)
             return await _bounced(visit, act, 422, wrong=wrong, why="" if wrong else _why(visit, act, error))
         case _:
             raise error
@@ -289,19 +288,19 @@ def _why(visit: Visit, act: str, error: InvalidInput) -> str:
     return visit.say(f"notes needed {act}") if no_notes else str(error)
 
 
-def _complaints(fields: list[typed.Field], error: InvalidInput) -> dict[str, str]:
+def _complaints(visit: Visit, fields: list[typed.Field], error: InvalidInput) -> dict[str, str]:
     """What the type of the value says of each field."""
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
         return {fields[0].name: str(cause)} if cause and len(fields) == 1 else {}
-    return typed.complaints(fields, cause)
+    return visit.say_wrong(typed.complaints(fields, visit.fields, cause))
 
 
 def _filled(fields: list[typed.Field], answer: Answer | None) -> list[typed.Field]:
     """As a person left it; who sent another form has typed nothing here."""
     if answer is None or answer.act not in ("approve", "edit"):
         return fields
-    has_typed = any(each.name in answer.given for each in fields)
+    has_typed = any(each.name in answer.given for each in typed.controls(fields))
     return typed.filled(fields, answer.given, answer.wrong) if has_typed else fields
 
 

@@ -86,7 +86,7 @@ async def show(
         may_change=run.state in CHANGED,
         may_remake=run.state not in FIXED,
         groups=_groups(visit, run),
-        fork_fields=fork or (input_fields(visit, run) if run.is_over else []),
+        fork_fields=typed.offered(fork or (input_fields(visit, run) if run.is_over else [])),
         is_fork_open=fork is not None,
         made=await _made(visit, run, chosen["job"]),
         told=told,
@@ -197,7 +197,7 @@ def input_fields(visit: Visit, run: Run) -> list[typed.Field]:
     pipeline = app.pipelines.get(run.pipeline) if app else None
     if pipeline is None or pipeline.inputs is None:
         return []
-    return typed.fields_of(pipeline.inputs.model_json_schema(), run.input or {})
+    return typed.fields_of(pipeline.inputs.model_json_schema(), run.input or {}, language=visit.language)
 
 
 async def _value(visit: Visit, run: Run, shape: Graph, job: Job | None) -> Any:
@@ -243,7 +243,7 @@ def _told(visit: Visit, wait: Wait) -> str:
     who = f"{wait.step} ({wait.item})" if wait.item and wait.jobs == 1 else wait.step
     until = visit.formats.time(wait.until)
     why = visit.say(f"wait {wait.reason}", queue=wait.queue, pool=wait.pool or "", until=until, step=wait.step)
-    return visit.say("waits", who=who, jobs=visit.formats.number(wait.jobs), why=why)
+    return visit.say("waits one" if wait.jobs == 1 else "waits", who=who, jobs=visit.formats.number(wait.jobs), why=why)
 
 
 def _number(given: str, otherwise: int) -> int:

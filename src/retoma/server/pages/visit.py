@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ from retoma.errors import NotFound
 from retoma.server.door import ADMINISTRATOR
 from retoma.server.edge import too_large
 from retoma.server.pages.formats import Formats
+from retoma.server.pages.typed import Wrong
 from retoma.server.pages.words import KNOWN, LANGUAGES, NAVIGATION, said, word
 from retoma.server.sessions import csrf
 
@@ -90,6 +92,18 @@ class Visit:
 
     def say(self, name: str, **values: Any) -> str:
         return word(self.language, name, **values)
+
+    def say_wrong(self, wrong: Mapping[str, Wrong]) -> dict[str, str]:
+        """By the name of its field, what is wrong with what was typed there."""
+        return {name: self._refusal(each) for name, each in wrong.items()}
+
+    def _refusal(self, wrong: Wrong) -> str:
+        shown = {
+            name: self.formats.exact(each) if isinstance(each, int | float) else each
+            for name, each in wrong.values.items()
+        }
+        sentence = self.say(wrong.name, **shown)
+        return f"{wrong.within}: {sentence}" if wrong.within else sentence
 
     async def read_form(self) -> None:
         """Take in the form, after making sure that a page of ours sent it."""

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from retoma.client import Client
+from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
 from retoma.errors import NotFound
 from retoma.server.callers import public
 from retoma.server.door import Door, address_of
@@ -17,7 +18,6 @@ from retoma.server.edge import check_json, too_large
 from retoma.server.problems import documented
 
 router = APIRouter(tags=["callbacks"], dependencies=[public])
-LARGEST_BODY = 1024 * 1024
 
 
 @router.post(
@@ -35,19 +35,25 @@ async def call_back(request: Request, token: Annotated[str, Path(pattern=r"^[A-Z
     door: Door = request.app.state.door
     client: Client = request.app.state.client
     door.check_failures(address_of(request))
-    body = _parsed(await request.body())
+    said = _said(await request.body())
     try:
-        await client.call_back(token, body)
+        await client.call_back(token, said)
     except NotFound:
         door.note_failure(address_of(request))
         raise
     return Response(status_code=202)
 
 
+def _said(body: bytes) -> Any:
+    """It may become a result, and is no larger than one as it is kept; as it comes, the edge has seen to that."""
+    said = _parsed(body)
+    if size_of(encode_any(said)) > LARGEST_RESULT:
+        raise too_large(LARGEST_RESULT)
+    return said
+
+
 def _parsed(body: bytes) -> Any:
     """JSON, or the text as it is: services send what they like."""
-    if len(body) > LARGEST_BODY:
-        raise too_large(LARGEST_BODY)
     if not body:
         return None
     check_json(body)

@@ -47,9 +47,10 @@ select pipeline, what, outcome, under, times, seconds
  order by pipeline, what, outcome, under;
 
 -- name: delivery_figures
--- What is owed, what is dead, and by how much the sending is late.
+-- What is owed, what is dead and could be sent again, and by how much the sending is late.
 select count(*) filter (where state = 'due') as due, count(*) filter (where state = 'sending') as sending,
-       (select count(*) from retoma.deliveries where state = 'dead') as dead,
+       (select count(*) from retoma.deliveries d join retoma.endpoints e on e.id = d.endpoint
+         where d.state = 'dead' and e.disabled_at is null) as dead,
        retoma.now() - min(next_at) filter (where next_at <= retoma.now()) as late_for
   from retoma.deliveries
  where ended_at is null;

@@ -1,11 +1,11 @@
 -- name: declare_pool
 -- A pool as an application gives it. What a person has set since stays, unless the application gives other numbers now.
-insert into retoma.pools as p (name, declared, capacity, rate, burst, tokens, tokens_at)
-values (:name, json_build_object('capacity', :capacity::int, 'rate', :rate::float, 'burst', :burst::int),
-        :capacity, :rate, :burst, :burst, retoma.now())
+insert into retoma.pools as p (name, declared, capacity, rate, burst, per_tenant, tokens, tokens_at)
+values (:name, json_build_object('capacity', :capacity::int, 'rate', :rate::float, 'burst', :burst::int, 'per_tenant', :per_tenant::int),
+        :capacity, :rate, :burst, :per_tenant, :burst, retoma.now())
     on conflict (name) do update
    set declared = excluded.declared, capacity = excluded.capacity, rate = excluded.rate, burst = excluded.burst,
-       tokens = least(p.tokens, excluded.burst)
+       per_tenant = excluded.per_tenant, tokens = least(p.tokens, excluded.burst)
  where p.declared::jsonb <> excluded.declared::jsonb;
 
 -- name: set_pool
@@ -14,6 +14,7 @@ update retoma.pools p
    set capacity = coalesce(:capacity::int, p.capacity),
        rate = case when :rate::float = 0 then null else coalesce(:rate::float, p.rate) end,
        burst = coalesce(:burst::int, p.burst),
+       per_tenant = case when :per_tenant::int = 0 then null else coalesce(:per_tenant::int, p.per_tenant) end,
        paused_until = case when :resume::boolean then null else p.paused_until end,
        failures = case when :resume::boolean then 0 else p.failures end,
        open_until = case when :resume::boolean then null else p.open_until end,
@@ -23,7 +24,7 @@ update retoma.pools p
 returning p.name;
 
 -- name: list_pools
-select p.name, p.capacity, p.rate, p.burst, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
+select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
        p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble,
        coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting
   from retoma.pools p

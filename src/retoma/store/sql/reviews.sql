@@ -82,7 +82,7 @@ select retoma.tell_review(retoma.now(), a::retoma.reviews, jsonb_build_object('w
 -- name: review_figures
 -- What reviews of a pipeline have come to since then.
 select count(*) filter (where v.state in ('approved', 'sent_back', 'rejected'))::int as decided,
-       count(*) filter (where v.state = 'approved' and retoma.times_sent_back(v) = 0)::int as approved_at_once,
+       count(*) filter (where retoma.is_first(v) and v.state = 'approved')::int as approved_at_once,
        count(*) filter (where retoma.is_first(v) and v.state in ('approved', 'sent_back', 'rejected'))::int as first_decided,
        avg(extract(epoch from v.decided_at - v.opened_at)) filter (where v.decided_at is not null)::float as mean_wait
   from retoma.reviews v

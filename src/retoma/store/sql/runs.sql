@@ -144,6 +144,12 @@ select e.step, e.item, e.began_at, e.at as ended_at, e.again_at
  order by e.id
  limit :limit;
 
+-- name: started_by
+-- The run that a key has started.
+select run
+  from retoma.start_keys
+ where tenant = :tenant and pipeline = :pipeline and key = :key;
+
 -- name: runs_between
 -- The newest runs whose ids are in this range.
 select id

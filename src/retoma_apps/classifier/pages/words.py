@@ -343,6 +343,7 @@ _WORDS = {
     "cause pool_too_small": ("the pool of the model has no slots", "o grupo de vagas do modelo está sem vagas"),
     "cause pool_paused": ("the provider of the model asked to wait", "o provedor do modelo pediu para esperar"),
     "cause pool_rate": ("only so many begin in a second", "só alguns podem começar por segundo"),
+    "cause pool_share": ("the project has its share of the model's answers", "o projeto já usa a sua parte do modelo"),
     "cause provider_down": ("the provider of the model does not answer", "o provedor do modelo não responde"),
     "cause provider_refuses": (
         "the provider of the model refuses us; see its key and its credit",

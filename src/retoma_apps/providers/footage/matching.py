@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
 
 from retoma_apps.providers.footage.port import Found
 
@@ -23,11 +22,6 @@ _SAYS_NOTHING = (
 _LEFT_OUT = frozenset(_SAYS_NOTHING.split())
 
 
-class Lasting(Protocol):
-    @property
-    def seconds(self) -> float: ...
-
-
 def relevance(query: str, found: Found) -> float:
     """From 0 to 1: most of it for the query's words among the tags, the rest for its length and its size."""
     return round(_WORDS * _shared(query, found.tags) + _LENGTH * _length(found) + _SIZE * _size(found), 3)
@@ -43,11 +37,11 @@ def chosen(founds: Sequence[Found], used_ids: Collection[str]) -> Found | None:
     return next((found for found in founds if found.id not in used_ids), founds[0] if founds else None)
 
 
-def coverage(clips: Iterable[Lasting], audio_seconds: float) -> float:
+def coverage(filled_seconds: Iterable[float], audio_seconds: float) -> float:
     """How much of the narration the clips fill, in per cent and never over 100."""
     if audio_seconds <= 0:
         return 0.0
-    return round(min(sum(clip.seconds for clip in clips) / audio_seconds, 1.0) * 100, 1)
+    return round(min(sum(filled_seconds) / audio_seconds, 1.0) * 100, 1)
 
 
 def words(text: str) -> list[str]:

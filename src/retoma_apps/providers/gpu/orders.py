@@ -7,17 +7,32 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from retoma import GiveUp
 from retoma.files import PREFIX
-from retoma_apps.providers.captions import Segment, Style, parse_srt
+from retoma_apps.providers.captions import MOST_SEGMENTS, Segment, Style, parse_srt
 from retoma_apps.providers.gpu.host import Operation
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
 
 Url = Annotated[str, Field(pattern=r"^https?://", max_length=2048)]
 Prefix = Annotated[str, Field(pattern=PREFIX.pattern, max_length=200)]
 LONGEST_SUBTITLES = 2_000_000
+Subtitles = Annotated[
+    Annotated[list[Segment], Field(max_length=MOST_SEGMENTS), Tag("segments")]
+    | Annotated[str, Field(max_length=LONGEST_SUBTITLES), Tag("srt")],
+    Discriminator(lambda given: "srt" if isinstance(given, str) else "segments"),
+]
+"""SRT, the URL of such a file, or segments. Told apart at once, so that an error is that of what was given."""
 
 
 def filename(label: str) -> str:
@@ -83,7 +98,7 @@ class Caption(Order):
     """Either `subtitles` (SRT, its URL, or segments) or one `text` that stays for the whole video."""
 
     video_url: Url
-    subtitles: list[Segment] | Annotated[str, Field(max_length=LONGEST_SUBTITLES)] | None = None
+    subtitles: Subtitles | None = None
     text: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
     style: Style = Style()
 

@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import GiveUp, RateLimited, Report
+from retoma import GiveUp, ProviderRefuses, RateLimited, Report
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
 from retoma_apps.providers.gpu.host import HostUnavailable, Operation, OutcomeUnknown
 
@@ -34,6 +34,12 @@ _SECONDS = 30.0
 _WINDOW = timedelta(seconds=10)  # RunPod counts requests per ten seconds
 _LONGEST_PAUSE = timedelta(hours=1)
 _SHORTEST_RUN, _SHORTEST_LIFE, _LONGEST = timedelta(seconds=5), timedelta(seconds=10), timedelta(days=7)
+_ACCOUNT = {
+    401: "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid",
+    402: "RunPod wants money: its account has no credit left",
+    403: "RunPod's key may not use this endpoint: give it the right to, or set another",
+    404: "RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID",
+}
 _WENT_WRONG = ("FAILED", "CANCELLED", "TIMED_OUT")
 
 
@@ -51,12 +57,11 @@ class RunPodSettings(BaseSettings):
     timeout_seconds: float = Field(_SECONDS, gt=0, description="How long one request to RunPod may take.")
 
     def endpoint(self, operation: Operation) -> str:
-        """Raises GiveUp if none is set."""
+        """Raises ProviderRefuses if none is set."""
         if found := getattr(self, f"endpoint_id_{operation}", "") or self.endpoint_id:
             return str(found)
-        raise GiveUp(
-            f"no RunPod endpoint is set for {operation}: set RUNPOD_ENDPOINT_ID, or the same with _{operation.upper()}",
-            "NOT_CONFIGURED",
+        raise ProviderRefuses(
+            f"no RunPod endpoint is set for {operation}: set RUNPOD_ENDPOINT_ID, or the same with _{operation.upper()}"
         )
 
     @property
@@ -160,17 +165,9 @@ class RunPodHost:
             raise RateLimited(_pause(answer), "RunPod says that these are too many requests")
         if answer.status >= 500:
             raise HostUnavailable(f"RunPod answered {answer.status}")
-        self._refuse(answer)
-
-    def _refuse(self, answer: Answer) -> NoReturn:
-        causes = {
-            401: ("AUTH_FAILED", "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid"),
-            402: ("PAYMENT_REQUIRED", "RunPod wants money: its account has no credit left"),
-            403: ("FORBIDDEN", "RunPod's key may not use this endpoint: give it the right to, or set another"),
-            404: ("NOT_CONFIGURED", "RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID"),
-        }
-        code, cause = causes.get(answer.status, ("REFUSED", f"RunPod refuses this request with {answer.status}"))
-        raise GiveUp(f"{cause}{self._said(answer)}", code)
+        if answer.status in _ACCOUNT:
+            raise ProviderRefuses(f"{_ACCOUNT[answer.status]}{self._said(answer)}")
+        raise GiveUp(f"RunPod refuses this request with {answer.status}{self._said(answer)}", "REFUSED")
 
     def _said(self, answer: Answer) -> str:
         """The provider's own words, shortened, and without our key if it repeats it."""
@@ -197,7 +194,7 @@ def _report(told: dict[str, Any]) -> Report:
         case "IN_PROGRESS" | "RUNNING":
             return Report("running", progress=_progress(told.get("output")))
         case "COMPLETED":
-            return Report("succeeded", result=told.get("output"), progress=1.0)
+            return _made(told.get("output"))
         case "FAILED":
             return Report("failed", code="PROCESSING_ERROR", message=_error(told))
         case "TIMED_OUT":
@@ -210,6 +207,20 @@ def _report(told: dict[str, Any]) -> Report:
             said = f"RunPod names a state that is not known here: {str(status)[:60]!r}"
             log.warning("%s; the job is taken to be running", said)
             return Report("running", message=said)
+
+
+def _made(output: Any) -> Report:
+    """Work that is done and gives neither a video nor a fault has failed: it is handed over anew."""
+    told = output if isinstance(output, dict) else {}
+    videos = told.get("videos")
+    if told.get("failed") or any(map(_has_url, [told, *(videos if isinstance(videos, list) else ())])):
+        return Report("succeeded", result=output, progress=1.0)
+    return Report("failed", code="NO_VIDEO", message="RunPod says that it is done, and gives no video")
+
+
+def _has_url(entry: Any) -> bool:
+    url = entry.get("video_url") if isinstance(entry, dict) else None
+    return isinstance(url, str) and url.startswith(("http://", "https://"))
 
 
 def _progress(output: Any) -> float | None:

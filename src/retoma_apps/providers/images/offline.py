@@ -14,6 +14,7 @@ _SHAPES = 4
 
 class OfflineImages:
     name = "offline"
+    model = "shapes"
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):

@@ -54,13 +54,14 @@ class OpenAiImages:
 
     def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: Outgoing | None = None) -> None:
         self._settings = settings or OpenAiImagesSettings()
+        self.model = self._settings.model
         self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not self._key:
             raise ProviderRefuses("no key for pictures is set: set IMAGES_API_KEY")
         size = nearest_size(self._settings.sizes.split(","), width, height)
-        body = {"model": self._settings.model, "prompt": prompt[:_LONGEST_PROMPT], "n": 1, "size": size}
+        body = {"model": self.model, "prompt": prompt[:_LONGEST_PROMPT], "n": 1, "size": size}
         answer = await self._posted(body)
         told = self._object(answer)
         return await fitted(await self._picture(told), width, height)

@@ -9,6 +9,9 @@ class Images(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def model(self) -> str: ...
+
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         """A JPEG of exactly this size. One call, which is paid for.
 

@@ -15,6 +15,9 @@ class Speaker(NamedTuple):
     voice: str
     language: str
 
+    def speaks(self, language: str) -> bool:
+        return not self.language or _base(self.language) == _base(language)
+
 
 KNOWN = {
     "azure_pt_br_antonio": Speaker("azure", "pt-BR-AntonioNeural", "pt-BR"),
@@ -47,7 +50,7 @@ def speaker(name: str) -> Speaker:
 def usual_voice(language: str, provider: str = "espeak") -> str:
     """The name of the first known voice of a provider for a language, by its first letters: pt, en."""
     for name, known in KNOWN.items():
-        if known.provider == provider and _base(known.language) == _base(language):
+        if known.provider == provider and known.speaks(language):
             return name
     raise UnknownVoice(f"{provider} has no usual voice for {language[:40]!r}: name one, such as elevenlabs_<id>")
 

@@ -21,9 +21,25 @@ def fitted(video: VideoToPublish) -> VideoToPublish:
     return replace(
         video,
         title=_line(video.title)[:LONGEST_TITLE].rstrip() or UNTITLED,
-        description=_cut(_plain(video.description), LONGEST_DESCRIPTION),
+        description=_described(video),
+        credits=(),
         tags=tuple(_fitting((video.mark, *video.tags))),
     )
+
+
+def _described(video: VideoToPublish) -> str:
+    """The text makes room for the credits below it; only credits that are too long by themselves lose whole lines."""
+    below = _below(video.credits)
+    return f"{_cut(_plain(video.description), LONGEST_DESCRIPTION - len(below.encode()))}{below}".lstrip("\n")
+
+
+def _below(lines: Iterable[str]) -> str:
+    taken = ""
+    for line in map(_line, lines):
+        longer = f"{taken}\n{line}" if taken else f"\n\n{line}"
+        if line and len(longer.encode()) <= LONGEST_DESCRIPTION:
+            taken = longer
+    return taken
 
 
 def _fitting(tags: Iterable[str]) -> list[str]:

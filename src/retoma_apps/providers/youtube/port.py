@@ -31,11 +31,15 @@ def mark_of(key: str) -> str:
 
 @dataclass(frozen=True)
 class VideoToPublish:
-    """Texts may be longer than a channel takes: they are cut to fit. Without `publish_at` it is public at once."""
+    """Texts may be longer than a channel takes: they are cut to fit. Without `publish_at` it is public at once.
+
+    `credits` are lines that stand below the description, which is cut to leave room for them.
+    """
 
     title: str
     mark: str
     description: str = ""
+    credits: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     language: str = "pt-BR"
     publish_at: datetime | None = None
@@ -80,7 +84,10 @@ class Channel(Protocol):
         """The video that carries this mark, if one was taken. One that failed or was deleted does not count."""
 
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
-        """A PNG or JPEG of at most 2 MB. It may be set again, and then replaces the one before."""
+        """A PNG or JPEG of at most 2 MB. It may be set again, and then replaces the one before.
+
+        Raises GiveUp if it is not taken, also if the account may not set any: the video stands without it.
+        """
 
     async def status(self, video_id: str) -> Status: ...
 

@@ -16,7 +16,7 @@ DAY = timedelta(hours=24)
 USUAL_PAUSE = timedelta(minutes=1)
 _QUOTA = ("quotaExceeded", "dailyLimitExceeded")
 _TOO_FAST = ("rateLimitExceeded", "userRateLimitExceeded")
-_OF_THE_VIDEO = ("forbiddenPrivacySetting", "forbiddenLicenseSetting", "forbiddenEmbedSetting")
+OF_THE_VIDEO = ("forbiddenPrivacySetting", "forbiddenLicenseSetting", "forbiddenEmbedSetting")
 _ACCOUNT = {
     "youtubeSignupRequired": "the account has no YouTube channel: make one",
     "accessNotConfigured": "the YouTube Data API is off for this client: turn it on in Google's console",
@@ -27,8 +27,11 @@ _FORBIDDEN = (
 )
 
 
-def fail(answer: Answer, secrets: Sequence[str] = ()) -> NoReturn:
-    """Raise what an answer without success means. None of `secrets` is repeated, even if YouTube does so."""
+def fail(answer: Answer, secrets: Sequence[str] = (), of_the_video: Sequence[str] = OF_THE_VIDEO) -> NoReturn:
+    """Raise what an answer without success means. None of `secrets` is repeated, even if YouTube does so.
+
+    `of_the_video` are reasons for which a 403 is this video's affair, and no other's of the account.
+    """
     reason, said = _reason(answer), _said(answer, secrets)
     if reason in _QUOTA:
         raise RateLimited(until_midnight(answer), f"YouTube's quota of today is used up{said}")
@@ -40,7 +43,7 @@ def fail(answer: Answer, secrets: Sequence[str] = ()) -> NoReturn:
         raise ProviderDown(f"YouTube failed with {answer.status}{said}")
     if answer.status == 401:
         raise ProviderRefuses(f"YouTube refuses our access token, also a new one{said}")
-    if answer.status == 403 and reason not in _OF_THE_VIDEO:
+    if answer.status == 403 and reason not in of_the_video:
         raise ProviderRefuses(f"{_ACCOUNT.get(reason, _FORBIDDEN)}{said}")
     raise GiveUp(f"YouTube refuses this with {answer.status}{said}", "YOUTUBE_REFUSED")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_args
@@ -21,7 +21,7 @@ from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, without_path
 from retoma_apps.providers.youtube.fitting import fitted
 from retoma_apps.providers.youtube.pictures import read_thumbnail
 from retoma_apps.providers.youtube.port import Progress, Published, State, Status, VideoToPublish
-from retoma_apps.providers.youtube.refusals import fail
+from retoma_apps.providers.youtube.refusals import OF_THE_VIDEO, fail
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 from retoma_apps.providers.youtube.tokens import Tokens
 from retoma_apps.providers.youtube.upload import Upload, video_id
@@ -32,6 +32,8 @@ _PAGES = 4
 """How many pages of fifty of our newest videos are searched for a mark."""
 _PEOPLE_AND_BLOGS = "22"
 _GOOGLE = ".googleapis.com"
+_NO_THUMBNAIL = ("forbidden",)
+"""An account that is not verified may upload videos, and no thumbnails."""
 
 
 class YouTube:
@@ -84,7 +86,7 @@ class YouTube:
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
         content, kind = await asyncio.to_thread(read_thumbnail, path)
         url = f"{self._settings.upload_url}/thumbnails/set?videoId={quote(video_id, safe='')}"
-        await self._asked("POST", url, headers={"Content-Type": kind}, content=content)
+        await self._asked("POST", url, headers={"Content-Type": kind}, content=content, of_the_video=_NO_THUMBNAIL)
 
     async def status(self, video_id: str) -> Status:
         found = _items(await self._listed("videos", part="status,processingDetails", id=video_id))
@@ -129,6 +131,7 @@ class YouTube:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         json: Any = None,
+        of_the_video: Sequence[str] = OF_THE_VIDEO,
     ) -> Answer:
         """A success. Raises for everything else, each kind as who calls must act on it."""
         try:
@@ -136,7 +139,7 @@ class YouTube:
         except NoAnswer as error:
             raise ProviderDown(f"YouTube did not answer: {error}") from error
         if not answer.is_success:
-            fail(answer, self._secrets())
+            fail(answer, self._secrets(), of_the_video)
         return answer
 
     async def _request(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,9 +23,6 @@ REEL = 8
 _X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "21", "-pix_fmt", "yuv420p"]
 # Both ears get the narration as it is: the usual way from one channel to two would make it softer by 3 dB.
 _AAC = ["-af", "pan=stereo|c0=c0|c1=c0", "-c:a", "aac", "-b:a", "192k", "-ar", "48000"]
-
-Progress = Callable[[float], None]
-"""Is told which part of the film is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,6 @@ async def assemble(
     *,
     size: tuple[int, int] = (1920, 1080),
     fps: int = 30,
-    progress: Progress | None = None,
 ) -> Made:
     """An MP4 as long as the narration: the last shot gives way or stays on. `to` appears only when it is whole."""
     sound = await probe(narration)
@@ -88,14 +84,11 @@ async def assemble(
     with room_beside(to) as room:
         _set_up(room, shots, narration)
         for number, reel in enumerate(reels):
-            told = _telling(progress, reel.start, total)
-            await _Rendering(room, shots, lines, size, fps).reel(number, reel, told)
+            await _Rendering(room, shots, lines, size, fps).reel(number, reel)
         await _bound(room, len(reels))
         film = await probe(room / "film.mp4")
         _verify(film, sound, size)
         put(room / "film.mp4", to)
-    if progress:
-        progress(1.0)
     return Made(film.seconds, *size, film.size)
 
 
@@ -166,13 +159,13 @@ class _Rendering:
     size: tuple[int, int]
     fps: int
 
-    async def reel(self, number: int, reel: _Reel, told: ffmpeg.Progress | None) -> None:
+    async def reel(self, number: int, reel: _Reel) -> None:
         script = ass(self.lines, reel.start / self.fps, (reel.start + reel.frames) / self.fps)
         (self.room / "lines.ass").write_text(script, encoding="utf-8")
         try:
             given = [each for take in reel.takes for each in self._input(take)]
             made = ["-filter_complex", self._graph(reel), "-map", "[film]", "-frames:v", str(reel.frames)]
-            await ffmpeg.run([*given, *made, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.room, told)
+            await ffmpeg.run([*given, *made, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.room)
         except FfmpegFailed as error:
             await self._blame(reel)
             raise error
@@ -231,7 +224,3 @@ def _verify(film: Media, sound: Media, size: tuple[int, int]) -> None:
         raise FfmpegFailed(f"the film has {film.seconds:.2f} s, its narration {sound.seconds:.2f} s")
     if (film.width, film.height) != size or film.audio_codec is None:
         raise FfmpegFailed(f"the film came out as {film.width}x{film.height} with sound {film.audio_codec}")
-
-
-def _telling(progress: Progress | None, start: int, total: int) -> ffmpeg.Progress | None:
-    return (lambda frame: progress(min((start + frame) / total, 0.99))) if progress else None

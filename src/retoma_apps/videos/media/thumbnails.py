@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from retoma_apps.providers import fonts
 from retoma_apps.videos.media.beside import put, room_beside
+from retoma_apps.videos.models import LONGEST_THUMBNAIL_TEXT
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,7 +25,6 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 _MOST_PIXELS = 50_000_000
 _SIZES = (150, 132, 116, 102, 90, 78, 68, 60, 52, 46, 40, 34, 28)
-_MOST_TEXT = 300
 _LEADING = 1.12
 Box = tuple[int, int, int, int]
 _BOXES: dict[Layout, Box] = {
@@ -58,7 +58,7 @@ def thumbnail(
     from PIL import ImageDraw
 
     image = _toned(_filled(background) if background is not None else _gradient(palette), palette, layout)
-    _write(ImageDraw.Draw(image), " ".join(text.split())[:_MOST_TEXT], palette, _BOXES[layout], layout)
+    _write(ImageDraw.Draw(image), " ".join(text.split())[:LONGEST_THUMBNAIL_TEXT], palette, _BOXES[layout], layout)
     with room_beside(to) as room:
         _saved(image, room / "thumbnail.png")
         put(room / "thumbnail.png", to)

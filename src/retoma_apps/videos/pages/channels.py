@@ -10,14 +10,13 @@ from starlette.responses import Response
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.server import Page, Visit
 from retoma_apps.videos.channels import channel_of
-from retoma_apps.videos.models import Channel
+from retoma_apps.videos.models import Channel, is_channel_name
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.common import Common
 from retoma_apps.videos.pages.forms import CHANNEL, Form, Wrong
 from retoma_apps.videos.pages.words import Words
 
 ROUTE = "/videos/channels"
-LONGEST_NAME = 100
 
 
 class Channels:
@@ -43,7 +42,7 @@ class Channels:
     async def add(self, visit: Visit) -> Response:
         """To the form of the channel of this name, which is there with its first video or when it is saved."""
         name = forms.written(visit.fields, ("channel",))["channel"]
-        if not _is_name(name):
+        if not is_channel_name(name):
             wrong = {"channel": Words(visit.language)("wrong channel")}
             return await self.show_all(visit, 422, Form({"channel": name}, wrong))
         return visit.go(_address(name))
@@ -85,14 +84,9 @@ def _address(name: str) -> str:
 
 def _name(visit: Visit) -> str:
     name: str = visit.request.path_params["name"]
-    if not _is_name(name):
+    if not is_channel_name(name):
         raise NotFound("there is no such channel")
     return name
-
-
-def _is_name(name: str) -> bool:
-    """One that an address can hold: a path ends at a slash, whatever it is quoted by."""
-    return 0 < len(name) <= LONGEST_NAME and name.isprintable() and "/" not in name and name not in (".", "..")
 
 
 async def _revision(visit: Visit, name: str) -> int:

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker
+from retoma_apps.providers.speech import KNOWN
+from retoma_apps.videos.channels import can_speak
 from retoma_apps.videos.models import Channel, Order
 from retoma_apps.videos.pages.words import Words
 
@@ -58,21 +59,14 @@ def read_order(given: Mapping[str, str], say: Words) -> Order:
 def read_channel(given: Mapping[str, str], say: Words, voices: Mapping[str, object], kept: str = "") -> Channel:
     """Raises Wrong. The voice that is `kept` stays, whether or not there is a key for it."""
     values = {**given, "budget": given["budget"].replace(",", ".")}
-    is_known = given["voice"] in ("", kept) or _can_speak(given["voice"], voices)
-    return _checked(Channel, values, say, others=set() if is_known else {"voice"})
+    fits = can_speak(given["voice"], given["language"], voices, kept)
+    return _checked(Channel, values, say, others=set() if fits else {"voice"})
 
 
 def choices(voices: Mapping[str, object], kept: str) -> Iterator[tuple[str, bool]]:
     """Voices, and whether each can be chosen."""
     for name in dict.fromkeys([*KNOWN, *([kept] if kept else [])]):
-        yield name, name == kept or _can_speak(name, voices)
-
-
-def _can_speak(name: str, voices: Mapping[str, object]) -> bool:
-    try:
-        return speaker(name).provider in voices
-    except UnknownVoice:
-        return False
+        yield name, name == kept or KNOWN[name].provider in voices
 
 
 def _checked(kind: type[Made], values: Mapping[str, object], say: Words, others: set[str]) -> Made:

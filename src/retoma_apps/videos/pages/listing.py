@@ -13,14 +13,14 @@ from retoma.errors import InvalidInput
 from retoma.records import Job, Review, Run
 from retoma.server import Page, Visit
 from retoma.states import JobState, RunState
-from retoma_apps.videos.channels import brief_of
+from retoma_apps.videos.channels import TooLate, ordered
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.common import Common
 from retoma_apps.videos.pages.forms import ORDER, Form, Wrong
 from retoma_apps.videos.pages.looks import STAGES
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.stages import Stage, stage_of
+from retoma_apps.videos.stages import Stage, done_of, stage_of, title_of
 
 ROUTE = "/videos/"
 SHOWN = 20
@@ -38,6 +38,7 @@ class Row:
     step: str | None
     review: Review | None
     url: str | None
+    thumbnail_refused: str | None
 
 
 class Listing:
@@ -73,11 +74,12 @@ class Listing:
         given = forms.written(visit.fields, ORDER)
         try:
             order = forms.read_order(given, Words(visit.language))
-            brief = await brief_of(visit.client, order)
             key = visit.fields.get("key", "")[:100] or None
-            await visit.client.start(longform, brief, tenant=order.channel, key=key and f"page {key}")
+            await ordered(visit.client, order, key=key and f"page {key}")
         except Wrong as error:
             return await self.show(visit, 422, Form(given, error.found))
+        except TooLate:
+            return await self.show(visit, 422, Form(given, {"scheduled_for": Words(visit.language)("too late")}))
         except InvalidInput as error:
             return await self.show(visit, 422, replace(Form(given), wrong={"channel": str(error)}))
         return visit.go(ROUTE, "ordered")
@@ -85,16 +87,17 @@ class Listing:
 
 async def row_of(client: Client, run: Run) -> Row:
     jobs = {job.step: job for job in await client.jobs(run.id)}
-    done = {step: job.output for step, job in jobs.items() if job.state is JobState.SUCCEEDED}
-    script = done.get("script_review") or done.get("script_generation") or {}
+    done = done_of(jobs.values())
+    upload = done.get("upload") or {}
     waiting = await client.reviews(run=run.id, limit=1) if run.state in ASKS else []
     return Row(
         run,
-        title=str(script.get("title", "")),
+        title=title_of(done) or "",
         stage=stage_of(run.state, done, begun=any(job.attempt for job in jobs.values())),
         step=_at_hand(jobs) if not run.is_over else None,
         review=waiting[0] if waiting else None,
-        url=_link(done.get("upload") or {}),
+        url=_link(upload),
+        thumbnail_refused=upload.get("thumbnail_refused"),
     )
 
 

@@ -7,7 +7,6 @@ from starlette.responses import FileResponse, Response
 from retoma.errors import NotFound
 from retoma.server import Page, Visit
 from retoma_apps.providers.youtube import LocalChannel, LocalVideo
-from retoma_apps.videos.models import Channel
 from retoma_apps.videos.pages.common import Common
 from retoma_apps.videos.pages.words import Words
 
@@ -43,13 +42,7 @@ class Watching:
 
     async def _found(self, visit: Visit) -> tuple[LocalChannel, LocalVideo]:
         """The id is looked up by the channel, which takes nothing for one that is none."""
-        for account in await self._accounts(visit):
-            channel = self._common.studio.channel(account)
-            if isinstance(channel, LocalChannel) and (video := await channel.video(visit.request.path_params["id"])):
-                return channel, video
+        channel = self._common.studio.channel("")
+        if isinstance(channel, LocalChannel) and (video := await channel.video(visit.request.path_params["id"])):
+            return channel, video
         raise NotFound(Words(visit.language)("no local"))
-
-    async def _accounts(self, visit: Visit) -> list[str]:
-        """Any of which may still be published here."""
-        kept = [Channel.model_validate(each.value).account for each in await visit.client.profiles()]
-        return list(dict.fromkeys(["", *kept]))

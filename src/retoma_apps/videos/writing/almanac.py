@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retoma_apps.videos.models import Fact, Language, Source
-from retoma_apps.videos.writing.words import folded
+from retoma_apps.videos.words import folded
 
 _CONFIDENCE = 0.9
 _KEPT: dict[Language, str] = {"pt-BR": "acervo offline", "en": "offline almanac"}

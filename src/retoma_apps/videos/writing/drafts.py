@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
+from retoma_apps.videos.words import cleaned, folded, shortened
 from retoma_apps.videos.writing.quality import report
-from retoma_apps.videos.writing.words import cleaned, folded, shortened, word_count
 
 MOST_TAGS = 15
 _LONGEST_TAG = 60
@@ -29,8 +29,7 @@ def finished(
         facts_used=len(facts),
         facts=[fact.text for fact in facts],
     )
-    counted = script.model_copy(update={"word_count": word_count(script.text)})
-    return counted.model_copy(update={"quality": report(counted, brief.language, brief.seconds)})
+    return script.model_copy(update={"quality": report(script, brief.language, brief.seconds)})
 
 
 def unknown(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:

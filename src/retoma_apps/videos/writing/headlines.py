@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from retoma_apps.videos.models import Script
+from retoma_apps.videos.models import MOST_THUMBNAILS, Script
+from retoma_apps.videos.words import folded, guessed_language, words
 from retoma_apps.videos.writing.passages import BOOKS
 from retoma_apps.videos.writing.phrases import content_words, is_content
-from retoma_apps.videos.writing.words import folded, guessed_language, words
 
-VARIANTS = 3
 MOST_WORDS = 3
 _LONGEST = 24
 _NUMBER = re.compile(
@@ -23,7 +22,7 @@ def thumbnail_texts(script: Script) -> list[str]:
     """Three different ones in upper case, of at most three words each."""
     chosen: dict[str, str] = {}
     for text in _ideas(script):
-        if len(chosen) < VARIANTS and 0 < len(text) <= _LONGEST:
+        if len(chosen) < MOST_THUMBNAILS and 0 < len(text) <= _LONGEST:
             chosen.setdefault(folded(text), text.upper())
     return list(chosen.values())
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from retoma_apps.videos.models import Language
-from retoma_apps.videos.writing.words import folded
+from retoma_apps.videos.words import folded
 
 _LONGEST = 60
 _BEFORE = {

@@ -31,10 +31,16 @@ class Writer(Protocol):
     name: str
 
     async def research(
-        self, brief: Brief, known: Sequence[Fact], notes: str, *, paid: Paid | None = None
+        self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], *, paid: Paid | None = None
     ) -> Researched: ...
 
     async def script(
-        self, brief: Brief, facts: Sequence[Fact], *, notes: str, former: Script | None, paid: Paid | None = None
+        self,
+        brief: Brief,
+        facts: Sequence[Fact],
+        *,
+        wishes: Sequence[str],
+        former: Script | None,
+        paid: Paid | None = None,
     ) -> Written:
-        """`notes` are what a reviewer said of `former`; both may be empty."""
+        """`wishes` are all that reviewers have said so far. `former` meets them but the last, if it is given."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from math import ceil
 
 from retoma_apps.videos.models import Issue, Language, Quality, Script
+from retoma_apps.videos.words import folded, seconds_for, sentences, word_count, words
 from retoma_apps.videos.writing.syllables import syllables
-from retoma_apps.videos.writing.words import folded, seconds_for, sentences, word_count, words
 
 SECONDS_A_VISUAL = 75
 LONGEST_SENTENCE = 40

@@ -1,6 +1,6 @@
 """The offline twin of a writer: puts scripts together from stored facts and ready-made passages, and says so in them.
 
-The same brief, facts and notes always give the same script.
+The same brief, facts and wishes always give the same script.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import re
 from collections.abc import Sequence
 
 from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script
+from retoma_apps.videos.words import cleaned, folded, shortened, word_count, words_in
 from retoma_apps.videos.writing.almanac import facts_about, visual_of
 from retoma_apps.videos.writing.drafts import finished, unknown
 from retoma_apps.videos.writing.passages import BOOKS, TOPIC, Book
 from retoma_apps.videos.writing.phrases import content_words, noun_phrases
 from retoma_apps.videos.writing.port import Paid, Researched, Written
-from retoma_apps.videos.writing.words import cleaned, folded, shortened, word_count, words_in
 
 SHORTER, LONGER = 0.7, 1.4
 _ROOM = 1.05  # a little over the wanted length is better than a hole before it
-_LONGEST_NOTE = 200
+_LONGEST_WISH = 200
 _LONGEST_TOPIC = 160
 _LEAST_WORDS = 40
 _UNSPEAKABLE = re.compile(r"[{}\[\]<>*_#|\\\"“”«»()]")
@@ -42,22 +42,28 @@ class TemplateWriter:
     name = "offline/template"
 
     async def research(
-        self, brief: Brief, known: Sequence[Fact], notes: str, *, paid: Paid | None = None
+        self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], *, paid: Paid | None = None
     ) -> Researched:
-        asked = f"{brief.topic} {notes}"
+        asked = " ".join([brief.topic, *wishes])
         return Researched(facts=unknown(facts_about(asked, brief.language), known))
 
     async def script(
-        self, brief: Brief, facts: Sequence[Fact], *, notes: str, former: Script | None, paid: Paid | None = None
+        self,
+        brief: Brief,
+        facts: Sequence[Fact],
+        *,
+        wishes: Sequence[str],
+        former: Script | None,
+        paid: Paid | None = None,
     ) -> Written:
-        return Written(script=written(brief, facts, notes, former))
+        return Written(script=written(brief, facts, wishes))
 
 
-def written(brief: Brief, facts: Sequence[Fact], notes: str, former: Script | None) -> Script:
+def written(brief: Brief, facts: Sequence[Fact], wishes: Sequence[str]) -> Script:
     book, topic = BOOKS[brief.language], _topic(brief.topic)
-    answers = _answers(book, brief.language, facts, notes, former)
+    answers = _answers(book, brief.language, facts, wishes)
     opening = _about(topic, book.opening)
-    room = _wanted(brief, notes, former) * _ROOM - sum(_size(scene) for scene in [opening, *answers, book.closing])
+    room = _wanted(brief, wishes) * _ROOM - sum(_size(scene) for scene in [opening, *answers, book.closing])
     told = _told(book, brief.language, topic, [fact for fact in facts if not _is_said(fact, answers)], room)
     used = [fact for fact in facts if _is_said(fact, [*told, *answers])]
     return finished(
@@ -89,33 +95,32 @@ def _fact_scene(book: Book, language: Language, fact: Fact, number: int, topic: 
     return Scene(text=f"{lead} {text}".strip(), visual=visual_of(fact) or _visual(text, language, topic))
 
 
-def _answers(book: Book, language: Language, facts: Sequence[Fact], notes: str, former: Script | None) -> list[Scene]:
-    """Answers to earlier notes stay; a note that asks only for another length needs no words."""
-    kept = [scene for scene in (former.scenes if former else []) if scene.text.startswith(f"{book.answer}: ")]
-    wish = _wish(notes)
-    if not wish or any(scene.text.startswith(f"{book.answer}: {wish}. ") for scene in kept):
-        return kept
-    fact = _nearest(wish, [fact for fact in facts if not _is_said(fact, kept)])
-    text = f"{book.answer}: {wish}. {_spoken(fact.text) if fact else book.unanswered}"
-    visual = visual_of(fact) if fact else None
-    return [*kept, Scene(text=text, visual=visual or _visual(wish, language, wish))]
+def _answers(book: Book, language: Language, facts: Sequence[Fact], wishes: Sequence[str]) -> list[Scene]:
+    """One for each wish; one that asks only for another length needs no words."""
+    answers: list[Scene] = []
+    for asked in dict.fromkeys(filter(None, map(_asked, wishes))):
+        fact = _nearest(asked, [fact for fact in facts if not _is_said(fact, answers)])
+        text = f"{book.answer}: {asked}. {_spoken(fact.text) if fact else book.unanswered}"
+        visual = visual_of(fact) if fact else None
+        answers.append(Scene(text=text, visual=visual or _visual(asked, language, asked)))
+    return answers
 
 
-def _wish(notes: str) -> str:
+def _asked(wish: str) -> str:
     """What is asked for besides the length; empty if nothing is."""
-    rest = _LONGER.sub("", _SHORTER.sub("", _speakable(notes)))
-    wish = shortened(re.sub(r"^(?:[\W_]|(?:e|and)\b)+", "", rest), _LONGEST_NOTE).rstrip(" .,;:…")
-    return wish if any(word.casefold() not in _POLITE for word in content_words(wish)) else ""
+    rest = _LONGER.sub("", _SHORTER.sub("", _speakable(wish)))
+    asked = shortened(re.sub(r"^(?:[\W_]|(?:e|and)\b)+", "", rest), _LONGEST_WISH).rstrip(" .,;:…")
+    return asked if any(word.casefold() not in _POLITE for word in content_words(asked)) else ""
 
 
 def _is_said(fact: Fact, scenes: Sequence[Scene]) -> bool:
     return any(_spoken(fact.text) in scene.text for scene in scenes)
 
 
-def _nearest(note: str, facts: Sequence[Fact]) -> Fact | None:
-    """The fact that shares most words with the note, if any."""
-    asked = _meanings(note)
-    shared = [(len(asked & _meanings(fact.text)), -place) for place, fact in enumerate(facts)]
+def _nearest(asked: str, facts: Sequence[Fact]) -> Fact | None:
+    """The fact that shares most words with what is asked for, if any."""
+    meanings = _meanings(asked)
+    shared = [(len(meanings & _meanings(fact.text)), -place) for place, fact in enumerate(facts)]
     most, place = max(shared, default=(0, 0))
     return facts[-place] if most else None
 
@@ -124,14 +129,14 @@ def _meanings(text: str) -> set[str]:
     return {folded(word) for word in content_words(text)}
 
 
-def _wanted(brief: Brief, notes: str, former: Script | None) -> int:
-    """In words. A wish for another length is about what the reviewer saw."""
-    shorter, longer = bool(_SHORTER.search(notes)), bool(_LONGER.search(notes))
-    usual = words_in(brief.seconds)
-    if shorter == longer:
-        return usual
-    seen = word_count(former.text) if former else usual
-    return max(_LEAST_WORDS, round(seen * (SHORTER if shorter else LONGER)))
+def _wanted(brief: Brief, wishes: Sequence[str]) -> int:
+    """In words. Each wish for another length is about what the one before it gave."""
+    wanted = words_in(brief.seconds)
+    for wish in wishes:
+        shorter, longer = bool(_SHORTER.search(wish)), bool(_LONGER.search(wish))
+        if shorter != longer:
+            wanted = max(_LEAST_WORDS, round(wanted * (SHORTER if shorter else LONGER)))
+    return wanted
 
 
 def _description(book: Book, topic: str, facts: Sequence[Fact]) -> str:

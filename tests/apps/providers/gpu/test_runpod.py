@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from retoma import GiveUp, RateLimited
+from retoma import GiveUp, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer
 from retoma_apps.providers.gpu import HostUnavailable, OutcomeUnknown, RunPodHost
 from retoma_apps.providers.gpu.runpod import _pause, _report
@@ -124,9 +124,27 @@ async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn,
     ],
 )
 def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: str | None) -> None:
-    report = _report({"id": "x", "status": status})
+    report = _report({"id": "x", "status": status, "output": {"video_url": "https://files.example/1.mp4"}})
     assert (report.state, report.code) == (state, code)
     assert "not known" not in (report.message or "")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        None,
+        "done",
+        [],
+        {},
+        {"videos": []},
+        {"videos": [{"id": "1"}]},
+        {"videos": 3},
+        {"video_url": "s3://bucket/1.mp4"},
+    ],
+)
+def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None:
+    report = _report({"status": "COMPLETED", "output": output})
+    assert (report.state, report.code) == ("failed", "NO_VIDEO")
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "", None, 7, {"odd": True}])
@@ -222,30 +240,36 @@ async def test_a_server_error_on_a_question_is_neither_lost_nor_ended(standin: S
         await runpod.find("key")
 
 
-async def test_a_wrong_key_is_refused_for_good_and_never_shown(standin: StandIn, base_url: str) -> None:
+async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, api_key="rpa_WRONGCANARY"))
-    with pytest.raises(GiveUp, match="RUNPOD_API_KEY") as raised:
+    with pytest.raises(ProviderRefuses, match="RUNPOD_API_KEY") as raised:
         await submitted(host)
-    assert raised.value.code == "AUTH_FAILED"
     assert "CANARY" not in repr(raised.value) + repr(host._settings)
     await host.close()
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(401, "AUTH_FAILED"), (402, "PAYMENT_REQUIRED"), (403, "FORBIDDEN"), (400, "REFUSED")]
+    ("status", "asked", "told"),
+    [
+        (401, ProviderRefuses, "RUNPOD_API_KEY"),
+        (402, ProviderRefuses, "no credit"),
+        (403, ProviderRefuses, "give it the right"),
+        (404, ProviderRefuses, "RUNPOD_ENDPOINT_ID"),
+        (400, GiveUp, "with 400"),
+    ],
 )
 async def test_a_refusal_says_what_to_do_and_hides_the_key_that_it_echoes(
-    runpod: RunPodHost, status: int, code: str
+    runpod: RunPodHost, status: int, asked: type[Exception], told: str
 ) -> None:
-    with pytest.raises(GiveUp) as raised:
+    with pytest.raises(asked, match=told) as raised:
         runpod._check(Answer(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
-    assert raised.value.code == code
+    assert "is bad" in str(raised.value)
     assert KEY not in str(raised.value)
 
 
 async def test_an_operation_without_an_endpoint_says_which_setting_is_missing(base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, endpoint_id=""))
-    with pytest.raises(GiveUp, match="RUNPOD_ENDPOINT_ID"):
+    with pytest.raises(ProviderRefuses, match="RUNPOD_ENDPOINT_ID"):
         await submitted(host)
     await host.close()
 

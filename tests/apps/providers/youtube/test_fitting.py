@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,25 @@ def test_whatever_is_written_fits(title: str, description: str, tags: list[str])
 
 def test_a_description_is_cut_by_bytes_and_between_characters() -> None:
     assert fitted(a_video(description="x" + "ã" * 3000)).description == "x" + "ã" * 2499
+
+
+CREDITS = tuple(f"Ana {number} (pexels): https://pexels.example/{number}" for number in range(200))
+
+
+@pytest.mark.parametrize("count", [1, 20, 110])
+def test_a_long_description_is_cut_before_its_credits(count: int) -> None:
+    described = fitted(a_video(description="ã" * 4500, credits=CREDITS[:count])).description
+    assert described.endswith("ã\n\n" + "\n".join(CREDITS[:count]))
+    assert 4999 <= len(described.encode()) <= 5000
+
+
+def test_credits_too_long_by_themselves_lose_whole_lines() -> None:
+    described = fitted(a_video(description="Text", credits=CREDITS)).description
+    assert len(described.encode()) <= 5000
+    assert set(described.splitlines()) <= {*CREDITS, *_BEGINNINGS, ""}
+
+
+_BEGINNINGS = {"Text"[:length] for length in range(5)}
 
 
 def test_words_that_fit_stay_as_they_are() -> None:

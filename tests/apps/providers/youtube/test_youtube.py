@@ -101,6 +101,17 @@ async def test_a_thumbnail_that_cannot_be_one_is_not_sent(standin: StandIn, yout
     assert standin.requests["POST set"] == 1
 
 
+async def test_an_account_that_may_set_no_thumbnails_is_no_reason_to_wait(
+    standin: StandIn, youtube: YouTube, film: Path, picture: Path
+) -> None:
+    video = (await youtube.send(await youtube.begin(a_video(), SIZE), film)).video_id
+    standin.faults.forbidden = True
+    with pytest.raises(GiveUp, match="403"):
+        await youtube.set_thumbnail(video, picture)
+    with pytest.raises(ProviderRefuses):
+        await youtube.status(video)
+
+
 async def test_one_access_token_serves_until_it_is_refused(standin: StandIn, youtube: YouTube) -> None:
     for _ in range(3):
         await youtube.begin(a_video(), SIZE)

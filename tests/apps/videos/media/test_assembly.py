@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image, ImageChops
 
+from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.ffmpeg import FfmpegFailed
 from retoma_apps.videos.media import assembly
 from retoma_apps.videos.media.assembly import BadShot, Shot, assemble
@@ -106,6 +108,15 @@ def test_the_parts_hold_every_frame_once(lengths: list[int], monkeypatch: pytest
             assert after.takes[0].skip == before.takes[-1].frames
 
 
+async def test_subtitles_are_burned_in_with_their_accents(tmp_path: Path, sound: Path) -> None:
+    given, bands = shots(tmp_path, 3), set()
+    for text in ("ação", "acao", "a\ue000\ue001o"):  # the last has letters that no font knows
+        await assemble(given, sound, [Line(text=text, start=0, end=3)], tmp_path / "film.mp4", size=SMALL, fps=2)
+        await frame(tmp_path / "film.mp4", 1, tmp_path / "frame.png")
+        bands.add(Image.open(tmp_path / "frame.png").crop((0, 55, *SMALL)).tobytes())
+    assert len(bands) == 3
+
+
 async def test_subtitles_are_burned_in_for_their_time_only(tmp_path: Path, sound: Path) -> None:
     lines = [Line(text="Ação, coração,\npão às três", start=1, end=2)]
     await assemble(shots(tmp_path, 3), sound, lines, tmp_path / "film.mp4", size=SMALL)
@@ -118,13 +129,6 @@ async def test_subtitles_are_burned_in_for_their_time_only(tmp_path: Path, sound
     assert brightest[0] < 40
     assert brightest[1] > 100
     assert brightest[2] < 40
-
-
-async def test_progress_grows_to_its_end(tmp_path: Path, sound: Path) -> None:
-    told: list[float] = []
-    await assemble(shots(tmp_path, 1, 2), sound, [], tmp_path / "film.mp4", size=SMALL, progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1
 
 
 async def test_a_clip_that_is_no_video_is_named(tmp_path: Path, sound: Path) -> None:
@@ -140,14 +144,19 @@ async def test_no_shots_are_no_film(tmp_path: Path, sound: Path) -> None:
         await assemble([], sound, [], tmp_path / "film.mp4", size=SMALL)
 
 
-async def test_one_that_is_stopped_leaves_the_former_film_and_nothing_else(tmp_path: Path, sound: Path) -> None:
+async def test_one_that_is_stopped_leaves_the_former_film_and_nothing_else(
+    tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "film.mp4").write_bytes(b"the former")
     given = shots(tmp_path, 1, 1, 1)
     there = names(tmp_path)
     begun = asyncio.Event()
-    work = asyncio.create_task(
-        assemble(given, sound, [], tmp_path / "film.mp4", size=SMALL, progress=lambda _: begun.set())
-    )
+
+    async def run(arguments: list[str], folder: Path) -> None:
+        await ffmpeg.run(arguments, folder, lambda _: begun.set())
+
+    monkeypatch.setattr(assembly, "ffmpeg", SimpleNamespace(run=run, media_input=ffmpeg.media_input))
+    work = asyncio.create_task(assemble(given, sound, [], tmp_path / "film.mp4", size=SMALL))
     await begun.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -12,6 +12,7 @@ from typing import Any
 from retoma import App, Client, Context, Decision, Pipeline, Retry
 from retoma.records import Review
 from retoma.store.database import Database
+from retoma.testing import NOON
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.models import (
     Assembly,
@@ -19,10 +20,12 @@ from retoma_apps.videos.models import (
     Broll,
     Clip,
     FinalChoice,
+    FinalWishes,
     FootageWishes,
     Issue,
     Line,
     Narration,
+    NarrationWishes,
     Quality,
     Scene,
     Script,
@@ -84,7 +87,7 @@ def canned(says: str) -> Pipeline:
             scene_starts=[0, 62.25],
         )
 
-    film.review("audio_review", of=audio_generation)
+    film.review("audio_review", of=audio_generation, feedback_form=NarrationWishes)
 
     @film.step
     async def broll_search(audio_review: Narration, *, ctx: Context) -> Broll:
@@ -94,6 +97,7 @@ def canned(says: str) -> Pipeline:
             source=f"pexels {says}",
             query=f"coins {says}",
             seconds=35,
+            own_seconds=12,
             relevance=0.85,
             scene=0,
             author=f"Eva {says}",
@@ -113,21 +117,29 @@ def canned(says: str) -> Pipeline:
     async def subtitle_gen(*, ctx: Context) -> Subtitles:
         return Subtitles(srt=await ctx.save_file(b"1", "a.srt"), vtt=await ctx.save_file(b"WEBVTT", "a.vtt"))
 
-    @film.step(after=subtitle_gen)
+    @film.step(after="broll_review")
     async def thumbnail_gen(*, ctx: Context) -> Thumbnails:
         image = await ctx.save_file(PNG, "1.png")
         return Thumbnails(variants=[Thumbnail(image=image, text=f"{each} {says}") for each in ("5X", "RENDA", "CERTO")])
 
     film.review(
         "final_review",
-        of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review"],
+        of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review", "broll_review"],
         form=FinalChoice,
         send_back_to=[video_assembly, thumbnail_gen],
+        feedback_form=FinalWishes,
     )
 
     @film.step
     def upload(final_review: FinalChoice) -> Upload:
-        return Upload(video_id="local-0123456789ab", url="/videos/channel/local-0123456789ab", channel="local")
+        return Upload(
+            video_id="local-0123456789ab",
+            url="/videos/channel/local-0123456789ab",
+            channel="local",
+            title=final_review.title or "Title",
+            uploaded_at=NOON,
+            thumbnail_refused=f"Not verified {says}",
+        )
 
     return film
 

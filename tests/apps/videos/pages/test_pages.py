@@ -65,9 +65,10 @@ async def test_what_is_wrong_with_an_order_is_told_at_its_field(desk: Desk) -> N
     for field, written, sentence in (
         ("topic", " ", "Diga o tema, com 3 a 300 letras."),
         ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
-        ("channel", "", "Um nome de 1 a 100 letras."),
+        ("channel", "", "Um nome de 1 a 100 letras, sem barra."),
         ("language", "fr", "Escolha um dos idiomas."),
         ("scheduled_for", "amanhã", "Um dia e uma hora"),
+        ("scheduled_for", "2029-12-31T12:00", "Essa hora já passou."),
     ):
         bounced = await desk.send("/videos/", ORDER | {field: written}, language="pt")
         assert bounced.status_code == 422
@@ -91,6 +92,7 @@ async def test_the_list_leads_to_what_is_published(desk: Desk) -> None:
     await desk.work()
     page = await desk.read("/videos/")
     assert f'href="/videos/channel/{PLAINLY}"' in page
+    assert "Published without its thumbnail: Not verified plainly" in text_of(page)
     assert "Published" in text_of(page)
     assert 'href="/reviews/' not in page
 
@@ -133,6 +135,7 @@ async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_
     for field, written in (
         ("voice", "azure_en_us_guy"),
         ("voice", "<script>"),
+        ("voice", "espeak_pt_br"),
         ("seconds", "19"),
         ("seconds", "many"),
         ("budget", "-1"),
@@ -166,7 +169,7 @@ async def test_a_colleagues_change_is_not_saved_over(desk: Desk) -> None:
 async def test_a_new_channel_is_opened_by_its_name(desk: Desk) -> None:
     opened = await desk.send("/videos/channels", {"channel": "Saúde & bem-estar"})
     assert "Saúde &amp; bem-estar" in await desk.read(opened.headers["location"])
-    for name in ("", "a/b", "..", "x" * 101):
+    for name in ("", " ", "a/b", "..", "x" * 101):
         assert (await desk.send("/videos/channels", {"channel": name})).status_code == 422
 
 

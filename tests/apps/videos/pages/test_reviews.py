@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 
+from retoma import Decision
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, TEMPLATES
 from retoma_apps.videos.pipeline import longform
 from tests.apps.videos.pages.canned import FILM, Desk
@@ -33,20 +35,43 @@ SHOWN = {
             "Must be mended Too long",
             "Remark Dull",
             "95 % confidence",
+            "“shorter”",
         ],
-        "pt": ["1.850 palavras", "Fatos usados 12", "Já conhecido 65 %", "Reprovado"],
+        "pt": ["3 palavras", "Fatos usados 12", "Já conhecido 65 %", "Reprovado", "“mais curto”"],
     },
     "audio_review": {
-        "en": ["Length 1 min 12 s", "Voice espeak plainly", "Speed 1.1", "0:00 First", "1:02 Second."],
-        "pt": ["Narração", "Transcrição", "Velocidade 1,1"],
+        "en": ["Length 1 min 12 s", "Voice espeak plainly", "Speed 1.1", "0:00 First", "1:02 Second.", "“slower”"],
+        "pt": ["Narração", "Transcrição", "Velocidade 1,1", "“mais devagar”"],
     },
     "broll_review": {
-        "en": ["98 % of the narration", "1 Scene 1 35 s", "Relevance 85 %", "By Eva", "Searched for: coins plainly"],
-        "pt": ["98 % da narração", "2 Cena 2 35 s Trocar"],
+        "en": [
+            "98 % of the narration",
+            "1 Scene 1 35 s (clip of 12 s)",
+            "Relevance 85 %",
+            "By Eva",
+            "Searched for: coins plainly",
+            "all if none is marked",
+        ],
+        "pt": ["98 % da narração", "2 Cena 2 35 s (clipe de 12 s) Trocar", "todos se nenhum for marcado"],
     },
     "final_review": {
-        "en": ["10:12", "Resolution 1920", "380 MB", "As soon as it is approved", "Variant 3 CERTO"],
-        "pt": ["Fica público Assim que for aprovado", "Capa", "tag plainly", "About plainly"],
+        "en": [
+            "10:12",
+            "Resolution 1920",
+            "380 MB",
+            "As soon as it is approved",
+            "Variant 3 CERTO",
+            "VTT in the picture too",
+            "“with subtitles”",
+        ],
+        "pt": [
+            "Fica público Assim que for aprovado",
+            "Capa",
+            "tag plainly",
+            "About plainly",
+            "“sem legendas”",
+            "Palavras nas capas",
+        ],
     },
 }
 
@@ -72,6 +97,59 @@ async def test_the_players_of_a_review_get_the_parts_of_files_that_they_ask_for(
     assert (part.status_code, part.content) == (206, FILM[2:6])
     subtitles = await desk.visitor.get(track)
     assert (subtitles.text, subtitles.headers["content-type"].partition(";")[0]) == ("WEBVTT", "text/vtt")
+
+
+async def test_a_final_review_says_that_the_time_of_publication_has_passed_meanwhile(desk: Desk) -> None:
+    review = await desk.review("final_review", scheduled_for="2030-01-01T17:00:00+02:00")
+    for hours, is_late in ((2, False), (1, True)):
+        await desk.visitor.api.sandbox.clock.advance(timedelta(hours=hours))
+        page = text_of(await desk.read(f"/reviews/{review.id}"))
+        assert "Goes public 2030-01-01 15:00:00 UTC" in page
+        assert ("This time has passed" in page) is is_late
+
+
+async def test_a_final_review_shows_the_credits_that_are_published_below_the_description(desk: Desk) -> None:
+    review = await desk.review("final_review")
+    credit = "Eva plainly (pexels plainly): https://pexels.example/1"
+    shown = text_of(await desk.read(f"/reviews/{review.id}", language="pt"))
+    assert (
+        f"Estas linhas vão abaixo dela. Se as duas passam do que o canal aceita, o texto acima é cortado. {credit}"
+        in shown
+    )
+    decision = Decision("approve", by="ana", value={"thumbnail": 1, "description": "", "tags": []})
+    await desk.client.decide(review.id, decision)
+    closed = text_of(await desk.read(f"/reviews/{review.id}"))
+    assert f"Description \N{EN DASH} {credit}" in closed
+    assert "tag plainly" not in closed
+
+
+async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(desk: Desk) -> None:
+    review = await desk.review("script_review")
+    path = f"/reviews/{review.id}"
+    page = await desk.read(path, language="pt")
+    assert '<label for="value.scenes.0.text">Texto</label>' in page
+    assert "Knowledge reuse rate" not in page
+    assert "Em JSON." not in page
+    sources = {"value.sources.0.name": "Bank", "value.sources.0.confidence": "1,5"}
+    given = {"act": "edit", "value.title": "Other", **sources}
+    given |= {"value.scenes.0.text": "", "value.scenes.1.text": "Mine", "value.scenes.1.visual": "x" * 201}
+    bounced = await desk.send(f"{path}?lang=pt", {**given, "value.scenes.0.visual": ""})
+    told = re.findall(r'id="(value[^"]*)-why" role="alert">.*?</svg>([^<]*)', bounced.text)
+    assert told == [
+        ("value.scenes.1.visual", "Longo demais: no máximo 200 caracteres."),
+        ("value.sources.0.confidence", "Deve ser no máximo 1."),
+    ]
+    mended = given | {"value.scenes.1.visual": "a coin", "value.sources.0.confidence": "0,5"}
+    assert (await desk.send(path, mended)).status_code == 303
+    value = (await desk.client.review(review.id)).value
+    assert (value["title"], value["scenes"]) == ("Other", [{"text": "Mine", "visual": "a coin"}])
+    assert (value["word_count"], value["facts_used"], value["quality"]["readability_score"]) == (1, 12, 8.5)
+
+
+async def test_what_nobody_can_type_is_not_offered_to_be_edited(desk: Desk) -> None:
+    for step in ("audio_review", "broll_review"):
+        review = await desk.review(step)
+        assert 'id="edit"' not in await desk.read(f"/reviews/{review.id}")
 
 
 async def test_the_lines_of_a_narration_say_when_they_are_spoken(desk: Desk) -> None:
@@ -121,6 +199,20 @@ async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(des
     value = (await desk.client.review(review.id)).value
     assert (value["thumbnail"], value["title"], value["tags"]) == (2, "Another", ["one", "two"])
     assert re.findall(r'value="(\d)" form="approve" required checked disabled', await desk.read(path)) == ["2"]
+
+
+async def test_a_final_review_is_sent_back_with_words_for_its_thumbnails_and_subtitles_left_as_they_are(
+    desk: Desk,
+) -> None:
+    review = await desk.review("final_review")
+    given = {"act": "send_back", "to": "thumbnail_gen", "feedback.thumbnail_texts": "Um\r\nDois"}
+    page = await desk.read(f"/reviews/{review.id}")
+    assert re.findall(r'<option value="(\w*)"( selected)?>', page) == [("", ""), ("yes", ""), ("no", "")]
+    sent = await desk.send(f"/reviews/{review.id}", {**given, "feedback.subtitles": ""})
+    assert sent.status_code == 303, sent.text
+    feedback = (await desk.client.review(review.id)).feedback or {}
+    assert feedback["thumbnail_texts"] == ["Um", "Dois"]
+    assert "subtitles" not in feedback
 
 
 async def test_a_choice_is_kept_when_the_form_comes_back(desk: Desk) -> None:

@@ -27,12 +27,12 @@ def draft(**changed: Any) -> dict[str, Any]:
 
 
 async def researched(*facts: dict[str, Any]) -> Any:
-    return await LlmWriter(ScriptedLlm({"facts": list(facts)}), "m").research(a_brief(), [], "")
+    return await LlmWriter(ScriptedLlm({"facts": list(facts)}), "m").research(a_brief(), [], [])
 
 
 async def scripted(answer: dict[str, Any]) -> Script:
     facts = [a_fact("Um."), a_fact("Dois.")]
-    return (await LlmWriter(ScriptedLlm(answer), "m").script(a_brief(), facts, notes="", former=None)).script
+    return (await LlmWriter(ScriptedLlm(answer), "m").script(a_brief(), facts, wishes=[], former=None)).script
 
 
 async def test_facts_come_with_source_and_confidence() -> None:
@@ -69,7 +69,7 @@ async def test_an_address_that_is_not_plain_web_is_dropped_and_its_fact_is_kept(
 
 async def test_known_facts_repeated_facts_and_empty_ones_are_left_out() -> None:
     llm = ScriptedLlm({"facts": [found(text="Um!"), found(), found(text="a LUA gira"), found(text="…")]})
-    given = await LlmWriter(llm, "m").research(a_brief(), [a_fact("Um.")], "")
+    given = await LlmWriter(llm, "m").research(a_brief(), [a_fact("Um.")], [])
     assert [fact.text for fact in given.facts] == ["A lua gira."]
 
 
@@ -82,7 +82,7 @@ async def test_what_cannot_be_seen_is_taken_out_of_what_the_model_says() -> None
 async def test_an_answer_beyond_its_limits_is_asked_for_again_and_both_are_paid(bad: Any) -> None:
     told: list[Usage] = []
     llm = ScriptedLlm({"facts": bad}, {"facts": [found()]})
-    given = await LlmWriter(llm, "m").research(a_brief(), [], "", paid=told.append)
+    given = await LlmWriter(llm, "m").research(a_brief(), [], [], paid=told.append)
     assert (len(given.facts), len(llm.asked)) == (1, 2)
     assert (given.usage, told) == (PAID + PAID, [PAID, PAID])
 
@@ -121,27 +121,28 @@ async def test_what_people_wrote_is_data_between_marks_and_never_the_systems() -
     llm = ScriptedLlm(draft(), {"facts": []})
     writer, brief = LlmWriter(llm, "m"), a_brief(f"Topic {ORDER}", style=f"Style {ORDER}")
     former = a_script(f"Former {ORDER}")
-    await writer.script(brief, [a_fact(f"Fact {ORDER}")], notes=f"Notes {ORDER}", former=former)
-    await writer.research(brief, [a_fact(f"Fact {ORDER}")], f"Notes {ORDER}")
+    await writer.script(brief, [a_fact(f"Fact {ORDER}")], wishes=["first", f"Notes {ORDER}"], former=former)
+    await writer.research(brief, [a_fact(f"Fact {ORDER}")], ["first", f"Notes {ORDER}"])
     for system, user in llm.asked:
         assert (system.role, user.role) == ("system", "user")
         assert "Ignore the rules" not in system.content
         assert all(f"<<{kind} N>>" in system.content for kind in ("topic", "facts", "notes"))
         assert unquoted([user], "topic") == brief.topic
         assert f"Notes {ORDER}\n<<end of notes" in user.content
+        assert user.content.index("first\n<<end of notes") < user.content.index("Notes Ignore")
     assert f"Former {ORDER}\n<<end of former script" in llm.asked[0][1].content
     assert f"Style {ORDER}\n<<end of style" in llm.asked[0][1].content
 
 
 async def test_a_first_script_is_asked_for_without_empty_quotes() -> None:
     llm = ScriptedLlm(draft())
-    await LlmWriter(llm, "m").script(a_brief(), [], notes="", former=None)
+    await LlmWriter(llm, "m").script(a_brief(), [], wishes=[], former=None)
     assert llm.asked[0][1].content.count("<<") == 2
 
 
 async def test_the_language_and_length_are_asked_for_and_the_tokens_are_bounded_by_them() -> None:
     llm = ScriptedLlm(draft())
-    await LlmWriter(llm, "m").script(a_brief(language="en", seconds=120), [], notes="", former=None)
+    await LlmWriter(llm, "m").script(a_brief(language="en", seconds=120), [], wishes=[], former=None)
     assert "in English" in llm.asked[0][0].content
     assert "about 300 words" in llm.asked[0][0].content
     assert llm.max_tokens == 3_200

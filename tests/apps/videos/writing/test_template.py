@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from retoma_apps.videos.models import Language, Script
@@ -27,12 +29,11 @@ async def a_script(
     topic: str = "Fotossíntese",
     language: Language = "pt-BR",
     seconds: int = 60,
-    notes: str = "",
-    former: Script | None = None,
+    wishes: Sequence[str] = (),
 ) -> Script:
     brief = a_brief(topic, language, seconds)
-    found = await WRITER.research(brief, [], notes)
-    return (await WRITER.script(brief, found.facts, notes=notes, former=former)).script
+    found = await WRITER.research(brief, [], wishes)
+    return (await WRITER.script(brief, found.facts, wishes=wishes, former=None)).script
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
@@ -64,7 +65,7 @@ async def test_a_topic_that_it_does_not_know_has_no_facts_and_no_made_up_sources
 
 async def test_facts_are_told_with_their_sources() -> None:
     fact = a_fact("O xadrez tem sessenta e quatro casas")
-    script = (await WRITER.script(a_brief("Xadrez"), [fact], notes="", former=None)).script
+    script = (await WRITER.script(a_brief("Xadrez"), [fact], wishes=[], former=None)).script
     assert (script.sources, script.facts_used) == ([fact.source], 1)
     assert "O xadrez tem sessenta e quatro casas." in script.text
     assert "https://example.org/a" in script.description
@@ -72,34 +73,43 @@ async def test_facts_are_told_with_their_sources() -> None:
 
 async def test_a_fact_for_which_there_is_no_room_is_not_claimed() -> None:
     long = a_fact("palavra " * 200)
-    script = (await WRITER.script(a_brief("Xadrez"), [long], notes="", former=None)).script
+    script = (await WRITER.script(a_brief("Xadrez"), [long], wishes=[], former=None)).script
     assert (script.sources, script.facts_used) == ([], 0)
 
 
 async def test_research_gives_only_what_was_not_known() -> None:
-    first = (await WRITER.research(a_brief("Café"), [], "")).facts
-    again = (await WRITER.research(a_brief("CAFE"), first[:2], "")).facts
+    first = (await WRITER.research(a_brief("Café"), [], [])).facts
+    again = (await WRITER.research(a_brief("CAFE"), first[:2], [])).facts
     assert len(first) > 2
     assert again == first[2:]
 
 
-@pytest.mark.parametrize("notes", ["Deixe mais curto, por favor.", "shorter"])
-async def test_it_gets_shorter_when_asked_and_says_nothing_of_it(notes: str) -> None:
+@pytest.mark.parametrize("wish", ["Deixe mais curto, por favor.", "shorter"])
+async def test_it_gets_shorter_when_asked_and_says_nothing_of_it(wish: str) -> None:
     former = await a_script(seconds=120)
-    script = await a_script(seconds=120, notes=notes, former=former)
+    script = await a_script(seconds=120, wishes=[wish])
     assert script.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
     assert "Na revisão" not in script.text
 
 
-@pytest.mark.parametrize("notes", ["Quero um texto mais longo", "please make it longer"])
-async def test_it_gets_longer_when_asked(notes: str) -> None:
+@pytest.mark.parametrize("wish", ["Quero um texto mais longo", "please make it longer"])
+async def test_it_gets_longer_when_asked(wish: str) -> None:
     former = await a_script(seconds=60)
-    script = await a_script(seconds=60, notes=notes, former=former)
+    script = await a_script(seconds=60, wishes=[wish])
     assert script.word_count == pytest.approx(former.word_count * 1.4, rel=0.15)
 
 
+async def test_a_wish_for_another_length_holds_when_another_wish_comes() -> None:
+    former = await a_script(seconds=120)
+    later = await a_script(seconds=120, wishes=["mais curto", "fale da clorofila"])
+    again = await a_script(seconds=120, wishes=["mais curto", "fale da clorofila", "mais curto"])
+    assert later.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
+    assert again.word_count == pytest.approx(former.word_count * 0.49, rel=0.15)
+    assert "A clorofila absorve" in again.text
+
+
 async def test_a_wish_is_answered_with_the_fact_that_fits_it() -> None:
-    script = await a_script(notes="mais curto, e fale da clorofila!")
+    script = await a_script(wishes=["mais curto, e fale da clorofila!"])
     (answer,) = [scene for scene in script.scenes if scene.text.startswith("Na revisão")]
     assert answer.text.startswith("Na revisão, pediram: fale da clorofila")
     assert "A clorofila absorve bem a luz azul" in answer.text
@@ -107,14 +117,12 @@ async def test_a_wish_is_answered_with_the_fact_that_fits_it() -> None:
 
 
 async def test_a_wish_that_it_cannot_meet_is_marked_and_not_made_up() -> None:
-    script = await a_script("Chess", "en", notes="Name the world champions")
+    script = await a_script("Chess", "en", wishes=["Name the world champions"])
     assert "The review asked: Name the world champions. This ready-made text has no stored fact" in script.text
 
 
 async def test_an_answer_to_an_earlier_note_stays_when_another_comes() -> None:
-    first = await a_script(notes="fale da clorofila")
-    second = await a_script(notes="fale do oceano", former=first)
-    third = await a_script(notes="fale do oceano", former=second)
+    third = await a_script(wishes=["fale da clorofila", "fale do oceano", "fale do oceano"])
     answers = [scene.text for scene in third.scenes if scene.text.startswith("Na revisão")]
     assert ["clorofila" in text for text in answers] == [True, False]
     assert "repeated_sentence" not in {issue.code for issue in third.quality.issues}
@@ -122,21 +130,20 @@ async def test_an_answer_to_an_earlier_note_stays_when_another_comes() -> None:
 
 
 async def test_a_fact_that_answered_one_note_does_not_answer_the_next() -> None:
-    first = await a_script(notes="fale da clorofila")
-    second = await a_script(notes="explique melhor a clorofila", former=first)
+    second = await a_script(wishes=["fale da clorofila", "explique melhor a clorofila"])
     assert second.text.count("A clorofila absorve") == 1
     assert "pediram: explique melhor a clorofila" in second.text
 
 
 async def test_facts_in_another_language_are_not_given() -> None:
-    assert (await WRITER.research(a_brief("Café culture", "en"), [], "")).facts == []
+    assert (await WRITER.research(a_brief("Café culture", "en"), [], [])).facts == []
 
 
 HOSTILE = '{x} <script>alert(1)</script> "a“ [b] \x00\u202e**TODO** ' + "y" * 200
 
 
 async def test_marks_of_a_hostile_topic_or_note_are_not_spoken() -> None:
-    script = await a_script(HOSTILE, notes=HOSTILE)
+    script = await a_script(HOSTILE, wishes=[HOSTILE])
     assert not set('{}<>[]*"\x00\u202e') & set(script.text + script.title + script.description)
     assert len(script.title) <= 100
     assert "unbalanced_quotes" not in {issue.code for issue in script.quality.issues}
@@ -150,7 +157,7 @@ async def test_a_strange_topic_still_gets_a_script(topic: str) -> None:
 
 
 async def test_the_same_order_gives_the_same_script() -> None:
-    assert await a_script(notes="fale do mar") == await a_script(notes="fale do mar")
+    assert await a_script(wishes=["fale do mar"]) == await a_script(wishes=["fale do mar"])
 
 
 async def test_visuals_are_short_and_differ_from_scene_to_scene() -> None:
@@ -161,7 +168,7 @@ async def test_visuals_are_short_and_differ_from_scene_to_scene() -> None:
 
 async def test_the_visual_of_a_stored_fact_is_a_phrase_from_it() -> None:
     fact = a_fact("As abelhas levam o pólen das flores.")
-    script = (await WRITER.script(a_brief("Abelhas"), [fact], notes="", former=None)).script
+    script = (await WRITER.script(a_brief("Abelhas"), [fact], wishes=[], former=None)).script
     assert script.scenes[1].visual == "pólen das flores"
 
 

@@ -43,7 +43,7 @@ begin
   end loop;
 end $$;
 
--- Providers have done these jobs: their breakers close.
+-- Providers have done these jobs, or taken those that are parked: their breakers close.
 create or replace function retoma.note_successes(p_jobs retoma.handle[]) returns void language plpgsql as $$
 begin
   if not exists (select from retoma.pools where failures > 0) then

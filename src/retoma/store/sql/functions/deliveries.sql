@@ -235,15 +235,13 @@ begin
 end $$;
 
 -- Let dead deliveries be sent again with the same id and body: one, or all of an endpoint or a URL, within a time. Those of a
--- disabled endpoint stay dead. Gives how many.
+-- disabled endpoint stay dead. Those of one run go out in their order again. Gives how many.
 create or replace function retoma.redrive(
   p_tenant int, p_id uuid, p_endpoint int, p_url text, p_from timestamptz, p_to timestamptz) returns int
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
-  v_count int;
-begin
-  with chosen as materialized (
+  v_asked uuid[] := array(
     select d.id
       from retoma.deliveries d
       join retoma.endpoints e on e.id = d.endpoint
@@ -253,20 +251,26 @@ begin
        and (p_endpoint is null or d.endpoint = p_endpoint)
        and (p_url is null or e.url = p_url)
        and (p_from is null or d.created_at >= p_from)
-       and (p_to is null or d.created_at < p_to)
-     order by d.run, d.endpoint, d.seq
-       for update of d
-  ), again as (
-    update retoma.deliveries d
-       set state = 'due', tries = 0, ended_at = null,
-           -- In their order again.
-           next_at = case when exists (select from retoma.deliveries f join chosen o on o.id = f.id
-                                        where f.run = d.run and f.endpoint = d.endpoint and f.seq < d.seq)
-                          then 'infinity' else v_now end
-      from chosen c
-     where c.id = d.id and d.state = 'dead'
-    returning d.id
-  )
-  select count(*) into v_count from again;
+       and (p_to is null or d.created_at < p_to));
+  v_count int;
+begin
+  -- A delivery that ends just now wakes the next one: let it see ours, or see its end.
+  perform from retoma.deliveries d
+    where (d.run, d.endpoint) in (select a.run, a.endpoint from retoma.deliveries a where a.id = any (v_asked))
+    order by d.run, d.endpoint, d.seq for update;
+  update retoma.deliveries d
+     set next_at = 'infinity'
+   where d.state = 'due'
+     and exists (select from retoma.deliveries f
+                  where f.run = d.run and f.endpoint = d.endpoint and f.seq < d.seq
+                    and f.state = 'dead' and f.id = any (v_asked));
+  update retoma.deliveries d
+     set state = 'due', tries = 0, ended_at = null,
+         next_at = case when exists (select from retoma.deliveries f
+                                      where f.run = d.run and f.endpoint = d.endpoint and f.seq < d.seq
+                                        and (f.ended_at is null or f.state = 'dead' and f.id = any (v_asked)))
+                        then 'infinity' else v_now end
+   where d.id = any (v_asked) and d.state = 'dead';
+  get diagnostics v_count = row_count;
   return v_count;
 end $$;

@@ -98,6 +98,12 @@ begin
   if b_code && '{PROVIDER_DOWN, PROVIDER_REFUSES}' then
     perform retoma.note_failures(v_now, b_run, b_step, b_item, b_revision, b_delay, b_code);
   end if;
+  if 'parked' = any (b_outcome) then
+    v_pooled := v_pooled || array(
+      select (b.run, b.step, b.item, b.revision)::retoma.handle
+        from unnest(b_run, b_step, b_item, b_revision, b_outcome) as b (run, step, item, revision, outcome)
+       where b.outcome = 'parked');
+  end if;
   if v_pooled is not null then
     perform retoma.note_successes(v_pooled);
   end if;

@@ -78,7 +78,7 @@ stable language sql as $$
   union all
   select j.*
     from retoma.pools p,
-         retoma.tenants_for_pool(p.name, 0, p_tenants) as t (tenant),
+         retoma.tenants_for_pool(p.name, null, null, true, 0, p_tenants) as t (tenant),
          lateral (select * from retoma.jobs j
                    where j.pool = p.name and j.tenant = t.tenant
                      and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null

@@ -1,14 +1,20 @@
--- Tenants with work for a pool, each once, in turn after the one that was served last.
-create or replace function retoma.tenants_for_pool(p_pool text, p_after int, p_limit int) returns setof int
+-- Tenants with work for a pool that these queues, versions and suspects allow (null: any), each once, in turn after the
+-- one that was served last.
+create or replace function retoma.tenants_for_pool(
+  p_pool text, p_queues text[], p_versions int[], p_suspect boolean, p_after int, p_limit int) returns setof int
 stable language sql as $$
   with recursive found (tenant) as (
     (select j.tenant from retoma.jobs j
       where j.pool = p_pool and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+        and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
+        and (j.deaths = 0 or p_suspect)
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
              where j.pool = p_pool and j.tenant > found.tenant
                and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+               and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
+               and (j.deaths = 0 or p_suspect)
              order by j.tenant limit 1)
       from found where found.tenant is not null
   )
@@ -22,6 +28,19 @@ $$;
 
 create or replace function retoma.free_slots(p_pool text, p_capacity int) returns int stable language sql as $$
   select p_capacity - coalesce(sum(slots), 0)::int from retoma.holdings where pool = p_pool;
+$$;
+
+-- How many more slots this tenant may take, beside those of the jobs that are about to begin.
+create or replace function retoma.room_of(p_pool retoma.pools, p_tenant int, p_jobs tid[]) returns int stable language sql as $$
+  select case when p_pool.per_tenant is null then p_pool.capacity else p_pool.per_tenant - (
+    select coalesce(sum(t.slots), 0)::int from (
+      select h.slots from retoma.holdings h
+        join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
+       where h.pool = p_pool.name and j.tenant = p_tenant
+      union all
+      select s.slots from retoma.jobs j
+        join retoma.steps s on s.version = j.version and s.step = j.step
+       where j.ctid = any (p_jobs) and j.tenant = p_tenant) t) end;
 $$;
 
 -- Take these jobs, and their slots. The caller holds the pool's row.
@@ -54,6 +73,7 @@ declare
   v_left int := p_room;
   v_suspect boolean := p_suspect;
   v_pool retoma.pools;
+  v_elapsed double precision;
   v_share record;
 begin
   for v_pool in
@@ -66,7 +86,10 @@ begin
     continue when v_pool.paused_until > p_now;
     continue when v_pool.open_until > p_now;
     if v_pool.rate is not null then
-      v_pool.tokens := least(v_pool.burst, v_pool.tokens + v_pool.rate * extract(epoch from p_now - v_pool.tokens_at));
+      -- An error here would end every claim, whatever its pool: no number may get too small or too large.
+      v_pool.rate := greatest(v_pool.rate, 0.000001);
+      v_elapsed := greatest(0, extract(epoch from p_now - v_pool.tokens_at)); -- a clock may be set back
+      v_pool.tokens := least(v_pool.burst, greatest(0, v_pool.tokens) + v_pool.rate * v_elapsed);
       v_pool.tokens_at := p_now;
     end if;
     v_share := retoma.share_out(
@@ -105,6 +128,7 @@ declare
   v_tenant int;
   v_job record;
   v_got int;
+  v_room int;                              -- slots that the tenant may take
   v_passed boolean := false;               -- one that does not fit was passed: look only at what does
   v_fitting boolean;
 begin
@@ -125,8 +149,9 @@ begin
     if found and v_job.mine then
       o_pool.head_seen_at := p_now;
     end if;
-    -- One that nobody can take any more, or that a narrowed pool can never hold, holds up nobody.
-    if not found or v_job.slots > p_pool.capacity or o_pool.head_seen_at < p_now - interval '30 seconds' then
+    -- One that nobody can take any more, whose tenant has its share, or that a narrowed pool can never hold, holds up nobody.
+    if not found or v_job.slots > least(p_pool.capacity, retoma.room_of(p_pool, v_job.tenant, '{}'))
+       or o_pool.head_seen_at < p_now - interval '30 seconds' then
       o_pool := retoma.without_head(o_pool);
     elsif v_job.slots > v_free then
       if v_job.kept_for then
@@ -147,9 +172,11 @@ begin
   loop
     v_got := 0;
     v_fitting := v_passed;
-    v_tenants := array(select retoma.tenants_for_pool(p_pool.name, o_pool.last_tenant, 1000));
+    v_tenants := array(select retoma.tenants_for_pool(
+      p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000));
     exit when v_left <= 0 or v_free <= 0 or v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
+      v_room := retoma.room_of(p_pool, v_tenant, o_jobs);
       for v_job in
         select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.deaths > 0 as suspect
           from retoma.jobs j
@@ -158,13 +185,13 @@ begin
            and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
            and j.queue = any (p_queues) and j.version = any (p_versions)
            and (j.deaths = 0 or p_suspect and not o_suspect)
-           and (not v_fitting or s.slots <= v_free)
+           and (not v_fitting or s.slots <= v_free) and s.slots <= v_room
            and j.ctid <> all (o_jobs)
          order by j.rank, j.run, j.position
          limit greatest(1, v_left / cardinality(v_tenants)) for update of j skip locked
       loop
         exit when v_left <= 0 or v_free <= 0;
-        continue when v_job.suspect and o_suspect;
+        continue when v_job.suspect and o_suspect or v_job.slots > v_room;
         if v_job.slots > v_free then
           v_passed := true;
           if o_pool.head_run is null and v_job.slots <= p_pool.capacity then
@@ -181,6 +208,7 @@ begin
         o_jobs := o_jobs || v_job.job;
         o_suspect := o_suspect or v_job.suspect;
         v_free := v_free - v_job.slots;
+        v_room := v_room - v_job.slots;
         v_left := v_left - 1;
         v_got := v_got + 1;
       end loop;

@@ -52,6 +52,8 @@ class Faults:
     bad_images: set[str] = field(default_factory=set)
     """Their job fails with a message that names the first of them; with `partial` they are only listed."""
     partial: bool = False
+    mute_images: set[str] = field(default_factory=set)
+    """Their job ends COMPLETED and gives nothing."""
     fail: set[str] = field(default_factory=set)
     """Operations whose jobs all end FAILED."""
 
@@ -193,6 +195,8 @@ class StandIn:
             return "FAILED", None, f"{operation} failed, as it was told to"
         if "images" not in job.input:
             return "COMPLETED", self._video(prefix, f"{operation or 'output'}.mp4"), None
+        if any(str(image["id"]) in self.faults.mute_images for image in job.input["images"]):
+            return "COMPLETED", None, None
         bad = [image["id"] for image in job.input["images"] if str(image["id"]) in self.faults.bad_images]
         if bad and not self.faults.partial:
             return "FAILED", None, f"Image {bad[0]} is corrupted"

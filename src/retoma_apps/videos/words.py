@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
-from retoma_apps.videos.models import Language
+if TYPE_CHECKING:
+    from retoma_apps.videos.models import Language
 
 WORDS_A_MINUTE = 150
 _WORD = re.compile("[^\\W_]+(?:[-'\u2019.,](?=[^\\W_])[^\\W_]+)*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retoma_apps.videos.writing.words import cleaned, folded, guessed_language, sentences, shortened, word_count, words
+from retoma_apps.videos.words import cleaned, folded, guessed_language, sentences, shortened, word_count, words
 
 
 def test_what_a_hyphen_an_apostrophe_or_a_decimal_mark_joins_is_one_word() -> None:

@@ -1,0 +1,115 @@
+"""Decisions as callers write them, and what each checkpoint can be decided with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from retoma import Client, Comment, Decision
+from retoma.errors import InvalidInput
+from retoma.records import Review
+from retoma_apps.videos.models import FinalChoice, FinalWishes, FootageWishes, NarrationWishes
+
+ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
+ALWAYS = {"action", "notes", "reviewer", "seen_revision"}
+WISHES = {
+    "audio_generation": {"voice", "rate"},
+    "broll_search": {"clips", "queries"},
+    "video_assembly": {"subtitles"},
+    "thumbnail_gen": {"thumbnail_texts"},
+}
+"""By the step that is done again, what it can be asked for in fields."""
+IN_FORMS = {*NarrationWishes.model_fields, *FootageWishes.model_fields, *FinalWishes.model_fields}
+
+
+class Remark(BaseModel):
+    """About one moment of a recording, or a range of it, in seconds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=2000)
+    at: float | None = Field(None, ge=0)
+    to: float | None = Field(None, ge=0)
+
+
+class Verdict(NarrationWishes, FootageWishes, FinalWishes):
+    """A decision. `thumbnail`, `title`, `description` and `tags` are for an approved final review; `clips` are the
+    numbers of those to replace, with `queries` by number; `voice` and `rate` for another narration; `value` is a
+    person's version of what is approved. What does not belong to the checkpoint or the action is refused."""
+
+    action: Literal["approved", "rejected", "revision_requested"]
+    notes: str = Field("", max_length=20_000)
+    reviewer: str = Field("", max_length=200, description="Who decided, if the key stands for several people.")
+    seen_revision: int | None = Field(
+        None, ge=1, le=10**6, description="The `revision` of the checkpoint as it was seen."
+    )
+    rewind_to: str | None = Field(None, max_length=100, description="Which step is to be done again.")
+    thumbnail: int | None = Field(None, ge=1, le=3)
+    title: str | None = Field(None, min_length=1, max_length=100)
+    description: str | None = Field(None, max_length=4500)
+    tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
+    clips: list[Annotated[int, Field(ge=1, le=10_000)]] | None = Field(None, max_length=1000)
+    comments: list[Remark] = Field([], max_length=500)
+    value: Any = Field(None, description="A person's version of what is approved, in the shape of the step's result.")
+
+
+async def decision_of(client: Client, given: Verdict, review: Review, *, by: str, key: str | None) -> Decision:
+    """Raises InvalidInput if it says anything that would have no effect."""
+    _refuse_strangers(given, review)
+    await _refuse_clips_beyond(client, given, review)
+    return Decision(
+        ACTIONS[given.action],
+        by=given.reviewer.strip() or by,
+        seen=given.seen_revision,
+        notes=given.notes,
+        to=given.rewind_to,
+        comments=[Comment(one.text, one.at, one.to) for one in given.comments],
+        key=key,
+        via="api",
+        items=[str(number) for number in given.clips] if given.clips else None,
+        extra=given.model_dump(include=IN_FORMS, exclude_defaults=True),
+        **_value(given, review),
+    )
+
+
+def _refuse_strangers(given: Verdict, review: Review) -> None:
+    target = _target(given, review)
+    said = given.model_dump(exclude_defaults=True).keys()
+    if strange := sorted(said - ALWAYS - _fitting(given, review, target)):
+        back = f", back to {target}" if target else ""
+        raise InvalidInput(f"{', '.join(strange)}: it means nothing when {review.step} is {given.action}{back}")
+
+
+def _target(given: Verdict, review: Review) -> str | None:
+    if given.action != "revision_requested":
+        return None
+    return given.rewind_to or next(iter(review.may_go_back_to), None)
+
+
+def _fitting(given: Verdict, review: Review, target: str | None) -> set[str]:
+    match given.action:
+        case "approved":
+            return set(FinalChoice.model_fields) if review.step == "final_review" else {"value"}
+        case "rejected":
+            return set()
+        case "revision_requested":
+            return {"rewind_to", "comments"} | WISHES.get(target or "", set())
+
+
+async def _refuse_clips_beyond(client: Client, given: Verdict, review: Review) -> None:
+    wanted = {*(given.clips or ()), *map(int, given.queries)}
+    if not wanted:
+        return
+    there = len((await client.subjects(review))["broll_search"].value["clips"])
+    if beyond := sorted(number for number in wanted if not 1 <= number <= there):
+        raise InvalidInput(f"clips: there are {there}, and none has the number {', '.join(map(str, beyond))}")
+
+
+def _value(given: Verdict, review: Review) -> dict[str, Any]:
+    if given.action == "approved" and review.step == "final_review":
+        chosen = given.model_dump(include=set(FinalChoice.model_fields), exclude_none=True)
+        if "thumbnail" not in chosen:
+            raise InvalidInput("a final review needs `thumbnail`: which of the three is chosen, counted from 1")
+        return {"value": chosen}
+    return {} if given.value is None else {"value": given.value}

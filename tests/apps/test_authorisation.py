@@ -1,0 +1,152 @@
+"""Every route that an application adds, with every kind of caller: what is not in the entries fails here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma.server import door
+from retoma.store.database import Database
+from tests.apps.classifier.office import a_project, an_office
+from tests.apps.gpu.studio import a_studio
+from tests.apps.videos.house import a_house
+from tests.conftest import empty
+from tests.server.api import Api
+from tests.server.test_authorisation import (
+    ROUTES,
+    Ask,
+    Route,
+    bad_keys,
+    check_keys,
+    check_need,
+    check_scopes,
+    keys_by_scope,
+    table,
+)
+
+# Who knows a job's files may fetch them.
+PUBLIC = {"/files/{key}"}
+BODIES: dict[str, Any] = {
+    "/projetos/{projeto}": a_project(),
+    "/execucoes/{execucao}/correcoes": {"codigo": "a.txt", "rotulo": "ofício"},
+    "/execucoes/{execucao}/pular": {"codigos": ["a.txt"]},
+    "/api/v1/channels/{channel}": {},
+    "/api/v1/checkpoints/{checkpoint}/decision": {"action": "approved"},
+}
+QUERIES = {"/execucoes/{execucao}/arquivo": "?codigo=a.txt"}
+LISTS = {
+    "/jobs": "jobs",
+    "/projetos": "projetos",
+    "/execucoes": "execucoes",
+    "/api/v1/videos": "videos",
+    "/api/v1/checkpoints/batch": "batch",
+}
+# What is not there yet, or takes seconds to make; their own tests ask for it.
+OF_LATER = {"/api/v1/files/{kind}/{video}/{digest}/{name}", "/projetos/{projeto}/precisao"}
+# What a key makes is its own tenant's; their own tests name another's.
+STARTS = {
+    "/video/img2vid/async",
+    "/video/caption/async",
+    "/video/caption_style/async",
+    "/video/addaudio/async",
+    "/projetos",
+    "/arquivos",
+    "/execucoes",
+    "/api/v1/videos",
+    "/api/v1/checkpoints/batch/approve",
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An application at work, with one thing of each kind that its routes name, all of one tenant."""
+
+    api: Api
+    tenant: str
+    things: dict[str, str]
+
+    @property
+    def routes(self) -> list[Route]:
+        """Its own ones, and what takes things away last."""
+        known = {str(route) for route in ROUTES}
+        found = [route for route in table(self.api.server) if str(route) not in known]
+        return sorted(found, key=lambda route: ["GET", "POST", "PUT", "DELETE"].index(route.method))
+
+    def asks(self, route: Route) -> Ask:
+        path = route.path + QUERIES.get(route.path, "")
+        for name, thing in self.things.items():
+            path = path.replace(f"{{{name}}}", thing)
+        assert "{" not in path, "say here what this route names"
+        body = BODIES.get(route.path) if route.method in ("POST", "PUT") else None
+        return lambda key: self.api.call(route.method, path, key=key, json=body)
+
+
+@asynccontextmanager
+async def gpu(database: Database, folder: Path) -> AsyncIterator[Subject]:
+    async with a_studio(database, folder) as studio:
+        key = await studio.api.make_key("runs:write", tenant="blog")
+        yield Subject(studio.api, "blog", {"job": await studio.submit(key=key)})
+
+
+@asynccontextmanager
+async def classifier(database: Database, folder: Path) -> AsyncIterator[Subject]:
+    async with an_office(database, folder) as office:
+        project = await office.project()
+        yield Subject(office.api, project, {"projeto": project, "execucao": await office.begin(project)})
+
+
+@asynccontextmanager
+async def videos(database: Database, folder: Path) -> AsyncIterator[Subject]:
+    async with a_house(database, folder) as house:
+        waiting = await house.scripted()
+        file = {"kind": "audio", "digest": "0" * 64, "name": "a.mp3"}
+        things = {"video": waiting["video_id"], "checkpoint": waiting["checkpoint_id"], "channel": "financas"}
+        yield Subject(house.api, "financas", things | file)
+
+
+Application = Callable[[Database, Path], AbstractAsyncContextManager[Subject]]
+
+
+@pytest.fixture(params=[gpu, classifier, videos], ids=lambda application: application.__name__)
+async def subject(
+    request: pytest.FixtureRequest, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Subject]:
+    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1_000)
+    await empty(database)
+    application: Application = request.param
+    async with application(database, tmp_path) as made:
+        yield made
+
+
+async def test_every_route_is_for_those_whom_it_names(subject: Subject) -> None:
+    bad, keys = await bad_keys(subject.api), await keys_by_scope(subject.api)
+    nowhere = replace(subject, things=dict.fromkeys(subject.things, str(UUID(int=7))))
+    for route in subject.routes:
+        check_need(route, PUBLIC)
+        if route.path not in PUBLIC:
+            await check_keys(nowhere.asks(route), bad)
+            await check_scopes(route, nowhere.asks(route), keys)
+
+
+async def test_another_tenants_things_are_not_there(subject: Subject) -> None:
+    scopes = ("runs:read", "runs:write", "reviews:write")
+    own, other = [await subject.api.make_key(*scopes, tenant=tenant) for tenant in (subject.tenant, "stranger")]
+    routes = [route for route in subject.routes if route.path not in PUBLIC]
+    for route in routes:
+        if "{" in route.path:
+            answer = await subject.asks(route)(other)
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), route
+        elif route.method == "GET":
+            assert (await subject.asks(route)(other)).json()[LISTS[route.path]] == [], route
+            assert len((await subject.asks(route)(own)).json()[LISTS[route.path]]) == 1, route
+        else:
+            assert route.path in STARTS, "say here what another tenant's key gets of this route"
+    for route in routes:
+        if "{" in route.path and route.path not in OF_LATER:
+            assert (await subject.asks(route)(own)).status_code not in (404, 422), route

@@ -1,0 +1,231 @@
+"""The film on its channel: once, with what was chosen, and with a person to ask when it does not come out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import GiveUp, NeedsReview, ProviderRefuses, RetryLater
+from retoma.store.database import Database
+from retoma_apps.providers.youtube import LocalChannel, LocalVideo, Status, VideoToPublish, mark_of
+from retoma_apps.videos import filming, publishing
+from retoma_apps.videos.application import from_environment
+from retoma_apps.videos.models import Brief, Upload
+from tests.apps.videos.quick import QuickHouse, a_quick_house, assembled, searched
+from tests.apps.videos.studio import small_studio
+from tests.conftest import empty
+
+CREDIT = "Eva (pexels): https://pexels.example/1"
+HOUR = timedelta(hours=1)
+ORDER = {"topic": "Como investir em renda fixa", "scheduled_for": "2030-01-01T12:30:00Z"}
+
+
+@pytest.fixture
+async def house(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QuickHouse]:
+    await empty(database)
+    async with a_quick_house(database, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def videos(house: QuickHouse) -> list[LocalVideo]:
+    channel = house.studio.channel("")
+    assert isinstance(channel, LocalChannel)
+    return await channel.videos()
+
+
+@pytest.mark.parametrize("account", ["", "Second"])
+async def test_with_a_client_an_account_without_a_token_waits_and_publishes_nothing_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, account: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert from_environment().resources["studio"].channel(account).name == "local"
+    monkeypatch.setenv("YOUTUBE_CLIENT_ID", "client")
+    monkeypatch.setenv("YOUTUBE_CLIENT_SECRET", "secret")
+    studio = from_environment().resources["studio"]
+    assert "youtube" not in studio.offline
+    with pytest.raises(ProviderRefuses, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}$"):
+        await studio.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
+
+
+async def test_a_failed_upload_that_is_resumed_publishes_no_second_video(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalChannel, "send", sent_and_failed(LocalChannel.send))
+        failed = await house.finish(await house.at("final_review"))
+    assert (failed["status"], len(await videos(house))) == ("failed", 1)
+    await house.client.resume(UUID(failed["id"]))
+    await house.work()
+    shown = await house.show(failed["id"])
+    (video,) = await videos(house)
+    assert (shown["status"], video.video_id in shown["url"], video.thumbnail is not None) == ("completed", True, True)
+
+
+def sent_and_failed(send: Any) -> Any:
+    async def failing(*given: Any) -> None:
+        await send(*given)
+        raise GiveUp("the disk of the worker is full")
+
+    return failing
+
+
+async def test_an_upload_made_anew_takes_the_video_of_the_same_film_and_sets_its_thumbnail_again(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for name in ("find", "begin", "set_thumbnail"):
+        monkeypatch.setattr(LocalChannel, name, noting(asked, name, getattr(LocalChannel, name)))
+    published = await house.finish(await house.at("final_review"))
+    assert asked == ["begin", "set_thumbnail"]
+    await house.client.rerun(UUID(published["id"]), "upload")
+    await house.work()
+    assert asked[2:] == ["find", "set_thumbnail"]
+    assert (await house.show(published["id"]))["url"] == published["url"]
+
+
+def noting(asked: list[str], name: str, call: Any) -> Any:
+    async def noted(*given: Any) -> Any:
+        asked.append(name)
+        return await call(*given)
+
+    return noted
+
+
+async def test_a_film_that_was_remade_is_another_video_and_the_former_stays(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = await house.finish(await house.at("final_review"))
+    monkeypatch.setattr(filming, "assembled", another_film)
+    await house.client.rerun(UUID(published["id"]), "video_assembly")
+    again = await house.finish(await house.asked(published["id"]))
+    assert again["url"] != published["url"]
+    assert len(await videos(house)) == 2
+
+
+async def another_film(*given: Any) -> Any:
+    film = await assembled(*given)
+    return film.model_copy(update={"video": await given[-1].save_file(b"another", "film.mp4")})
+
+
+async def test_a_thumbnail_that_is_refused_leaves_the_video_out_and_is_told(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise GiveUp("the account is not verified", "YOUTUBE_REFUSED")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalChannel, "set_thumbnail", refuse)
+        shown = await house.finish(await house.at("final_review"))
+    assert (shown["stage"], shown["thumbnail_refused"]) == ("published", "the account is not verified")
+    await house.client.rerun(UUID(shown["id"]), "upload")
+    await house.work()
+    assert (await house.show(shown["id"]))["thumbnail_refused"] is None
+
+
+class Shy(LocalChannel):
+    """Shows nothing to anybody."""
+
+    async def status(self, video_id: str) -> Status:
+        return Status("processed")
+
+
+@pytest.mark.parametrize(
+    ("uploaded", "scheduled", "expected"),
+    [(23, None, RetryLater), (25, None, NeedsReview), (99, 23, RetryLater), (99, 25, NeedsReview)],
+)
+async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_it_should_be(
+    tmp_path: Path, uploaded: int, scheduled: int | None, expected: type[Exception]
+) -> None:
+    now = datetime.now(UTC)
+    studio = replace(small_studio(tmp_path), channel=lambda _: Shy(tmp_path))
+    upload = Upload(
+        video_id="abc",
+        url="https://youtu.example/abc",
+        channel="youtube",
+        title="Renda fixa",
+        uploaded_at=now - uploaded * HOUR,
+        publish_at=None if scheduled is None else now - scheduled * HOUR,
+    )
+    with pytest.raises(expected, match="processed"):
+        await publishing.seen_published(upload, "", studio)
+
+
+async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "LONGEST_WAIT", timedelta(0))
+    monkeypatch.setattr(LocalChannel, "status", Shy.status)
+    final = await house.at("final_review")
+    await house.approve(final)
+    asked = await house.asked(final["video_id"])
+    assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("publication", "NOT_PUBLIC")
+    await house.decide(asked, "revision_requested", notes="olhe de novo")
+    again = await house.asked(final["video_id"])
+    assert again["checkpoint_id"] != asked["checkpoint_id"]
+    await house.approve(again)
+    await house.work()
+    shown = await house.show(final["video_id"])
+    assert (shown["stage"], shown["steps_done"][-1]) == ("published", "publication")
+
+
+async def test_a_fork_shows_neither_the_stage_nor_the_address_of_the_video_that_it_was_forked_from(
+    house: QuickHouse,
+) -> None:
+    published = await house.finish(await house.at("final_review"))
+    fork = await house.show(str((await house.client.fork(UUID(published["id"]), {"language": "en"})).id))
+    assert (fork["stage"], fork["url"], fork["steps_done"]) == ("draft", None, [])
+
+
+async def test_a_published_video_that_is_made_again_shows_how_far_it_is_this_time(house: QuickHouse) -> None:
+    published = await house.finish(await house.at("final_review"))
+    await house.client.rerun(UUID(published["id"]), "script_generation")
+    shown = await house.show(published["id"])
+    assert (shown["stage"], shown["current_step"], shown["url"]) == ("researching", "script_generation", None)
+
+
+async def test_the_title_that_was_chosen_is_that_of_the_video_and_of_its_figures(house: QuickHouse) -> None:
+    final = await house.at("final_review")
+    await house.approve(final, title="Outro título")
+    await house.work()
+    shown, results = await house.show(final["video_id"]), await house.client.results(UUID(final["video_id"]))
+    (video,) = await videos(house)
+    assert (video.title, shown["title"], results["analytics_init"]["title"]) == ("Outro título",) * 3
+
+
+async def test_an_order_repeated_after_its_time_is_the_same_video_and_a_new_one_is_refused(house: QuickHouse) -> None:
+    def order(key: str) -> Any:
+        return house.api.post("/api/v1/videos", json=ORDER, headers={"Idempotency-Key": key})
+
+    first = await order("a")
+    await house.api.sandbox.clock.advance(HOUR)
+    again, new = await order("a"), await order("b")
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
+    assert (new.status_code, new.json()["code"]) == (422, "INVALID_INPUT")
+
+
+async def test_the_final_review_tells_the_credits_that_are_published_below_the_description(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filming, "searched", searched_at_pexels)
+    final = await house.at("final_review")
+    assert final["data"]["credits"] == [CREDIT]
+    await house.approve(final, description="Texto")
+    await house.work()
+    (video,) = await videos(house)
+    assert video.description == f"Texto\n\n{CREDIT}"
+
+
+async def searched_at_pexels(*given: Any) -> Any:
+    found = await searched(*given)
+    update = {"source": "pexels", "author": "Eva", "url": "https://pexels.example/1"}
+    return found.model_copy(update={"clips": [clip.model_copy(update=update) for clip in found.clips]})
+
+
+def test_a_brief_names_no_channel_as_a_fork_stays_in_its_own() -> None:
+    assert "channel" not in Brief.model_fields

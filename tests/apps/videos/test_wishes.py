@@ -1,0 +1,203 @@
+"""What reviewers ask for, by the forms and in words, and for how long it holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import Comment, Decision, Feedback
+from retoma.store.database import Database
+from retoma_apps.providers.footage import Found
+from retoma_apps.videos import filming
+from retoma_apps.videos.filming import assembled, has_subtitles, searched
+from retoma_apps.videos.narrating import rate_of
+from tests.apps.videos.quick import QuickHouse, a_quick_house
+from tests.conftest import empty
+
+
+class Shelf:
+    """Has five clips for whatever is looked for, each of half a second."""
+
+    name = "shelf"
+
+    async def search(self, query: str, **_: Any) -> list[Found]:
+        clip = (self.name, "", "", "", "", 0.5, 1920, 1080)
+        return [Found(f"{query} {number}", *clip, tags=(query,)) for number in range(5)]
+
+    async def fetch(self, found: Found, to: Any) -> None:
+        to.write_text(found.id)
+
+    async def picture(self, found: Found, to: Any) -> None:
+        to.write_text(found.id)
+
+
+@dataclass
+class Painter:
+    name = "painter"
+    model = "brush"
+    breaks_at: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    async def make(self, prompt: str, *, width: int, height: int) -> bytes:
+        self.asked.append(prompt)
+        if len(self.asked) == self.breaks_at:
+            raise OSError("the brush broke")
+        return prompt.encode()
+
+
+@pytest.fixture
+def painter() -> Painter:
+    return Painter()
+
+
+@pytest.fixture
+async def house(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, painter: Painter
+) -> AsyncIterator[QuickHouse]:
+    """Searches for clips and puts films together as in earnest, of texts."""
+    await empty(database)
+    async with a_quick_house(database, tmp_path, monkeypatch, footage=Shelf(), images=painter) as made:
+        monkeypatch.setattr(filming, "searched", searched)
+        monkeypatch.setattr(filming, "assembled", assembled)
+        monkeypatch.setattr(filming, "assemble", a_film)
+        monkeypatch.setattr(filming, "probe", a_look)
+        yield made
+
+
+async def a_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_: Any) -> None:
+    to.write_text(f"{len(lines)} lines, {[shot.path.name for shot in shots]}")
+
+
+async def a_look(film: Any) -> Any:
+    return SimpleNamespace(seconds=1.0, width=16, height=9, size=film.stat().st_size)
+
+
+async def sent_back(house: QuickHouse, checkpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """The checkpoint of what was made anew."""
+    answer = await house.decide(checkpoint, "revision_requested", **given)
+    assert answer.status_code == 200, answer.text
+    return await house.asked(checkpoint["video_id"])
+
+
+async def clips_of(house: QuickHouse, checkpoint: dict[str, Any]) -> list[str]:
+    results = await house.client.results(UUID(checkpoint["video_id"]))
+    return [clip["id"] for clip in results["broll_search"]["clips"]]
+
+
+async def test_footage_sent_back_with_notes_alone_is_other_footage_each_time(house: QuickHouse) -> None:
+    checkpoint = await house.at("broll_review")
+    seen: list[set[str]] = []
+    for _ in range(3):
+        seen.append(set(await clips_of(house, checkpoint)))
+        checkpoint = await sent_back(house, checkpoint, notes="nada disso")
+    assert len(set().union(*seen)) == sum(map(len, seen))
+
+
+async def test_clips_that_are_replaced_differ_from_each_other_and_other_words_for_them_hold(house: QuickHouse) -> None:
+    checkpoint = await house.at("broll_review")
+    first = await clips_of(house, checkpoint)
+    checkpoint = await sent_back(house, checkpoint, queries={"1": "um rio", "2": "um rio"})
+    second = await clips_of(house, checkpoint)
+    await sent_back(house, checkpoint, notes="outros")
+    third = await clips_of(house, checkpoint)
+    assert second == ["um rio 0", "um rio 1", *first[2:]]
+    assert third[:2] == ["um rio 2", "um rio 3"]
+
+
+@pytest.mark.parametrize(("items", "replaced"), [(["1", "99"], {0}), (["99"], {0, 1, 2})])
+async def test_a_number_that_no_clip_has_leaves_the_other_numbers_or_stands_for_all(
+    house: QuickHouse, items: list[str], replaced: set[int]
+) -> None:
+    checkpoint = await house.at("broll_review")
+    before = await clips_of(house, checkpoint)
+    decision = Decision("send_back", by="ana", items=items)
+    await house.client.decide(UUID(checkpoint["checkpoint_id"]), decision)
+    await house.work()
+    after = await clips_of(house, checkpoint)
+    assert {at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new} == replaced
+
+
+async def test_a_clip_that_is_shorter_than_its_shot_covers_only_a_part_of_it(house: QuickHouse) -> None:
+    data = (await house.at("broll_review"))["data"]
+    assert data["coverage_percentage"] == 50
+    assert {(clip["duration_seconds"], clip["own_duration_seconds"]) for clip in data["clips"]} == {(1.0, 0.5)}
+
+
+async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(house: QuickHouse) -> None:
+    checkpoint = await house.at("final_review")
+    has = [checkpoint["data"]["subtitles"]]
+    remarks = [{"text": "sem legendas", "at": 3}]
+    asked: list[dict[str, Any]] = [{"comments": remarks}, {"notes": "de novo"}, {"subtitles": True}, {"notes": "mais"}]
+    for given in asked:
+        checkpoint = await sent_back(house, checkpoint, **given)
+        has.append(checkpoint["data"]["subtitles"])
+    assert has == [True, False, False, True, True]
+
+
+async def test_each_thumbnail_is_paid_for_once_and_a_new_film_keeps_them(house: QuickHouse, painter: Painter) -> None:
+    painter.breaks_at = 2
+    filmed = await house.at("broll_review")
+    await house.approve(filmed)
+    await house.api.sandbox.work()
+    final = await house.asked(filmed["video_id"])
+    again = await sent_back(house, final, notes="sem legendas", rewind_to="video_assembly")
+    charged = await house.client.charges(UUID(final["video_id"]))
+    assert [(one.step, one.what, one.units) for one in charged if one.provider == "painter"] == [
+        ("thumbnail_gen", "brush", 1)
+    ] * 3
+    assert len(painter.asked) == 4
+    assert again["data"]["thumbnail_variants"] == final["data"]["thumbnail_variants"]
+    assert again["data"]["video_preview_url"] != final["data"]["video_preview_url"]
+
+
+async def test_thumbnails_keep_the_words_and_the_wishes_of_reviewers(house: QuickHouse, painter: Painter) -> None:
+    first = await house.at("final_review")
+    back = {"rewind_to": "thumbnail_gen"}
+    worded = await sent_back(house, first, thumbnail_texts=["Café já", "Dois"], notes="mais azul", **back)
+    last = await sent_back(house, worded, thumbnail_texts=["Chá já"], notes="mais claro", **back)
+    third = first["data"]["thumbnail_variants"][2]["text"]
+    texts = [[one["text"] for one in each["data"]["thumbnail_variants"]] for each in (worded, last)]
+    assert texts == [["Café já", "Dois", third], ["Chá já", "Dois", third]]
+    assert "mais claro mais azul" in painter.asked[-1]
+
+
+@pytest.mark.parametrize("many", [{"thumbnail_texts": ["a"] * 4}, {"thumbnail_texts": ["a" * 301]}])
+async def test_more_words_than_a_thumbnail_takes_are_refused(house: QuickHouse, many: dict[str, Any]) -> None:
+    checkpoint = await house.at("final_review")
+    answer = await house.decide(checkpoint, "revision_requested", rewind_to="thumbnail_gen", **many)
+    assert (answer.status_code, "thumbnail_texts" in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [
+        (None, 1.2),
+        (Feedback(notes="de novo"), 1.2),
+        (Feedback(notes="Fale mais devagar."), 1.1),
+        (Feedback(comments=(Comment("faster here", 3.5),)), 1.3),
+        (Feedback(notes="slower", extra={"rate": 0.9}), 0.9),
+    ],
+)
+def test_a_narration_is_as_quick_as_it_was_unless_a_reviewer_says_otherwise(said: Feedback | None, rate: float) -> None:
+    assert rate_of(said, 1.2) == rate
+
+
+@pytest.mark.parametrize(
+    ("said", "before", "has"),
+    [
+        (None, False, False),
+        (Feedback(notes="Sem as legendas, por favor"), True, False),
+        (Feedback(notes="now with subtitles"), False, True),
+        (Feedback(notes="without subtitles", extra={"subtitles": True}), False, True),
+    ],
+)
+def test_subtitles_are_as_they_were_unless_a_reviewer_says_otherwise(
+    said: Feedback | None, before: bool, has: bool
+) -> None:
+    assert has_subtitles(said, before) is has
