@@ -17,6 +17,7 @@ from retoma.engine.reviews import Decision
 from retoma.errors import (
     GiveUp,
     NeedsReview,
+    OutcomeUnknown,
     OutsideFailed,
     ProviderDown,
     ProviderRefuses,
@@ -39,6 +40,7 @@ __all__ = [
     "Isolation",
     "Items",
     "NeedsReview",
+    "OutcomeUnknown",
     "OutsideFailed",
     "Pipeline",
     "Pool",

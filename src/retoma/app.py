@@ -35,7 +35,8 @@ class App:
     and as it was before it was made anew), `file_url(file)` and `visit`. What it puts into the forms with the ids
     `approve`, `edit-form`, `send-back-form` and `reject-form` is sent with them: `<input name="items" value="3"
     form="send-back-form">`. A field of the review's form that it has itself (`name="value.thumbnail"`) is not shown
-    again; `given` and `wrong` say by such a name what was typed and what is wrong with it.
+    again; `given` and `wrong` say by such a name what was typed and what is wrong with it. `labels` are what the pages
+    call steps and reviews, by their names, in English and in Portuguese.
 
     `demo(client, address, language)` starts what `retoma dev APP --demo` shows, and gives sentences that say what it is
     and where to look. It is called at each start, so let it use an idempotency key.
@@ -56,6 +57,7 @@ class App:
         files: Files | None = None,
         large_bodies: Mapping[str, int] | None = None,
         review_templates: Mapping[str, str] | None = None,
+        labels: Mapping[str, tuple[str, str]] | None = None,
         demo: Demo | None = None,
     ) -> None:
         self.name = name
@@ -68,6 +70,7 @@ class App:
         self.files = files
         self.large_bodies = dict(large_bodies or {})
         self.review_templates = dict(review_templates or {})
+        self.labels = dict(labels or {})
         self.demo = demo
         self.resources = dict(resources or {})
         self.pipelines = _by_name(name, pipelines)
@@ -75,7 +78,9 @@ class App:
             pipeline.check()
             for step in pipeline.steps.values():
                 self._check_resources(step)
-        self._check_review_templates()
+        steps = [step for pipeline in pipelines for step in pipeline.steps.values()]
+        self._check_names("review", self.review_templates, [step.name for step in steps if step.review])
+        self._check_names("step", self.labels, [step.name for step in steps])
 
     def pipeline(self, name: str) -> Pipeline:
         try:
@@ -91,14 +96,12 @@ class App:
         steps = (step for pipeline in self.pipelines.values() for step in pipeline.steps.values())
         return sorted({step.policy.queue for step in steps})
 
-    def _check_review_templates(self) -> None:
-        steps = [step for pipeline in self.pipelines.values() for step in pipeline.steps.values()]
-        reviews = [step.name for step in steps if step.review]
-        for name in self.review_templates:
-            if name not in reviews:
-                near = get_close_matches(name, reviews, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, reviews)) or 'none'}"
-                raise DefinitionError(f"the application {self.name!r} has no review {name!r}; {hint}")
+    def _check_names(self, what: str, given: Iterable[str], known: Sequence[str]) -> None:
+        for name in given:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known)) or 'none'}"
+                raise DefinitionError(f"the application {self.name!r} has no {what} {name!r}; {hint}")
 
     def _check_resources(self, step: Step) -> None:
         for resource in step.resources:

@@ -22,6 +22,7 @@ RetomaError
 RetryLater                 asked by a step: try again after a delay, without using up an attempt
 ├── RateLimited            the same, and nothing else of its pool begins until then
 ├── ProviderDown           the same; from the fifth in a row on nothing else of its pool begins for a while
+│   └── OutcomeUnknown     the same, and it may have been done: `once` asks `reconcile` first
 └── ProviderRefuses        the same at once: our key or our payment is not accepted
 GiveUp                     asked by a step: this attempt failed for good, do not retry
 NeedsReview                asked by a step: let a person say how to go on
@@ -137,6 +138,11 @@ class ProviderDown(RetryLater):
 
     def __init__(self, reason: str = "", delay: timedelta | float = 10) -> None:
         super().__init__(delay, reason or "the provider fails")
+
+
+class OutcomeUnknown(ProviderDown):
+    """A provider's answer was lost: what was asked of it may have been done. Raised within `once`, which lets its
+    `reconcile` look before anything is asked again."""
 
 
 class ProviderRefuses(RetryLater):

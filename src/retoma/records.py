@@ -12,6 +12,11 @@ from retoma.errors import RetomaError
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 
+LONGEST_ABOUT = 120
+ABOUT = ("topic", "title", "name", "subject")
+"""Fields of an input that say what a run is about."""
+
+
 @dataclass(frozen=True)
 class Run:
     id: UUID
@@ -29,6 +34,13 @@ class Run:
     @property
     def is_over(self) -> bool:
         return self.state.is_over
+
+    @property
+    def about(self) -> str:
+        """As its input says: what it calls so, or else the first text in it."""
+        fields = self.input if isinstance(self.input, dict) else {}
+        texts = [*(fields.get(name) for name in ABOUT), *fields.values()]
+        return next((each.strip()[:LONGEST_ABOUT] for each in texts if isinstance(each, str) and each.strip()), "")
 
 
 @dataclass(frozen=True)

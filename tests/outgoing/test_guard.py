@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from retoma.errors import UnsafeUrl
+from retoma.errors import DefinitionError, UnsafeUrl
 from retoma.outgoing import LOOPBACK, Guard, addresses, without_path
 from retoma.outgoing.target import target_of
 from retoma.settings import Settings
@@ -93,6 +93,14 @@ def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch
         guard.check(url)
     with pytest.raises(UnsafeUrl):
         guard.check("http://127.0.0.2/")
+
+
+@pytest.mark.parametrize(
+    "given", ["*", "*.example.com", "https://example.com", "example.com:8080", "10.0.0.0/33", "a b"]
+)
+def test_a_setting_that_allows_nothing_is_told(given: str) -> None:
+    with pytest.raises(DefinitionError, match=r"RETOMA_ALLOW_HOSTS has .* without a scheme, a port or a wildcard"):
+        Guard.of(Settings(allow_hosts=("n8n.internal", given)))
 
 
 def test_nothing_private_is_allowed_unless_it_is_set() -> None:

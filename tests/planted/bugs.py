@@ -510,7 +510,7 @@ BUGS = [
     Bug(
         "nobody looks again at a run in which a review was just opened",
         f"{FUNCTIONS}/reviews.sql",
-        "      perform retoma.restate(array[v_run]);\n",
+        "    perform retoma.restate(array[p_review.run]);\n",
         "",
         f"{REVIEW_RACES}::test_what_ends_just_as_a_review_opens_lets_the_run_stand_still_by_the_next_look",
     ),

@@ -101,7 +101,9 @@ async def test_what_a_step_started_dies_also_when_the_worker_is_killed(
         assert await lifeline.readline() == b"began\n"
         hands._children._guard.close()  # as when nobody holds the other end of its pipe any more
         assert await lifeline.read() == b""
-        await attempt
+        (outcome,) = await attempt
+    assert isinstance(outcome, SetBack)
+    assert outcome.code == "OUT_OF_MEMORY"  # as it was killed, and before its timeout
 
 
 def test_a_child_that_has_ended_is_not_killed_later_under_a_number_that_is_now_of_others() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
-from retoma.errors import UnsafeUrl
+from retoma.errors import DefinitionError, UnsafeUrl
 from retoma.outgoing.addresses import Address, Network, is_public, parsed, unwrapped
-from retoma.outgoing.target import PORTS, Target, target_of
+from retoma.outgoing.target import PORTS, Target, is_name, target_of
 from retoma.settings import Settings
 
 SETTING = "RETOMA_ALLOW_HOSTS"
@@ -35,7 +35,7 @@ class Guard:
             try:
                 networks.append(ip_network(each.strip("[]"), strict=False))
             except ValueError:
-                hosts.add(each.lower().removesuffix("."))
+                hosts.add(_name(each))
         return cls(frozenset(hosts), tuple(networks))
 
     def allowing(self, url: str) -> Guard:
@@ -71,6 +71,16 @@ class Guard:
 
     def _allows_address(self, address: Address) -> bool:
         return any(unwrapped(address) in network for network in self.networks)
+
+
+def _name(given: str) -> str:
+    name = given.lower().removesuffix(".")
+    if not is_name(name):
+        raise DefinitionError(
+            f"{SETTING} has {given!r:.80}; name a host, an address or a network, such as n8n.internal or 10.20.0.0/16, "
+            "without a scheme, a port or a wildcard"
+        )
+    return name
 
 
 def _hint(host: str) -> str:

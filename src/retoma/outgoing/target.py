@@ -40,12 +40,16 @@ def target_of(url: str) -> Target:
         raise UnsafeUrl(f"a URL with a user or a password in it is not taken: {parts.host!r}; send them as a header")
     host = parts.raw_host.decode().lower().removesuffix(".")
     address = parsed(host)
-    if address is None and (len(host) > 253 or not _NAME.fullmatch(host)):
+    if address is None and not is_name(host):
         raise UnsafeUrl(f"this is no host's name: {host[:80]!r}")
     port = PORTS[parts.scheme] if parts.port is None else parts.port
     if not 0 < port < 65536:
         raise UnsafeUrl(f"there is no port {port}: {host!r}")
     return Target(parts.scheme, host, port, parts.raw_path, address)
+
+
+def is_name(host: str) -> bool:
+    return len(host) <= 253 and _NAME.fullmatch(host) is not None
 
 
 def without_path(url: str) -> str:

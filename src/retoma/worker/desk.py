@@ -21,7 +21,7 @@ from retoma.define.file import File
 from retoma.define.mistakes import LONGEST_NAME
 from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
 from retoma.engine.exchange import Claim
-from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutsideFailed, RetryLater
+from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutcomeUnknown, OutsideFailed, RetryLater
 from retoma.records import Fact
 from retoma.store import facts, outside, watchdog
 from retoma.store.database import Database
@@ -124,6 +124,8 @@ class AttemptDesk:
     async def _call(self, part: outside.Part, call: Callable[[], Any]) -> Any:
         try:
             return await called(call)
+        except OutcomeUnknown:
+            raise
         except (RetryLater, GiveUp):
             # The step says that nothing happened; after any other error nobody knows.
             await outside.undo(self._desks.database, part)

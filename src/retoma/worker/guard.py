@@ -15,7 +15,7 @@ from contextlib import suppress
 
 
 class Guard:
-    """Knows the process groups of one worker. It is started with the first of them, and hears of our death by a pipe."""
+    """Knows the process groups of one worker. It starts with the first of them, and hears of our death by a pipe."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

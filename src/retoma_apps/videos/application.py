@@ -17,6 +17,7 @@ from retoma_apps.providers.llm import OpenRouter, OpenRouterSettings
 from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings, Espeak, Speech
 from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube, YouTubeSettings
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, pages_for
+from retoma_apps.videos.pages.words import LABELS
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.routes import router
 from retoma_apps.videos.sample import sample
@@ -42,6 +43,7 @@ def make_app(studio: Studio) -> App:
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
+        labels=LABELS,
         files=studio.files,
         demo=sample(studio),
     )

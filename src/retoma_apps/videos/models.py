@@ -82,7 +82,7 @@ class Brief(Channel):
 
 class Source(Part):
     name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
-    url: str = Field("", max_length=2000, json_schema_extra={"pt": {"title": "Endereço"}})
+    url: str = Field("", max_length=2000, json_schema_extra={"format": "uri-reference", "pt": {"title": "Endereço"}})
     confidence: Share = Field(0.5, json_schema_extra={"pt": {"title": "Confiança, de 0 a 1"}})
 
 

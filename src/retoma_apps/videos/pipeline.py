@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
-from retoma import Context, Pipeline, Retry, exponential, fixed, hours, minutes
+from retoma import Context, Pipeline, Pool, Retry, exponential, fixed, hours, minutes
 from retoma.records import Fact as Learnt
 from retoma_apps.providers.llm import Usage
 from retoma_apps.videos import filming, narrating, picturing, publishing
@@ -46,6 +46,12 @@ class Times(TypedDict):
 TIMES: Times = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
 """A review should be decided within two hours; then people are reminded, and later the editor is asked."""
 MOST_FACTS = 30
+# What channels share. None may take all of it: a long backlog of one keeps no other waiting.
+WRITER = Pool("writer", capacity=8, per_tenant=4)
+VOICES = Pool("voices", capacity=8, per_tenant=4)
+FOOTAGE = Pool("footage", capacity=4, per_tenant=2)
+IMAGES = Pool("images", capacity=4, per_tenant=2)
+FILMS = Pool("films", capacity=2, per_tenant=1)
 
 longform = Pipeline("longform", Brief, retry=Retry(2, backoff=fixed(5)))
 
@@ -58,7 +64,7 @@ async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Kn
     )
 
 
-@longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(5))
+@longform.step(pool=WRITER, retry=Retry(3, backoff=exponential(5)), timeout=minutes(5))
 async def research(
     topic: str, language: Language, style: str, knowledge_query: Known, *, studio: Studio, ctx: Context
 ) -> Research:
@@ -68,7 +74,7 @@ async def research(
     return Research(facts=[*known, *found.facts], reused=len(known), wishes=wishes)
 
 
-@longform.step(retry=Retry(2, backoff=fixed(10)), timeout=minutes(5))
+@longform.step(pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5))
 async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, studio: Studio, ctx: Context
 ) -> Script:
@@ -96,7 +102,7 @@ def reuse_rate(script: Script, research: Research) -> float:
 longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **TIMES)
 
 
-@longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
+@longform.step(pool=VOICES, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
 async def audio_generation(
     voice: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
 ) -> Narration:
@@ -106,7 +112,7 @@ async def audio_generation(
 longform.review("audio_review", of=audio_generation, feedback_form=NarrationWishes, **TIMES)
 
 
-@longform.step(retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
+@longform.step(pool=FOOTAGE, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
 async def broll_search(
     language: Language, script_review: Script, audio_review: Narration, *, studio: Studio, ctx: Context
 ) -> Broll:
@@ -116,7 +122,7 @@ async def broll_search(
 longform.review("broll_review", of=broll_search, feedback_form=FootageWishes, **TIMES)
 
 
-@longform.step(retry=Retry(1, backoff=fixed(30)), timeout=hours(2))
+@longform.step(pool=FILMS, retry=Retry(1, backoff=fixed(30)), timeout=hours(2))
 async def video_assembly(audio_review: Narration, broll_review: Broll, *, studio: Studio, ctx: Context) -> Assembly:
     return await filming.assembled(audio_review, broll_review, studio, ctx)
 
@@ -129,7 +135,7 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
     )
 
 
-@longform.step(after="broll_review", retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
+@longform.step(after="broll_review", pool=IMAGES, retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
 async def thumbnail_gen(script_review: Script, *, studio: Studio, ctx: Context) -> Thumbnails:
     return await picturing.pictured(script_review, studio, ctx)
 

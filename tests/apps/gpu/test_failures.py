@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retoma import Report
+from retoma import OutcomeUnknown, Report
 from retoma_apps.gpu.outcomes import SUCCEEDED
 from retoma_apps.gpu.settings import GpuSettings, Rules
 from tests.apps.gpu.conftest import OpenStudio
@@ -288,7 +288,36 @@ async def test_a_submission_that_fails_delays_only_its_own_part(studio: Studio) 
     await studio.work()
     shown = await studio.show(job)
     assert (shown["status"], studio.standin.duplicates) == ("COMPLETED", 0)
-    assert sorted(shown["attempts"].values()) == [1, 1, 2]
+    assert set(shown["attempts"].values()) == {1}
+
+
+class Failing(Strict):
+    """A host that answers submissions with an error and takes none, until it is mended."""
+
+    is_mended = False
+
+    async def submit(self, *given: Any, **more: Any) -> str:
+        handle = await super().submit(*given, **more)
+        if not self.is_mended:
+            raise OutcomeUnknown("it answered 502")
+        return handle
+
+    async def status(self, _: str) -> Report:
+        return Report("succeeded", result={"video_url": "https://files.example/a.mp4"})
+
+
+async def test_a_host_that_fails_every_submission_holds_all_jobs_up_and_fails_none(open_studio: OpenStudio) -> None:
+    host = Failing()
+    async with open_studio(host=host) as studio:
+        jobs = [await studio.submit(operation="caption") for _ in range(8)]
+        await studio.do()
+        for _ in range(6):
+            await studio.pass_time(2 * MINUTE)
+        assert host.submitted < 12
+        host.is_mended = True
+        await studio.work()
+        shown = [await studio.show(job) for job in jobs]
+    assert {(job["status"], job["attempts"]["captioned"]) for job in shown} == {("COMPLETED", 1)}
 
 
 async def test_too_many_requests_delay_and_never_fail(studio: Studio) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -72,6 +73,15 @@ async def test_a_step_that_hangs_in_one_channel_delays_no_other(house: House) ->
     async with asyncio.timeout(30):
         await house.work()
     assert {(await house.show(video))["stage"] for video in videos} == {"scripted"}
+
+
+async def test_the_backlog_of_one_channel_leaves_room_for_the_others(house: House) -> None:
+    for channel in (*["ciencia"] * 6, "historia"):
+        await house.order(TOPIC, channel)
+    await house.work_once()
+    async with house.api.sandbox.hands() as hands:
+        begun = Counter([(await house.client.show(claim.run)).tenant for claim in await hands.claim(100)])
+    assert begun == {"ciencia": 4, "historia": 1}
 
 
 async def test_a_failed_video_says_which_step_failed_and_why(house: House) -> None:

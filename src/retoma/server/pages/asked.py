@@ -10,16 +10,7 @@ from retoma.define.file import File
 from retoma.records import Review, Run
 from retoma.server.pages.visit import Visit
 
-LONGEST_TOPIC = 120
-ABOUT = ("topic", "title", "name", "subject")
 Urgency = Literal["", "warn", "fail"]
-
-
-def topic(given: Any) -> str:
-    """What a run is about, as its input says: what it calls so, or else the first text in it."""
-    fields = given if isinstance(given, dict) else {}
-    texts = [*(fields.get(name) for name in ABOUT), *fields.values()]
-    return next((each.strip()[:LONGEST_TOPIC] for each in texts if isinstance(each, str) and each.strip()), "")
 
 
 def urgency(review: Review, now: datetime) -> Urgency:

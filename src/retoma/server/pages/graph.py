@@ -12,13 +12,11 @@ from retoma.states import JobState
 WIDTH, HEIGHT = 200, 46
 ACROSS, DOWN = 66, 18
 MARGIN = 8
-LONGEST_NAME = 23
 
 
 @dataclass(frozen=True)
 class Node:
     step: str
-    name: str
     state: str | None
     done: int
     total: int
@@ -120,9 +118,8 @@ def _places(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
 
 def _node(step: str, each: bool, progress: StepProgress | None, is_asking: bool, x: int, y: int) -> Node:
     jobs = {} if progress is None else progress.jobs
-    name = step if len(step) <= LONGEST_NAME else f"{step[: LONGEST_NAME - 1]}…"
     state = shown(overall(progress), is_asking)
-    return Node(step, name, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), each, x, y)
+    return Node(step, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), each, x, y)
 
 
 def _path(first: tuple[int, int], last: tuple[int, int]) -> str:

@@ -21,7 +21,7 @@ from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, RetomaError
 from retoma.records import Review, Run, Subject
 from retoma.server.pages import differences, moments, trail, typed
-from retoma.server.pages.asked import file_url, first_was, topic, urgency
+from retoma.server.pages.asked import file_url, first_was, urgency
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import HEADERS, Visit
 from retoma.states import JobState
@@ -68,7 +68,6 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         kept=client.app is not None and client.app.files is not None,
         last_event=last,
         changes={step: differences.between(former[step].value, subjects[step].value) for step in former},
-        topic=topic(run.input),
         urgency=urgency,
         first_was=first_was,
         has_form=has_form(review, _pipeline(visit, review)),

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from retoma.engine.reviews import Decision
 from retoma.errors import AlreadyDecided, NotFound, RetomaError
 from retoma.records import Decided, Review
-from retoma.server.pages.asked import Urgency, first_was, topic, urgency
+from retoma.server.pages.asked import Urgency, first_was, urgency
 from retoma.server.pages.page import Page
 from retoma.server.pages.review import UNDO
 from retoma.server.pages.visit import Visit
@@ -92,7 +92,7 @@ async def _listed(visit: Visit) -> list[Review]:
 
 
 async def _kinds(visit: Visit, reviews: list[Review], now: datetime) -> list[Kind]:
-    runs = {run: topic((await visit.client.show(run)).input) for run in {review.run for review in reviews}}
+    runs = {run: (await visit.client.show(run)).about for run in {review.run for review in reviews}}
     ordered = sorted(reviews, key=_kind)  # keeps the oldest first within each
     return [
         Kind(pipeline, step, [Row(each, runs[each.run], urgency(each, now)) for each in rows])
@@ -109,7 +109,7 @@ async def _outcome(visit: Visit, decided: Decided) -> Outcome:
         review = decided.now or await visit.client.review(decided.review)
     except NotFound as error:
         return Outcome(decided.review, str(decided.review)[:13], "", str(error), can_be_undone=False)
-    about = topic((await visit.client.show(review.run)).input) or str(review.run)[:13]
+    about = (await visit.client.show(review.run)).about or str(review.run)[:13]
     why = "" if decided.error is None else _why(visit, decided.error)
     return Outcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
 

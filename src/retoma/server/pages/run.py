@@ -240,7 +240,8 @@ def _way(visit: Visit, halt: Episode) -> str:
 
 def _told(visit: Visit, wait: Wait) -> str:
     """Why jobs wait, in the visitor's language."""
-    who = f"{wait.step} ({wait.item})" if wait.item and wait.jobs == 1 else wait.step
+    label = visit.label(wait.step)
+    who = f"{label} ({wait.item})" if wait.item and wait.jobs == 1 else label
     until = visit.formats.time(wait.until)
     why = visit.say(f"wait {wait.reason}", queue=wait.queue, pool=wait.pool or "", until=until, step=wait.step)
     return visit.say("waits one" if wait.jobs == 1 else "waits", who=who, jobs=visit.formats.number(wait.jobs), why=why)

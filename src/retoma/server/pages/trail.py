@@ -55,6 +55,8 @@ def _trace(visit: Visit, event: Event, feedback: str) -> Trace:
     what = str(data.get("what", ""))
     name = f"trail {what} edited" if what == "approved" and data.get("edited") else f"trail {what}"
     about = {part: str(data.get(part) or visit.say("nobody")) for part in ("by", "to")}
+    if what == "sent_back":
+        about["to"] = visit.label(about["to"])
     text = visit.say(name, **about) if name in KNOWN else what
     said = [str(data.get("notes") or ""), feedback if what == "sent_back" else ""]
     return Trace(event.at, event.revision, what, text, "\n".join(filter(None, said)))

@@ -93,6 +93,11 @@ class Visit:
     def say(self, name: str, **values: Any) -> str:
         return word(self.language, name, **values)
 
+    def label(self, step: str) -> str:
+        """What the application calls a step, for people."""
+        labels = self.site.app.labels if self.site.app else {}
+        return labels[step][LANGUAGES.index(self.language)] if step in labels else step
+
     def say_wrong(self, wrong: Mapping[str, Wrong]) -> dict[str, str]:
         """By the name of its field, what is wrong with what was typed there."""
         return {name: self._refusal(each) for name, each in wrong.items()}

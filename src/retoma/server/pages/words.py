@@ -448,6 +448,8 @@ _WORDS = {
     "first": ("A colleague was first", "Alguém foi mais rápido"),
     "was first": ("{by} decided at {time}: {state}.", "{by} decidiu em {time}: {state}."),
     "is over": ("It is no longer asked: {state}.", "Já não é pedida: {state}."),
+    "run is over": ("The run is over: {state}.", "A execução terminou: {state}."),
+    "see the run": ("See the run", "Ver a execução"),
     "yours kept": ("What you had written", "O que você tinha escrito"),
     "not taken": ("This was not taken", "Isto não foi aceito"),
     "decided": ("Decided by {by}: {state}", "Decidida por {by}: {state}"),

@@ -1,7 +1,7 @@
 """GPU hosts: RunPod, its stand-in, and ffmpeg on this machine; one port for all."""
 
 from retoma_apps.providers.captions import Segment, Style, parse_srt
-from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable, Operation, OutcomeUnknown
+from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable, Operation
 from retoma_apps.providers.gpu.local import LocalHost
 from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid, Picture, filename
 from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
@@ -18,7 +18,6 @@ __all__ = [
     "Img2Vid",
     "LocalHost",
     "Operation",
-    "OutcomeUnknown",
     "Picture",
     "RunPodHost",
     "RunPodSettings",

@@ -41,12 +41,6 @@ class GpuHost(Protocol):
         """The handle of work with this key that still goes on or has succeeded."""
 
 
-class OutcomeUnknown(Exception):
-    """A submission's answer was lost: the work may or may not go on."""
-
-    code = "OUTCOME_UNKNOWN"
-
-
 class HostUnavailable(ProviderDown):
     """The host gave no usable answer to a question that may be asked again. It uses up no attempt."""
 

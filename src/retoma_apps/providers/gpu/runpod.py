@@ -22,9 +22,9 @@ from urllib.parse import quote
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import GiveUp, ProviderRefuses, RateLimited, Report
+from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited, Report
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
-from retoma_apps.providers.gpu.host import HostUnavailable, Operation, OutcomeUnknown
+from retoma_apps.providers.gpu.host import HostUnavailable, Operation
 
 log = logging.getLogger("retoma_apps.gpu")
 QUEUE_ALLOWANCE = timedelta(hours=24)

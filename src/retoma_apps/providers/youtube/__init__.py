@@ -2,7 +2,16 @@
 
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.local import LocalChannel, LocalVideo
-from retoma_apps.providers.youtube.port import Channel, Progress, Published, State, Status, VideoToPublish, mark_of
+from retoma_apps.providers.youtube.port import (
+    Channel,
+    Progress,
+    Published,
+    State,
+    Status,
+    VideoToPublish,
+    is_mark,
+    mark_of,
+)
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 from retoma_apps.providers.youtube.youtube import YouTube
 
@@ -18,5 +27,6 @@ __all__ = [
     "VideoToPublish",
     "YouTube",
     "YouTubeSettings",
+    "is_mark",
     "mark_of",
 ]

@@ -29,6 +29,10 @@ def mark_of(key: str) -> str:
     return f"retoma-{sha256(key.encode()).hexdigest()[:16]}"
 
 
+def is_mark(tag: str) -> bool:
+    return _MARK.fullmatch(tag) is not None
+
+
 @dataclass(frozen=True)
 class VideoToPublish:
     """Texts may be longer than a channel takes: they are cut to fit. Without `publish_at` it is public at once.
@@ -47,7 +51,7 @@ class VideoToPublish:
     synthetic: bool = True
 
     def __post_init__(self) -> None:
-        if not _MARK.fullmatch(self.mark):
+        if not is_mark(self.mark):
             raise ValueError(f"{self.mark[:60]!r} is no mark: make one with mark_of(key)")
         if self.publish_at is not None and self.publish_at.tzinfo is None:
             raise ValueError("publish_at needs a time zone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -30,7 +31,10 @@ ASKS = (RunState.PAUSED, RunState.NEEDS_REVIEW)
 
 @dataclass(frozen=True)
 class Row:
-    """`step` is the one at hand, `review` what a person is asked about it, `url` where the video is published."""
+    """`step` is the one at hand, `review` what a person is asked about it, `url` where the video is published.
+
+    `failure` is why its run failed.
+    """
 
     run: Run
     title: str
@@ -39,6 +43,7 @@ class Row:
     review: Review | None
     url: str | None
     thumbnail_refused: str | None
+    failure: str | None
 
 
 class Listing:
@@ -98,7 +103,15 @@ async def row_of(client: Client, run: Run) -> Row:
         review=waiting[0] if waiting else None,
         url=_link(upload),
         thumbnail_refused=upload.get("thumbnail_refused"),
+        failure=await failure_of(client, run, jobs) if run.state is RunState.FAILED else None,
     )
+
+
+async def failure_of(client: Client, run: Run, jobs: Mapping[str, Job]) -> str:
+    """What the first step said that failed; the stage alone where none did."""
+    errors = await client.errors(run.id)
+    failed = (errors.get((step, ""), {}) for step, job in jobs.items() if job.state is JobState.FAILED)
+    return next((str(error["message"]) for error in failed if error.get("message")), str(run.state))
 
 
 def _at_hand(jobs: dict[str, Job]) -> str | None:

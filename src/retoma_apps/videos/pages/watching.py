@@ -6,7 +6,7 @@ from starlette.responses import FileResponse, Response
 
 from retoma.errors import NotFound
 from retoma.server import Page, Visit
-from retoma_apps.providers.youtube import LocalChannel, LocalVideo
+from retoma_apps.providers.youtube import LocalChannel, LocalVideo, is_mark
 from retoma_apps.videos.pages.common import Common
 from retoma_apps.videos.pages.words import Words
 
@@ -27,7 +27,13 @@ class Watching:
     async def show(self, visit: Visit) -> Response:
         channel, video = await self._found(visit)
         others = [each for each in await channel.videos() if each.video_id != video.video_id]
-        return visit.show("videos_watch.html", video=video, others=others[:SHOWN], **await self._common.values(visit))
+        return visit.show(
+            "videos_watch.html",
+            video=video,
+            tags=[tag for tag in video.tags if not is_mark(tag)],
+            others=others[:SHOWN],
+            **await self._common.values(visit),
+        )
 
     async def play(self, visit: Visit) -> Response:
         """Whole, or the part that a player asks for."""

@@ -48,6 +48,7 @@ _WORDS = {
     "open": ("To open", "Abrir"),
     "review": ("Review", "Revisar"),
     "watch": ("Watch", "Assistir"),
+    "continue": ("Continue", "Continuar"),
     "thumbnail refused": ("Published without its thumbnail:", "Publicado sem a capa:"),
     "older": ("Older", "Mais antigos"),
     "newest": ("Newest", "Mais novos"),
@@ -163,6 +164,7 @@ _WORDS = {
     ),
 }
 KNOWN = frozenset(_WORDS)
+LABELS = {name.removeprefix("step "): said for name, said in _WORDS.items() if name.startswith("step ")}
 
 
 class Words:

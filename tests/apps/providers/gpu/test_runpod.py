@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from retoma import GiveUp, ProviderRefuses, RateLimited
+from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer
-from retoma_apps.providers.gpu import HostUnavailable, OutcomeUnknown, RunPodHost
+from retoma_apps.providers.gpu import HostUnavailable, RunPodHost
 from retoma_apps.providers.gpu.runpod import _pause, _report
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submitted

@@ -195,6 +195,7 @@ async def a_desk(database: Database, folder: Path, says: str = "plainly") -> Asy
     app = App(
         "videos",
         pipelines=[canned(says)],
+        resources={"studio": studio},
         pages=pages_for(studio),
         templates=TEMPLATES,
         static=STATIC,
