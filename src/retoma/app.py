@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # With the client, for what `prometheus_client` calls metrics.
 Measures = Callable[[Any], Awaitable[Iterable[Any]]]
 # With the client, the address of the server, and the language of the terminal: `pt` or `en`.
-Demo = Callable[[Any, str, str], Awaitable[str]]
+Demo = Callable[[Any, str, str], AsyncIterator[str]]
 
 
 class App:
@@ -38,8 +38,8 @@ class App:
     again; `given` and `wrong` say by such a name what was typed and what is wrong with it. `labels` are what the pages
     call steps and reviews, by their names, in English and in Portuguese.
 
-    `demo(client, address, language)` starts what `retoma dev APP --demo` shows, and gives sentences that say what it is
-    and where to look. It is called at each start, so let it use an idempotency key.
+    `demo(client, address, language)` starts what `retoma dev APP --demo` shows. It yields sentences: first what it is
+    and where to look, then what becomes of it. It is called at each start, so let it use an idempotency key.
     """
 
     def __init__(

@@ -67,6 +67,7 @@ class BlockingClient:
 
     start = _blocking(Client.start)
     start_many = _blocking(Client.start_many)
+    started_by = _blocking(Client.started_by)
     wait = _blocking(Client.wait)
     run = _blocking(Client.run)
     show = _blocking(Client.show)

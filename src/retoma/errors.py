@@ -121,7 +121,10 @@ class WorkerGone(RetomaError):
 
 
 class RetryLater(Exception):
-    """Ask to be run again after `delay`, of which a plain number is seconds; the attempt is not counted."""
+    """Ask to be run again after `delay`, of which a plain number is seconds; the attempt is not counted.
+
+    After a year at the latest it is run again, and may ask anew.
+    """
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)

@@ -11,7 +11,6 @@ from uuid import UUID
 from retoma.errors import RetomaError
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
-
 LONGEST_ABOUT = 120
 ABOUT = ("topic", "title", "name", "subject")
 """Fields of an input that say what a run is about."""

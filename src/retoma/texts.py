@@ -36,7 +36,12 @@ _TEXTS = {
         "the worker (process {pid}) ended with {code}; starting another",
         "o worker (processo {pid}) terminou com {code}; iniciando outro",
     ),
-    "review": ("{step} waits for you: {address}", "{step} espera por você: {address}"),
+    "review": ("{step}{of} waits for you: {address}", "{step}{of} espera por você: {address}"),
+    "review of": (" of “{about}”", " de “{about}”"),
+    "port taken": (
+        "port {port} is taken, so the server is on {other}",
+        "a porta {port} está ocupada, então o servidor fica na {other}",
+    ),
     # serve
     "no key yet": (
         "No API key exists yet, so that nobody can call this server. Make one in another terminal:",

@@ -9,6 +9,8 @@ import re
 import signal
 import socket
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -16,7 +18,7 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from retoma import demo
+from retoma import Settings, demo
 from retoma.cli.demo.board import LiveBoard, PlainBoard, Snapshot
 from retoma.cli.demo.proof import Proof
 from retoma.cli.dev import after_demo
@@ -27,9 +29,16 @@ from retoma.store.database import Database
 from tests.cli.terminal import Terminal, until
 
 SHOWN = """
+from pydantic import BaseModel
+
 from retoma import App, Pipeline
 
-films = Pipeline("films")
+
+class Film(BaseModel):
+    topic: str
+
+
+films = Pipeline("films", Film)
 
 
 @films.step
@@ -41,8 +50,9 @@ films.review("approved_film", of=film)
 
 
 async def demo(client, address, language):
-    await client.start(films, key="shown")
-    return f"em {language}: {address}/films/"
+    await client.start(films, {"topic": "chá"}, key="shown")
+    yield f"em {language}: {address}/films/"
+    yield "isto é tudo"
 
 
 app = App("films", pipelines=[films], demo=demo)
@@ -62,9 +72,21 @@ def lives(pid: int) -> bool:
     return True
 
 
-def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal) -> None:
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """The usual one, by us or by whoever has it."""
+    port = Settings.model_fields["port"].default
+    with socket.socket() as taken:
+        with suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+        yield port
+
+
+def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal, taken_port: int) -> None:
     with terminal.process("dev", "film.py") as dev:
         said = dev.says("worker ready")
+        assert f"port {taken_port} is taken, so the server is on " in said
         assert "-m retoma start film film.py --wait" in said
         worker = worker_of(said)
         os.kill(dev.pid, signal.SIGINT)
@@ -100,7 +122,8 @@ def test_dev_without_an_application_names_the_demo(terminal: Terminal) -> None:
 def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(terminal: Terminal) -> None:
     (terminal.folder / "shown.py").write_text(SHOWN)
     with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
-        said = dev.says("approved_film espera por você: ")
+        dev.says("isto é tudo")
+        said = dev.says("approved_film de “chá” espera por você: ")
         assert (address := re.search(r"servidor  (http://127.0.0.1:\d+)", said))
         assert f"em pt: {address[1]}/films/" in said
         assert "webhooks  podem ir" in said

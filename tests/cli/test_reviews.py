@@ -78,7 +78,8 @@ def desk(terminal: Terminal) -> Desk:
 
 def test_reviews_are_listed_for_people_and_programs(desk: Desk) -> None:
     review = desk.asked()
-    assert "good_outline" in desk.out("reviews", "list")
+    listed = desk.out("reviews", "list")
+    assert ("good_outline" in listed, " tea " in listed) == (True, True)
     (line,) = desk.out("reviews", "list", "-o", "jsonl").splitlines()
     (row,) = csv.DictReader(io.StringIO(desk.out("reviews", "list", "-o", "csv")))
     assert json.loads(line)["id"] == row["id"] == review
@@ -121,6 +122,7 @@ def test_work_goes_back_and_differs_from_what_it_was(desk: Desk) -> None:
     assert desk.out("runs", "diff", run, "outline", "2", "1").startswith("--- revision 2")
     assert desk.run("runs", "diff", run, "outline", "1", "7").returncode == 3
     assert desk.run("runs", "diff", run, "outline", "1").returncode == 2
+    assert "has no step 'outlne'; it has 'facts', 'outline'" in desk.run("runs", "diff", run, "outlne").stderr
     same = desk.run("runs", "diff", run, "outline", "1", "1")
     assert (same.stdout, same.stderr) == ("", "revisions 1 and 1 are the same\n")
 

@@ -12,6 +12,7 @@ import pytest
 from retoma import (
     Context,
     GiveUp,
+    OutcomeUnknown,
     OutsideFailed,
     Pipeline,
     Pool,
@@ -215,6 +216,29 @@ async def test_a_step_that_fails_after_its_outside_work_does_not_have_it_done_ag
 
 async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+class Unsure(Host):
+    """Says so when it does not know what came of a submission."""
+
+    async def submit(self, scene: str, callback_url: str | None = None) -> str:
+        try:
+            return await super().submit(scene, callback_url)
+        except ConnectionError as error:
+            raise OutcomeUnknown(str(error)) from error
+
+
+async def test_a_submission_that_says_that_its_outcome_is_unknown_is_found_without_using_up_a_try(
+    open_sandbox: OpenSandbox,
+) -> None:
+    host, pipeline = Unsure(), film(retry=0)
     host.lose_answer = True
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await parked(sandbox, pipeline)

@@ -197,6 +197,17 @@ async def test_a_slow_receiver_does_not_delay_another(open_sandbox: OpenSandbox)
         assert await deliveries.claim(sandbox.database, ["one"], 50, 8, timedelta(minutes=1)) == []
 
 
+async def test_many_silent_hosts_of_one_tenant_do_not_delay_another(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        for number in range(60):
+            hook = Webhook(f"https://h{number}.example.com/", events=["run.started"])
+            await sandbox.client.start("one", webhook=hook, tenant="many")
+        other = await sandbox.client.start("one", webhook=Webhook(DEAD_URL, events=["run.started"]), tenant="other")
+        taken = await deliveries.claim(sandbox.database, ["one"], 2, 8, timedelta(seconds=30))
+        assert len(taken) == 2
+        assert other.id in {each.run for each in taken}
+
+
 async def test_a_sender_that_dies_after_sending_has_it_sent_again_with_the_same_id(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
         run = await ended_run(sandbox, there.url)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retoma import Context, Pipeline, Retry, RetryLater, Settings, seconds
+from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, seconds
 from retoma.engine.exchange import Lane
 from retoma.records import Job
 from retoma.store import workers
@@ -309,9 +309,9 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_l
 ) -> None:
     pipeline = Pipeline("unrecordable")
 
-    @pipeline.step(on_failure="continue")
+    @pipeline.step(on_failure="continue", retry=Retry(1, backoff=fixed(timedelta(days=999_000_000)), jitter=0))
     async def forever() -> None:
-        raise RetryLater(timedelta.max)
+        raise RuntimeError("later")
 
     @pipeline.step
     async def other() -> str:
@@ -324,6 +324,24 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_l
     assert jobs == {"forever": ("failed", "UNRECORDABLE"), "other": ("succeeded", None)}
     (failed,) = [vars(record) for record in caplog.records if record.getMessage() == "failed"]
     assert (failed["tenant"], failed["step"], failed["code"]) == ("default", "forever", "UNRECORDABLE")
+
+
+@pytest.mark.parametrize("wanted", [timedelta(days=8000 * 365), timedelta.max])
+async def test_a_step_that_asks_for_an_endless_wait_is_looked_at_again_after_a_year(
+    open_sandbox: OpenSandbox, wanted: timedelta
+) -> None:
+    pipeline = Pipeline("endless")
+
+    @pipeline.step
+    async def forever() -> None:
+        raise RetryLater(wanted)
+
+    async with open_sandbox(pipeline) as sandbox:
+        started = await sandbox.client.start(pipeline)
+        await sandbox.work(until_later=False)
+        (wait,) = await sandbox.client.waits(started.id)
+        now = await sandbox.client.now()
+    assert wait.until == now + timedelta(days=365)
 
 
 async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> None:

@@ -21,7 +21,7 @@ from retoma.cli import application
 from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
-from retoma.cli.demo.showing import showing
+from retoma.cli.demo.showing import showing, telling
 from retoma.cli.listening import address, bound, serving
 from retoma.cli.options import AppPlace
 from retoma.cli.process import KeptWorker
@@ -97,16 +97,20 @@ async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, d
             async with _served(app, client, settings, board) as here:
                 if place == DEMO and demo:
                     return await _demo(client, settings, board, worker, once=once)
-                if demo and app.demo:
-                    async with showing(app.demo, client, here, board):
-                        return await _keep(app, place, board, worker, _quiet("warning"))
-                return await _keep(app, place, board, worker, {})
+                async with telling(client, here, board):
+                    if demo and app.demo:
+                        async with showing(app.demo, client, here, board):
+                            return await _keep(app, place, board, worker, _quiet("warning"))
+                    return await _keep(app, place, board, worker, {})
 
 
 @asynccontextmanager
 async def _served(app: App, client: Client, settings: Settings, board: Board) -> AsyncIterator[str]:
     """The API, for this machine only, so that it needs no key. Gives its address."""
     listening = bound(settings, LOOPBACK, fall_back=True)
+    port = listening.getsockname()[1]
+    if settings.port not in (0, port):
+        board.say(text("port taken", port=settings.port, other=port), style="yellow")
     server = make_server(app, client, settings, development=True)
     async with serving(server, listening, settings):
         board.say(text("server", address=address(listening)))

@@ -34,6 +34,7 @@ VIA = "cli"
 MOST_AT_ONCE = 10_000
 MOST_HISTORY = 200
 
+_ABOUT = Column("about", shown=lambda about: output.value(about, 40))
 _COLUMNS = [
     Column("id", "review"),
     Column("pipeline"),
@@ -213,9 +214,16 @@ async def _list(
             after=None if after is None else await _found(client, after),
             **wanted,
         )
-    output.emit([_row(review) for review in found], _COLUMNS, how, "nothing waits for a person")
+        is_table = how is Format.TABLE
+        rows = [{**_row(review), **(await _about(client, review) if is_table else {})} for review in found]
+    columns = [_COLUMNS[0], _ABOUT, *_COLUMNS[1:]] if is_table else _COLUMNS
+    output.emit(rows, columns, how, "nothing waits for a person")
     if how is Format.TABLE and len(found) == wanted["limit"]:
         output.err().print(f"newer ones: --after {found[-1].id}")
+
+
+async def _about(client: Client, review: Review) -> Row:
+    return {"about": (await client.show(review.run)).about}
 
 
 async def _show(text: str, how: ShortFormat) -> None:

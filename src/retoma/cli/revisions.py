@@ -136,7 +136,15 @@ async def _diff(text: str, step: str, item: str, revisions: Sequence[int]) -> No
         output.err().print(f"revisions {former.revision} and {newer.revision} are the same")
 
 
+async def _check_step(client: Client, run: UUID, step: str) -> None:
+    graph = await client.graph(await client.show(run))
+    steps = [each.name for each in graph.steps if not each.hidden]
+    if step not in steps:
+        raise NotFound(f"run {run} has no step {clean(step)!r}; it has {', '.join(map(repr, steps))}")
+
+
 async def _two(client: Client, run: UUID, step: str, item: str, revisions: Sequence[int]) -> tuple[Made, Made]:
+    await _check_step(client, run, step)
     found = await client.made(run, step, item, limit=MOST_REVISIONS)
     with_result = {made.revision: made for made in found if made.state is JobState.SUCCEEDED}
     wanted = list(revisions) or sorted(with_result)[-2:]

@@ -16,7 +16,7 @@ from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.cli.show import facts, print_facts
 from retoma.client import Client
 from retoma.errors import Conflict, NotFound
-from retoma.records import Event, Revision, Run
+from retoma.records import ABOUT, Event, Revision, Run
 from retoma.states import RunState
 from retoma.terminal import clean
 
@@ -31,7 +31,7 @@ _COLUMNS = [
     Column("state", shown=output.state),
     Column("created_at", "started", output.moment),
     Column("took", shown=output.duration),
-    Column("input", shown=lambda given: output.value(given, 60)),
+    Column("input", shown=lambda given: output.value(_about_first(given), 60)),
 ]
 _EVENT_COLUMNS = [
     Column("id"),
@@ -260,6 +260,11 @@ async def found_run(client: Client, text: str) -> UUID:
         some = ", ".join(map(str, found[:3]))
         raise typer.BadParameter(f"{text!r} fits several runs: {some}{', ...' if len(found) > 3 else ''}; give more")
     return found[0]
+
+
+def _about_first(given: Any) -> Any:
+    """So that what is cut off is not what a run is about."""
+    return {name: given[name] for name in ABOUT if name in given} | given if isinstance(given, dict) else given
 
 
 def _row(run: Run) -> Row:

@@ -33,6 +33,8 @@ class Desk(Protocol):
 
     async def recall(self, query: str, language: str, limit: int) -> list[Fact]: ...
 
+    async def profile(self, tenant: str) -> Any: ...
+
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
 
     async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any: ...
@@ -128,6 +130,10 @@ class Context:
         """What is known for this tenant and has at least half of these words, in whatever form; the nearest first."""
         return [] if self.desk is None else await self.desk.recall(query, language, limit)
 
+    async def profile(self) -> Any:
+        """What the application knows of this tenant now, as `Client.set_profile` kept it; None if that is nothing."""
+        return None if self.desk is None else await self.desk.profile(self.tenant)
+
     async def limit_run(self, limit: Duration) -> None:
         """Let the whole run fail if it is not over so long from the first call of this in it."""
         if self.desk is not None:
@@ -188,6 +194,9 @@ class NoDesk:
         raise DefinitionError(_ISOLATED)
 
     async def recall(self, *_: object) -> list[Fact]:
+        raise DefinitionError(_ISOLATED)
+
+    async def profile(self, *_: object) -> Any:
         raise DefinitionError(_ISOLATED)
 
     async def once(self, *_: object) -> Any:

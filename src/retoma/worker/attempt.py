@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
 from retoma.define.outside import Parked
+from retoma.define.retry import LONGEST_DELAY
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
 from retoma.masking import masked
@@ -55,7 +56,8 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
         code = _wait_code(request)
-        return SetBack(claim, "wait", delay=request.delay, code=code, error=told(code, request))
+        # Beyond the year 9999 Python could not read when the job is ready.
+        return SetBack(claim, "wait", delay=min(request.delay, LONGEST_DELAY), code=code, error=told(code, request))
     except NeedsReview as asked:
         return SetBack(claim, "review", code=clean(asked.code)[:LONGEST_CODE], error=_reason(plan, asked))
     except Parked as parked:

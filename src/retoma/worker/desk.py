@@ -23,7 +23,7 @@ from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
 from retoma.engine.exchange import Claim
 from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutcomeUnknown, OutsideFailed, RetryLater
 from retoma.records import Fact
-from retoma.store import facts, outside, watchdog
+from retoma.store import facts, outside, profiles, watchdog
 from retoma.store.database import Database
 from retoma.worker.ledger import Ledger
 from retoma.worker.plan import Plan
@@ -84,6 +84,10 @@ class AttemptDesk:
 
     async def recall(self, query: str, language: str, limit: int) -> list[Fact]:
         return await facts.recall(self._desks.database, self._desks.app, self._claim.tenant, language, query, limit)
+
+    async def profile(self, tenant: str) -> Any:
+        found = await profiles.listed(self._desks.database, self._desks.app, tenant)
+        return found[0].value if found else None
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)

@@ -26,7 +26,7 @@ AGAIN = Retry(RETRIES, delays=[5, 15, 45])
 ONCE_MORE = Retry(1, delays=[5])
 TIMEOUT = "TIMEOUT"
 _TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
-_FINAL = ("CORRUPT_IMAGE", "UNSAFE_URL", "INVALID_INPUT", "NOT_INSTALLED")
+_FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", "UNSAFE_URL", "INVALID_INPUT", "NOT_INSTALLED")
 
 img2vid = Pipeline("img2vid", inputs=Img2VidJob)
 caption = Pipeline("caption", inputs=CaptionJob)
@@ -78,16 +78,11 @@ async def lone_clip(
     rules: Rules,
     ctx: Context,
 ) -> Video:
-    if leftover.final:
+    if leftover.final and ctx.revision == 1:  # who asks for it again may have mended the image
         raise GiveUp(leftover.message, leftover.code)
     wanted = [image for image in with_zooms(images, zoom_types) if image.id == leftover.id]
     _tell_of_retry(ctx)
-    try:
-        found = _clips(wanted, await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
-    except OutsideFailed as error:
-        if error.code in _FINAL:
-            raise GiveUp(str(error), error.code) from error
-        raise
+    found = _clips(wanted, await _rendered_whole("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
     if not found.videos:
         raise GiveUp(found.failed[0].message, found.failed[0].code)
     return found.videos[0]
@@ -112,7 +107,7 @@ async def captioned(
     given = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
     order = {"video_url": video_url, "subtitles": given, "text": text, "style": style.model_dump()}
     _tell_of_retry(ctx)
-    return _output(await _rendered("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+    return _output(await _rendered_whole("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
 
 
 @addaudio.step(pool=GPU, retry=AGAIN)
@@ -121,7 +116,19 @@ async def with_audio(
 ) -> Output:
     order = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
     _tell_of_retry(ctx)
-    return _output(await _rendered("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+    return _output(await _rendered_whole("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+
+
+async def _rendered_whole(
+    operation: Operation, order: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context
+) -> Any:
+    """The same of an order that cannot be divided: what another try would meet again ends it."""
+    try:
+        return await _rendered(operation, order, host, rules, ctx)
+    except OutsideFailed as error:
+        if error.code in _FINAL:
+            raise GiveUp(str(error), error.code) from error
+        raise
 
 
 async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context) -> Any:

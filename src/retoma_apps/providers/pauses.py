@@ -38,6 +38,6 @@ def _reset(answer: Answer) -> datetime | None:
 def _date(given: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return found if found.tzinfo is not None else None

@@ -59,7 +59,7 @@ async def _is_late(client: Client, order: Order) -> bool:
 async def _brief(client: Client, order: Order) -> Brief:
     """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
     channel = await channel_of(client, order.channel)
-    given = channel.model_dump() | order.model_dump(exclude_none=True, exclude={"webhook_url", "channel"})
+    given = channel.model_dump(exclude={"account"}) | order.model_dump(exclude_none=True, exclude={"webhook_url", "channel"})
     if given["language"] != channel.language and not can_speak(channel.voice, given["language"], {}, channel.voice):
         given["voice"] = ""
     return Brief.model_validate(given | {"topic": order.topic.strip()})

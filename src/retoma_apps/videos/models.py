@@ -62,18 +62,23 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Channel(Part):
-    """What a channel's videos have in common. `budget` is in US dollars for one video, `seconds` the wanted length."""
+class Defaults(Part):
+    """What a video takes from its channel. `budget` is in US dollars for one video, `seconds` the wanted length."""
 
     language: Language = "pt-BR"
     voice: str = Field("", max_length=100, description="Empty: the usual voice of the language.")
     style: str = Field("", max_length=500, description="How it should sound, in words.")
     seconds: int = Field(60, ge=20, le=3600)
     budget: float = Field(5.0, ge=0, le=10_000)
-    account: str = Field("", max_length=100, description="Which YouTube account it is published with.")
 
 
-class Brief(Channel):
+class Channel(Defaults):
+    """What a channel's videos have in common. The account is in no input, which whoever starts or forks could change."""
+
+    account: str = Field("", max_length=100, description="Which YouTube account they are published with.")
+
+
+class Brief(Defaults):
     """What one video is to be: its topic, and its channel's defaults as they were when it was ordered."""
 
     topic: str = Field(min_length=3, max_length=300)
@@ -339,6 +344,7 @@ class Upload(Part):
 
     video_id: str
     url: str
+    account: str = ""
     channel: str
     title: str
     uploaded_at: datetime

@@ -154,7 +154,6 @@ longform.review(
 async def upload(
     language: Language,
     scheduled_for: datetime | None,
-    account: str,
     final_review: FinalChoice,
     script_review: Script,
     video_assembly: Assembly,
@@ -172,7 +171,6 @@ async def upload(
         broll_review,
         language=language,
         scheduled_for=scheduled_for,
-        account=account,
         studio=studio,
         ctx=ctx,
     )
@@ -203,8 +201,8 @@ async def analytics_init(
 
 
 @longform.step(after=analytics_init, retry=Retry(3, backoff=exponential(60)))
-async def publication(account: str, upload: Upload, *, studio: Studio) -> Publication:
-    return await publishing.seen_published(upload, account, studio)
+async def publication(upload: Upload, *, studio: Studio) -> Publication:
+    return await publishing.seen_published(upload, studio)
 
 
 longform.group("images", [thumbnail_gen])

@@ -7,7 +7,17 @@ from pathlib import Path
 
 from retoma import Context, GiveUp, NeedsReview, RetryLater
 from retoma_apps.providers.youtube import Channel, Published, SessionGone, VideoToPublish, mark_of
-from retoma_apps.videos.models import Assembly, Broll, FinalChoice, Language, Publication, Script, Thumbnails, Upload
+from retoma_apps.videos.models import (
+    Assembly,
+    Broll,
+    FinalChoice,
+    Language,
+    Publication,
+    Script,
+    Thumbnail,
+    Thumbnails,
+    Upload,
+)
 from retoma_apps.videos.studio import Studio
 
 MOST_SESSIONS = 3
@@ -28,10 +38,11 @@ async def uploaded(
     *,
     language: Language,
     scheduled_for: datetime | None,
-    account: str,
     studio: Studio,
     ctx: Context,
 ) -> Upload:
+    thumbnail = _chosen(thumbnails, choice.thumbnail)
+    account = await _account(ctx)
     channel = studio.channel(account)
     video = VideoToPublish(
         title=choice.title or script.title,
@@ -44,16 +55,31 @@ async def uploaded(
         publish_at=scheduled_for if scheduled_for and scheduled_for > datetime.now(UTC) else None,
     )
     published = await _found(channel, video, ctx) or await _sent(channel, video, ctx.path(film.video), ctx)
-    refused = await _refused(channel, published, ctx.path(thumbnails.variants[choice.thumbnail - 1].image))
+    refused = await _refused(channel, published, ctx.path(thumbnail.image))
     return Upload(
         video_id=published.video_id,
         url=published.url,
+        account=account,
         channel=channel.name,
         title=video.title,
         uploaded_at=datetime.now(UTC),
         publish_at=video.publish_at,
         thumbnail_refused=refused,
     )
+
+
+def _chosen(thumbnails: Thumbnails, number: int) -> Thumbnail:
+    if number > len(thumbnails.variants):
+        raise GiveUp(
+            f"there is no thumbnail {number}, only {len(thumbnails.variants)}: decide the final review again",
+            "NO_THUMBNAIL",
+        )
+    return thumbnails.variants[number - 1]
+
+
+async def _account(ctx: Context) -> str:
+    """Whoever runs the server decides it, on the channel."""
+    return str((await ctx.profile() or {}).get("account", ""))
 
 
 async def _found(channel: Channel, video: VideoToPublish, ctx: Context) -> Published | None:
@@ -82,11 +108,11 @@ async def _sent(channel: Channel, video: VideoToPublish, path: Path, ctx: Contex
     raise GiveUp(f"the channel forgot {MOST_SESSIONS} uploads one after the other", "UPLOAD_FORGOTTEN")
 
 
-async def seen_published(upload: Upload, account: str, studio: Studio) -> Publication:
+async def seen_published(upload: Upload, studio: Studio) -> Publication:
     """Asked again until the channel shows it to all, or has not for so long that a person must look."""
     if upload.publish_at and (ahead := upload.publish_at - datetime.now(UTC)) > timedelta(0):
         raise RetryLater(ahead, f"it is to be published at {upload.publish_at:%Y-%m-%d %H:%M} UTC")
-    status = await studio.channel(account).status(upload.video_id)
+    status = await studio.channel(upload.account).status(upload.video_id)
     if status.state == "published":
         return _public(upload)
     if status.state in ("failed", "rejected", "deleted"):

@@ -98,6 +98,7 @@ async def show_channel(channel: ChannelName, by: Reader) -> Channel:
 async def set_channel(channel: ChannelName, given: Channel, by: Writer) -> Channel:
     _own(by, channel)
     kept, voices = await channel_of(by.client, channel), _studio(by).voices
+    given = _with_account(given, kept, by)
     if not can_speak(given.voice, given.language, voices, kept.voice):
         there = ", ".join(name for name in KNOWN if can_speak(name, given.language, voices, ""))
         said = f"{given.voice!r} is not known, has no key, or does not speak {given.language}; there is {there}"
@@ -205,6 +206,15 @@ def _outcome(one: Decided) -> dict[str, Any]:
 def _own(by: Caller, channel: str) -> None:
     if by.tenant is not None and by.tenant != channel:
         raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
+
+
+def _with_account(given: Channel, kept: Channel, by: Caller) -> Channel:
+    """As it was given by whoever runs the server; a channel's own key leaves the account as it is."""
+    if by.tenant is None or given.account == kept.account:
+        return given
+    if "account" in given.model_fields_set:
+        raise Problem(403, "OTHER_ACCOUNT", "a channel's own key cannot change its `account`: leave it out")
+    return given.model_copy(update={"account": kept.account})
 
 
 def _studio(by: Caller) -> Studio:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from uuid import UUID
 
 from retoma import Client
+from retoma.errors import RetomaError
+from retoma.records import Run
+from retoma.states import RunState
 from retoma_apps.videos.channels import ordered
 from retoma_apps.videos.models import Order
+from retoma_apps.videos.pages.listing import Row, row_of
 from retoma_apps.videos.studio import Studio
 
+SECONDS_BETWEEN_LOOKS = 1.0
 ORDERS = {
     "pt": Order(topic="Como investir em renda fixa", language="pt-BR"),
     "en": Order(topic="How coffee is made", language="en"),
@@ -18,6 +26,19 @@ _SAID = {
     "Quatro vezes ele espera por uma pessoa: roteiro, narração, imagens e o vídeo pronto.",
     "en": "The video “{topic}” is ordered: {address}/videos/\n"
     "Four times it waits for a person: script, narration, footage, and the finished video.",
+}
+_BEFORE = {
+    "pt": "O vídeo “{topic}” foi encomendado antes e já terminou. Peça outro: {address}/videos/?new=1",
+    "en": "The video “{topic}” was ordered before and is over. Order another: {address}/videos/?new=1",
+}
+_PUBLISHED = {"pt": "“{topic}” está publicado: {url}", "en": "“{topic}” is published: {url}"}
+_FAILED = {
+    "pt": "“{topic}” falhou: {why}. Corrija a causa e continue aqui: {address}/runs/{run}",
+    "en": "“{topic}” failed: {why}. Mend the cause and continue here: {address}/runs/{run}",
+}
+_ENDED = {
+    "pt": "“{topic}” terminou sem ser publicado: {address}/runs/{run}",
+    "en": "“{topic}” ended without being published: {address}/runs/{run}",
 }
 _OFFLINE = {
     "pt": "Sem conexão, feito nesta máquina: {parts}. A página diz que variáveis mudam isso.",
@@ -32,15 +53,36 @@ _PARTS = {
 }
 
 
-def sample(studio: Studio) -> Callable[[Client, str, str], Awaitable[str]]:
+def sample(studio: Studio) -> Callable[[Client, str, str], AsyncIterator[str]]:
     """For `App(demo=...)`."""
 
-    async def order(client: Client, address: str, language: str) -> str:
-        wanted = ORDERS[language]
-        await ordered(client, wanted, key=f"sample-{language}")
-        return _SAID[language].format(topic=wanted.topic, address=address) + _offline(studio, language)
+    async def order(client: Client, address: str, language: str) -> AsyncIterator[str]:
+        topic = ORDERS[language].topic
+        run = await ordered(client, ORDERS[language], key=f"sample-{language}")
+        said = _BEFORE if (await client.show(run)).is_over else _SAID
+        yield said[language].format(topic=topic, address=address) + _offline(studio, language)
+        async for ended in _ends(client, run):
+            yield _ended(await row_of(client, ended), address, language)
 
     return order
+
+
+async def _ends(client: Client, run: UUID) -> AsyncIterator[Run]:
+    """The run each time that it is over; one that failed may go on."""
+    told_at = None
+    while True:
+        with suppress(RetomaError):  # a database that restarts is no reason to stop looking
+            found = await client.show(run)
+            if found.is_over and found.ended_at != told_at:
+                yield found
+            told_at = found.ended_at
+        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _ended(row: Row, address: str, language: str) -> str:
+    said = _FAILED if row.run.state is RunState.FAILED else _PUBLISHED if row.url else _ENDED
+    url = f"{address}{row.url}" if row.url and row.url.startswith("/") else row.url
+    return said[language].format(topic=row.run.about, url=url, why=row.failure, address=address, run=row.run.id)
 
 
 def _offline(studio: Studio, language: str) -> str:

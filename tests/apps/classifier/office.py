@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,7 +69,10 @@ class InThisProcess:
     def __init__(self, hands: Hands) -> None:
         self._threads = hands._threads
 
-    async def attempt(self, plan: Plan, claim: Claim, context: Context | None) -> Result | SetBack:
+    async def attempt(
+        self, plan: Plan, claim: Claim, context: Context | None, on_body: Callable[[Claim], None]
+    ) -> Result | SetBack:
+        on_body(claim)
         return await attempt(plan, claim, context, self._threads)
 
 

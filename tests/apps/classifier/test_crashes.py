@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from retoma import Context, seconds
@@ -15,10 +17,12 @@ from tests.apps.classifier.test_executions import first_steps
 class Crashing(InThisProcess):
     """A child process dies with `b.txt`, as native code does that meets a bad PDF."""
 
-    async def attempt(self, plan: Plan, claim: Claim, context: Context | None) -> Result | SetBack:
+    async def attempt(
+        self, plan: Plan, claim: Claim, context: Context | None, on_body: Callable[[Claim], None]
+    ) -> Result | SetBack:
         if claim.item == "b.txt":
             return crashed(plan, claim, Crashed("its child process died by SIGSEGV"), 0.1)
-        return await super().attempt(plan, claim, context)
+        return await super().attempt(plan, claim, context, on_body)
 
 
 async def test_a_document_that_crashed_its_process_three_times_is_quarantined_alone(office: Office) -> None:

@@ -53,6 +53,38 @@ async def test_with_a_client_an_account_without_a_token_waits_and_publishes_noth
         await studio.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
 
 
+async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its_input_says(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await empty(database)
+    local, asked = LocalChannel(tmp_path / "channel"), list[str]()
+
+    def channel(account: str) -> LocalChannel:
+        asked.append(account)
+        return local
+
+    async with a_quick_house(database, tmp_path, monkeypatch, channel=channel) as house:
+        await house.client.set_profile("financas", {"seconds": 25, "account": "ours"})
+        key = await house.api.make_key("runs:read", "runs:write", tenant="financas")
+        given = {"topic": "Renda fixa", "account": "theirs"}
+        began = await house.api.post("/api/v1/runs", key=key, json={"pipeline": "longform", "input": given})
+        await house.finish(await house.asked(began.json()["id"]))
+        fork = await house.api.post(f"/api/v1/runs/{began.json()['id']}/fork", key=key, json={"input": given})
+        await house.finish(await house.asked(fork.json()["id"]))
+    assert (len(await local.videos()), set(asked)) == (2, {"ours"})
+
+
+async def test_a_thumbnail_that_is_not_there_is_refused_before_the_film_is_sent(house: QuickHouse) -> None:
+    final = await house.at("final_review")
+    made = (await house.client.results(UUID(final["video_id"])))["thumbnail_gen"]
+    await house.client.edit(UUID(final["video_id"]), "thumbnail_gen", {**made, "variants": made["variants"][:1]})
+    await house.decide(await house.asked(final["video_id"]), "approved", thumbnail=3)
+    await house.work()
+    shown = await house.show(final["video_id"])
+    assert (shown["status"], await videos(house)) == ("failed", [])
+    assert "there is no thumbnail 3, only 1" in shown["error_message"]
+
+
 async def test_a_failed_upload_that_is_resumed_publishes_no_second_video(
     house: QuickHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +185,7 @@ async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_it
         publish_at=None if scheduled is None else now - scheduled * HOUR,
     )
     with pytest.raises(expected, match="processed"):
-        await publishing.seen_published(upload, "", studio)
+        await publishing.seen_published(upload, studio)
 
 
 async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(
@@ -227,5 +259,5 @@ async def searched_at_pexels(*given: Any) -> Any:
     return found.model_copy(update={"clips": [clip.model_copy(update=update) for clip in found.clips]})
 
 
-def test_a_brief_names_no_channel_as_a_fork_stays_in_its_own() -> None:
-    assert "channel" not in Brief.model_fields
+def test_a_brief_names_neither_channel_nor_account_as_a_fork_stays_in_its_own() -> None:
+    assert not {"channel", "account"} & Brief.model_fields.keys()

@@ -21,12 +21,13 @@ async def test_an_order_starts_a_video_and_says_where_it_is(house: House) -> Non
 
 
 async def test_an_order_takes_from_its_channel_what_it_leaves_open(house: House) -> None:
-    channel = {"language": "en", "voice": "espeak_en", "style": "calm", "seconds": 25, "budget": 2.5, "account": "mine"}
+    common = {"language": "en", "voice": "espeak_en", "style": "calm", "seconds": 25, "budget": 2.5}
+    channel = {**common, "account": "mine"}
     assert (await house.api.call("PUT", "/api/v1/channels/news", json=channel)).json() == channel
     assert (await house.api.get("/api/v1/channels/news")).json() == channel
     open_order, own_order = await house.order(channel="news"), await house.order(channel="news", language="pt-BR")
     run = await house.client.show(await _id(house, open_order))
-    assert {name: run.input[name] for name in channel} == channel
+    assert run.input == {"topic": TOPIC, "scheduled_for": None, **common}
     own_run = await house.client.show(await _id(house, own_order))
     assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # which the channel's does not speak
 
@@ -47,6 +48,18 @@ async def test_a_channel_keeps_the_voice_whose_key_is_gone(house: House) -> None
     await house.client.set_profile("news", {"voice": "azure_pt_br_antonio"})
     given = {"voice": "azure_pt_br_antonio", "style": "calmo"}
     assert (await house.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
+
+
+async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_published_with(house: House) -> None:
+    await house.client.set_profile("financas", {"account": "ours"})
+    key = await house.api.make_key("runs:write", tenant="financas")
+
+    def put(**given: Any) -> Any:
+        return house.api.call("PUT", "/api/v1/channels/financas", key=key, json=given)
+
+    taken, dropped, left, same = await put(account="theirs"), await put(account=""), await put(), await put(account="ours")
+    assert (taken.status_code, taken.json()["code"], dropped.status_code) == (403, "OTHER_ACCOUNT", 403)
+    assert [left.json()["account"], same.json()["account"]] == ["ours", "ours"]
 
 
 async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House) -> None:

@@ -26,7 +26,7 @@ async def studio(tmp_path: Path) -> AsyncIterator[Sandbox]:
 async def test_a_sample_is_ordered_in_the_language_of_the_terminal(
     studio: Sandbox, tmp_path: Path, language: str, topic: str, spoken: str
 ) -> None:
-    said = await sample(small_studio(tmp_path))(studio.client, ADDRESS, language)
+    said = await anext(sample(small_studio(tmp_path))(studio.client, ADDRESS, language))
     (run,) = await studio.client.runs()
     assert (run.input["topic"], run.input["language"], run.tenant) == (topic, spoken, "principal")
     assert topic in said
@@ -35,13 +35,25 @@ async def test_a_sample_is_ordered_in_the_language_of_the_terminal(
 
 async def test_a_sample_is_ordered_once_even_if_its_channel_changes(studio: Sandbox, tmp_path: Path) -> None:
     order = sample(small_studio(tmp_path))
-    await order(studio.client, ADDRESS, "pt")
-    await order(studio.client, ADDRESS, "pt")
+    await anext(order(studio.client, ADDRESS, "pt"))
+    await anext(order(studio.client, ADDRESS, "pt"))
     await studio.client.set_profile("principal", Channel(seconds=90).model_dump())
-    await order(studio.client, ADDRESS, "pt")
+    await anext(order(studio.client, ADDRESS, "pt"))
     assert len(await studio.client.runs()) == 1
 
 
 async def test_the_sample_says_what_is_made_on_this_machine(studio: Sandbox, tmp_path: Path) -> None:
-    said = await sample(small_studio(tmp_path))(studio.client, ADDRESS, "en")
+    said = await anext(sample(small_studio(tmp_path))(studio.client, ADDRESS, "en"))
     assert "the writing, the voice (eSpeak), the footage, the pictures, the channel" in said
+
+
+async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there_before(
+    studio: Sandbox, tmp_path: Path
+) -> None:
+    order = sample(small_studio(tmp_path))
+    told = order(studio.client, ADDRESS, "en")
+    await anext(told)
+    (run,) = await studio.client.runs()
+    await studio.client.cancel(run.id)
+    assert await anext(told) == f"“How coffee is made” ended without being published: {ADDRESS}/runs/{run.id}"
+    assert "was ordered before and is over" in await anext(order(studio.client, ADDRESS, "en"))

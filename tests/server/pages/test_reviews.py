@@ -315,6 +315,20 @@ async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: 
         assert 'name="value.picture" value="0" form="approve">It must be at least 1.' in answer.text
 
 
+async def test_pages_call_steps_what_the_application_calls_them(open_pages: Opened, tmp_path: Path) -> None:
+    labels = {"draft": ("Draft", "Rascunho"), "draft_review": ("Reading", "Leitura")}
+    async with open_pages(application=an_application(tmp_path, labels=labels)) as visitor:
+        review = await asked(visitor.api.sandbox)
+        for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
+            assert "Leitura" in seen(await visitor.get(f"{path}?lang=pt")), path
+        assert "Rascunho" in seen(await visitor.get(f"/reviews/{review.id}"))
+
+
+def test_a_label_for_a_step_that_is_not_there_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="did you mean 'draft'"):
+        App("newsroom", pipelines=[article], labels={"drafts": ("Draft", "Rascunho")})
+
+
 def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:
     with pytest.raises(DefinitionError, match="did you mean 'final_review'"):
         App("newsroom", pipelines=[article], review_templates={"final_revue": "own.html"})

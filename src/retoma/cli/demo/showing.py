@@ -1,16 +1,18 @@
-"""What an application has to show: started once, and its reviews told of when they open."""
+"""What happens while `retoma dev` runs: what the application has to show, and reviews when they open."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 from uuid import UUID
 
 from retoma.app import Demo
 from retoma.cli.demo.board import Board
 from retoma.client import Client
 from retoma.errors import RetomaError
+from retoma.records import Review
 from retoma.terminal import clean
 from retoma.texts import language, text
 
@@ -19,18 +21,38 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 @asynccontextmanager
 async def showing(demo: Demo, client: Client, address: str, board: Board) -> AsyncIterator[None]:
-    """Start it and say where it is; until this ends, say of every review where it is when it opens."""
+    """Start it and say where it is; until this ends, say what becomes of it."""
+    said = demo(client, address, language())
     board.say("")
-    for line in (await demo(client, address, language())).splitlines():
+    for line in (await anext(said)).splitlines():
         board.say(clean(line))
     board.say("")
-    telling = asyncio.create_task(_tell_of_reviews(client, address, board))
+    async with _beside(_tell_on(said, board)):
+        yield
+
+
+@asynccontextmanager
+async def telling(client: Client, address: str, board: Board) -> AsyncIterator[None]:
+    """Until this ends, say of every review where it is when it opens."""
+    async with _beside(_tell_of_reviews(client, address, board)):
+        yield
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        telling.cancel()
+        task.cancel()
         with suppress(asyncio.CancelledError):
-            await telling
+            await task
+
+
+async def _tell_on(said: AsyncIterator[str], board: Board) -> None:
+    with suppress(RetomaError):
+        async for sentence in said:
+            board.tell(clean(sentence), style="bold green")
 
 
 async def _tell_of_reviews(client: Client, address: str, board: Board) -> None:
@@ -39,7 +61,12 @@ async def _tell_of_reviews(client: Client, address: str, board: Board) -> None:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
             for review in await client.reviews():
                 if review.id not in told:
+                    board.tell(await _asked(client, review, f"{address}/reviews/{review.id}"), style="bold green")
                     told.add(review.id)
-                    where = f"{address}/reviews/{review.id}"
-                    board.tell(text("review", step=clean(review.step), address=where), style="bold green")
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _asked(client: Client, review: Review, address: str) -> str:
+    about = clean((await client.show(review.run)).about)
+    of = text("review of", about=about) if about else ""
+    return text("review", step=clean(review.step), of=of, address=address)

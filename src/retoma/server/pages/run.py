@@ -244,7 +244,9 @@ def _told(visit: Visit, wait: Wait) -> str:
     who = f"{label} ({wait.item})" if wait.item and wait.jobs == 1 else label
     until = visit.formats.time(wait.until)
     why = visit.say(f"wait {wait.reason}", queue=wait.queue, pool=wait.pool or "", until=until, step=wait.step)
-    return visit.say("waits one" if wait.jobs == 1 else "waits", who=who, jobs=visit.formats.number(wait.jobs), why=why)
+    if wait.jobs == 1:
+        return visit.say("waits one", who=who, why=why)
+    return visit.say("waits", who=who, jobs=visit.formats.number(wait.jobs), why=why)
 
 
 def _number(given: str, otherwise: int) -> int:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -25,6 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited, Report
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
 from retoma_apps.providers.gpu.host import HostUnavailable, Operation
+from retoma_apps.providers.pauses import asked_pause
 
 log = logging.getLogger("retoma_apps.gpu")
 QUEUE_ALLOWANCE = timedelta(hours=24)
@@ -32,7 +32,6 @@ _LARGEST_ANSWER = 20 * 1024**2
 _LARGEST_REQUEST = 10 * 1024**2
 _SECONDS = 30.0
 _WINDOW = timedelta(seconds=10)  # RunPod counts requests per ten seconds
-_LONGEST_PAUSE = timedelta(hours=1)
 _SHORTEST_RUN, _SHORTEST_LIFE, _LONGEST = timedelta(seconds=5), timedelta(seconds=10), timedelta(days=7)
 _ACCOUNT = {
     401: "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid",
@@ -101,20 +100,20 @@ class RunPodHost:
         answer = await self._asked("GET", f"{_path(handle, 'status')}")
         if answer.status == 404:
             return Report("lost", code="LOST", message="RunPod knows nothing of this job: it was dropped or is too old")
-        self._check(answer)
+        _check(answer)
         return _report(_object(answer))
 
     async def cancel(self, handle: str) -> None:
         answer = await self._asked("POST", _path(handle, "cancel"))
         if answer.status != 404:  # nothing is left to cancel
-            self._check(answer)
+            _check(answer)
 
     async def find(self, key: str) -> str | None:
         for endpoint in self._settings.endpoints:
             answer = await self._asked("GET", f"{endpoint}/requests")
             if answer.status == 404:
                 continue  # this endpoint lists nothing
-            self._check(answer)
+            _check(answer)
             for entry in _entries(answer):
                 if _is_of(entry, key):
                     return f"{endpoint}/{entry['id']}"
@@ -123,7 +122,7 @@ class RunPodHost:
     async def health(self, operation: Operation) -> dict[str, Any]:
         """RunPod's own counts of jobs and workers."""
         answer = await self._asked("GET", f"{self._settings.endpoint(operation)}/health")
-        self._check(answer)
+        _check(answer)
         return _object(answer)
 
     async def close(self) -> None:
@@ -138,7 +137,7 @@ class RunPodHost:
             raise HostUnavailable(f"RunPod cannot be reached: {error}") from error
         if answer.status >= 500:
             raise OutcomeUnknown(f"RunPod may have taken this job, but answered {answer.status}")
-        self._check(answer)
+        _check(answer)
         return answer
 
     async def _asked(self, method: str, path: str) -> Answer:
@@ -148,34 +147,36 @@ class RunPodHost:
             raise HostUnavailable(f"RunPod did not answer: {error}") from error
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
-        return await self._outgoing.request(
+        """An answer never repeats our key, whatever is told of it later."""
+        key = self._settings.api_key.get_secret_value()
+        answer = await self._outgoing.request(
             method,
             f"{self._settings.base_url.rstrip('/')}/{path}",
-            headers={"Authorization": f"Bearer {self._settings.api_key.get_secret_value()}"},
+            headers={"Authorization": f"Bearer {key}"},
             json=body,
             timeout=self._settings.timeout_seconds,
             limit=_LARGEST_ANSWER,
         )
+        return replace(answer, body=answer.body.replace(key.encode(), b"...")) if key else answer
 
-    def _check(self, answer: Answer) -> None:
-        """Raise for everything but a success, each kind as who calls must act on it."""
-        if answer.is_success:
-            return
-        if answer.status == 429:
-            raise RateLimited(_pause(answer), "RunPod says that these are too many requests")
-        if answer.status >= 500:
-            raise HostUnavailable(f"RunPod answered {answer.status}")
-        if answer.status in _ACCOUNT:
-            raise ProviderRefuses(f"{_ACCOUNT[answer.status]}{self._said(answer)}")
-        raise GiveUp(f"RunPod refuses this request with {answer.status}{self._said(answer)}", "REFUSED")
 
-    def _said(self, answer: Answer) -> str:
-        """The provider's own words, shortened, and without our key if it repeats it."""
-        said = _field(answer, "error")
-        if not isinstance(said, str) or not said:
-            return ""
-        key = self._settings.api_key.get_secret_value()
-        return f" ({(said.replace(key, '...') if key else said)[:200]})"
+def _check(answer: Answer) -> None:
+    """Raise for everything but a success, each kind as who calls must act on it."""
+    if answer.is_success:
+        return
+    if answer.status == 429:
+        raise RateLimited(asked_pause(answer) or _WINDOW, "RunPod says that these are too many requests")
+    if answer.status >= 500:
+        raise HostUnavailable(f"RunPod answered {answer.status}")
+    if answer.status in _ACCOUNT:
+        raise ProviderRefuses(f"{_ACCOUNT[answer.status]}{_said(answer)}")
+    raise GiveUp(f"RunPod refuses this request with {answer.status}{_said(answer)}", "REFUSED")
+
+
+def _said(answer: Answer) -> str:
+    """The provider's own words, shortened."""
+    said = _field(answer, "error")
+    return f" ({said[:200]})" if isinstance(said, str) and said else ""
 
 
 def _policy(timeout: timedelta) -> dict[str, int]:
@@ -226,7 +227,9 @@ def _has_url(entry: Any) -> bool:
 def _progress(output: Any) -> float | None:
     """Our handlers tell `{"progress": 0.4}` while they work."""
     part = output.get("progress") if isinstance(output, dict) else None
-    return min(max(float(part), 0.0), 1.0) if isinstance(part, int | float) and not isinstance(part, bool) else None
+    if not isinstance(part, int | float) or isinstance(part, bool):
+        return None
+    return min(1.0, max(0.0, part))  # in this order NaN is 0
 
 
 def _error(told: dict[str, Any]) -> str:
@@ -274,18 +277,6 @@ def _field(answer: Answer, name: str) -> Any:
     except ValueError:
         return None
     return told.get(name) if isinstance(told, dict) else None
-
-
-def _pause(answer: Answer) -> timedelta:
-    """Retry-After as seconds, or as a date by RunPod's own clock; without one, as long as RunPod counts."""
-    given = answer.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}(\.\d+)?", given):
-        return min(timedelta(seconds=float(given)), _LONGEST_PAUSE)
-    try:
-        pause = parsedate_to_datetime(given) - parsedate_to_datetime(answer.headers.get("date", ""))
-    except (TypeError, ValueError):
-        return _WINDOW
-    return min(max(pause, timedelta(seconds=1)), _LONGEST_PAUSE)
 
 
 def _path(handle: str, verb: str) -> str:

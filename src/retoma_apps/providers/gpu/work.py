@@ -18,6 +18,7 @@ LARGEST_IMAGE = 50 * 1024**2
 LARGEST_MEDIA = 4 * 1024**3
 _FETCH_SECONDS = 120.0
 _FETCH_MEDIA_SECONDS = 1800.0
+_EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # H.264 has no odd sizes
 _X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p"]
 _MP4 = ["-movflags", "+faststart", "-f", "mp4"]
 _AAC = ["-c:a", "aac", "-b:a", "192k"]
@@ -101,7 +102,7 @@ class Work:
         source, known = await self._video(order.video_url)
         self._folder.joinpath("captions.ass").write_text(ass_script(segments, order.style), encoding="utf-8")
         fonts.link(self._folder / "fonts")
-        burned = ["-vf", burning("captions.ass", "fonts")]
+        burned = ["-vf", f"{_EVEN},{burning('captions.ass', 'fonts')}"]
         kept_audio = ["-map", "0:v:0", "-map", "0:a?", *_AAC]
         await self._made([*ffmpeg.media_input(source), *burned, *kept_audio, *_X264], known)
         return await self._kept(order.prefix, "captioned.mp4")
@@ -123,7 +124,7 @@ class Work:
         audio = await self._fetched(order.audio_url, "audio", LARGEST_MEDIA, "The audio")
         if not (await _probed(audio, "The audio")).has_audio:
             raise WorkFailed("CORRUPT_AUDIO", "The audio has no sound in it")
-        same_picture = ["-c:v", "copy"] if ffmpeg.media_kind(video) == "mov" else _X264
+        same_picture = ["-c:v", "copy"] if ffmpeg.media_kind(video) == "mov" else ["-vf", _EVEN, *_X264]
         given = [*ffmpeg.media_input(video), *ffmpeg.media_input(audio), "-filter_complex", _mix(order.volume, known)]
         await self._made([*given, "-map", "0:v:0", "-map", "[sound]", *same_picture, *_AAC], known)
         return await self._kept(order.prefix, "with_audio.mp4")

@@ -10,9 +10,16 @@ import pytest
 from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer
 from retoma_apps.providers.gpu import HostUnavailable, RunPodHost
-from retoma_apps.providers.gpu.runpod import _pause, _report
+from retoma_apps.providers.gpu.runpod import _check, _report
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submitted
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, runpod: RunPodHost, answer: Answer) -> None:
+    async def request(*_: object, **__: object) -> Answer:
+        return answer
+
+    monkeypatch.setattr(runpod._outgoing, "request", request)
 
 
 async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin: StandIn, runpod: RunPodHost) -> None:
@@ -147,6 +154,25 @@ def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None
     assert (report.state, report.code) == ("failed", "NO_VIDEO")
 
 
+@pytest.mark.parametrize(
+    ("told", "progress"),
+    [
+        ("0.4", 0.4),
+        ("-1", 0),
+        ("7", 1),
+        ("NaN", 0),
+        ("Infinity", 1),
+        ("1" + "0" * 400, 1),
+        ("true", None),
+        ('"0.4"', None),
+    ],
+    ids=range(8),
+)
+def test_progress_goes_from_0_to_1_whatever_is_told(told: str, progress: float | None) -> None:
+    answer = json.loads(f'{{"status": "IN_PROGRESS", "output": {{"progress": {told}}}}}')
+    assert _report(answer).progress == progress
+
+
 @pytest.mark.parametrize("status", ["PAUSED", "", None, 7, {"odd": True}])
 def test_a_state_nobody_knows_is_told_and_kept_as_running(status: object) -> None:
     report = _report({"status": status})
@@ -181,10 +207,13 @@ async def test_too_many_requests_pause_for_as_long_as_the_provider_says(standin:
         ({"retry-after": "Mon, 02 Jan 2030 10:00:30 GMT", "date": "Mon, 02 Jan 2030 10:00:00 GMT"}, 30),
         ({"retry-after": "Mon, 02 Jan 2030 09:00:00 GMT", "date": "Mon, 02 Jan 2030 10:00:00 GMT"}, 1),
         ({"retry-after": "Mon, 02 Jan 2030 10:00:30 GMT"}, 10),
+        ({"retry-after": f"Mon, 02 Jan {'9' * 30} 10:00:30 GMT", "date": "Mon, 02 Jan 2030 10:00:00 GMT"}, 10),
     ],
 )
 def test_retry_after_is_read_in_both_forms_and_bounded(headers: dict[str, str], seconds: float) -> None:
-    assert _pause(Answer(429, headers, b"")) == timedelta(seconds=seconds)
+    with pytest.raises(RateLimited) as raised:
+        _check(Answer(429, headers, b""))
+    assert raised.value.delay == timedelta(seconds=seconds)
 
 
 async def test_a_submission_whose_answer_is_lost_is_found_by_its_key(standin: StandIn, runpod: RunPodHost) -> None:
@@ -259,12 +288,18 @@ async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: s
     ],
 )
 async def test_a_refusal_says_what_to_do_and_hides_the_key_that_it_echoes(
-    runpod: RunPodHost, status: int, asked: type[Exception], told: str
+    runpod: RunPodHost, status: int, asked: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    answers(monkeypatch, runpod, Answer(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
     with pytest.raises(asked, match=told) as raised:
-        runpod._check(Answer(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
-    assert "is bad" in str(raised.value)
-    assert KEY not in str(raised.value)
+        await submitted(runpod)
+    assert "(key ... is bad)" in str(raised.value)
+
+
+async def test_what_is_told_of_a_job_hides_the_key_too(runpod: RunPodHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"status": "FAILED", "error": f"key {KEY} is bad"}
+    answers(monkeypatch, runpod, Answer(200, {}, json.dumps(told).encode()))
+    assert (await runpod.status("pod/x-u1")).message == "key ... is bad"
 
 
 async def test_an_operation_without_an_endpoint_says_which_setting_is_missing(base_url: str) -> None:
@@ -284,10 +319,7 @@ async def test_an_order_that_is_larger_than_runpod_takes_is_not_sent(standin: St
 async def test_an_answer_that_is_no_object_ends_nothing(
     runpod: RunPodHost, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answers(*_: object, **__: object) -> Answer:
-        return Answer(200, {}, body)
-
-    monkeypatch.setattr(runpod._outgoing, "request", answers)
+    answers(monkeypatch, runpod, Answer(200, {}, body))
     with pytest.raises(HostUnavailable):
         await runpod.status("pod/x-u1")
     with pytest.raises(OutcomeUnknown):

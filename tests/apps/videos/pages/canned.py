@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from retoma import App, Client, Context, Decision, Pipeline, Retry
+from retoma import App, Client, Context, Decision, GiveUp, Pipeline, Retry
 from retoma.records import Review
 from retoma.store.database import Database
 from retoma.testing import NOON
@@ -36,6 +36,7 @@ from retoma_apps.videos.models import (
     Upload,
 )
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, pages_for
+from retoma_apps.videos.studio import Studio
 from tests.apps.videos.studio import small_studio
 from tests.server.api import an_api
 from tests.server.pages.visitor import Visitor, token_of
@@ -132,6 +133,8 @@ def canned(says: str) -> Pipeline:
 
     @film.step
     def upload(final_review: FinalChoice) -> Upload:
+        if final_review.title == "refused":
+            raise GiveUp(f"no such account {says}", "NO_ACCOUNT")
         return Upload(
             video_id="local-0123456789ab",
             url="/videos/channel/local-0123456789ab",
@@ -150,6 +153,7 @@ class Desk:
 
     visitor: Visitor
     channel: LocalChannel
+    studio: Studio
 
     @property
     def client(self) -> Client:
@@ -204,4 +208,4 @@ async def a_desk(database: Database, folder: Path, says: str = "plainly") -> Asy
     )
     here = {"address": "127.0.0.1", "host": "127.0.0.1:8765"}
     async with an_api(database, application=app, scopes=None, development=True, **here) as api:
-        yield Desk(Visitor(api), channel)
+        yield Desk(Visitor(api), channel, studio)

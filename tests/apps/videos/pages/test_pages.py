@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from string import Formatter
 
+from retoma import Decision
 from retoma_apps.providers.speech import KNOWN
 from retoma_apps.providers.youtube import VideoToPublish, mark_of
 from retoma_apps.videos.channels import channel_of
@@ -14,6 +15,7 @@ from retoma_apps.videos.pages.looks import STAGES
 from retoma_apps.videos.pages.offline import VARIABLES
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.sample import sample
 from retoma_apps.videos.stages import Stage
 from tests.apps.videos.pages.canned import FILM, PNG, Desk
 from tests.apps.videos.pages.test_reviews import text_of
@@ -97,6 +99,28 @@ async def test_the_list_leads_to_what_is_published(desk: Desk) -> None:
     assert 'href="/reviews/' not in page
 
 
+async def test_a_video_that_failed_says_why_and_where_it_is_continued(desk: Desk) -> None:
+    review = await desk.review("final_review")
+    await desk.client.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1, "title": "refused"}))
+    await desk.work()
+    page = await desk.read("/videos/")
+    assert "no such account plainly" in page
+    assert f'<a class="btn small" href="/runs/{review.run}">' in page
+    asked = text_of(await desk.read(f"/reviews/{review.id}"))
+    assert "The run is over: failed. See the run" in asked
+
+
+async def test_the_sample_says_where_it_is_published(desk: Desk) -> None:
+    told = sample(desk.studio)(desk.client, "http://here", "en")
+    await anext(told)
+    (run,) = await desk.client.runs()
+    while not (await desk.client.show(run.id)).is_over:
+        await desk.work()
+        for review in await desk.client.reviews(run=run.id):
+            await desk.approve(review)
+    assert await anext(told) == f"“How coffee is made” is published: http://here/videos/channel/{PLAINLY}"
+
+
 async def test_long_lists_have_a_next_page(desk: Desk) -> None:
     for number in range(21):
         await desk.begin(f"Tema {number}")
@@ -112,6 +136,8 @@ async def test_every_page_says_what_is_offline_and_what_would_change_it(desk: De
         page = await desk.read(path, language="pt")
         assert "Feito nesta máquina, sem serviço externo:" in page, path
         assert all(f">{name}<" in page for names in VARIABLES.values() for name in names), path
+    review = await desk.review("script_review")
+    assert "Parte disto foi feita nesta máquina" in await desk.read(f"/reviews/{review.id}", language="pt")
 
 
 def test_a_channel_is_the_same_after_it_was_in_a_form() -> None:
@@ -188,6 +214,7 @@ async def test_what_is_published_on_this_machine_can_be_watched(desk: Desk, tmp_
     await published(desk, tmp_path, "Another")
     page = await desk.read(url)
     assert [each for each in ("Renda & fixa", "First & last", "juros", "Another") if each not in text_of(page)] == []
+    assert "retoma-" not in text_of(page)
     part = await desk.visitor.get(f"{url}/video", Range="bytes=10-19")
     assert (part.status_code, part.content) == (206, FILM[10:20])
     assert part.headers["content-type"] == "video/mp4"

@@ -72,7 +72,8 @@ begin
 end $$;
 
 -- Take up to `p_limit` deliveries that are due and send them before `p_lease` is over. No host gets more than
--- `p_each` at a time, a failing endpoint one, so that those who are slow or away do not delay the others.
+-- `p_each` at a time, a failing endpoint one, and tenants take turns, so that those who are slow or away do not delay
+-- the others.
 create or replace function retoma.claim_deliveries(p_pipelines text[], p_limit int, p_each int, p_lease interval)
 returns table (id uuid, attempt int, tries int, run uuid, seq int, event text, profile text, retries int, body text,
                created_at timestamptz, endpoint int, url text, now timestamptz, secret text, former text)
@@ -91,11 +92,11 @@ begin
     union all
     select (select d.host from retoma.deliveries d where d.ended_at is null and d.host > h.host order by d.host limit 1)
       from hosts h where h.host is not null
-  ), due as materialized (
-    select c.id
-      from (select h.host from hosts h where h.host is not null order by random()) h
+  ), candidates as materialized (
+    select c.id, row_number() over (partition by c.tenant order by random()) as turn
+      from (select h.host from hosts h where h.host is not null order by random() limit 1000) h
      cross join lateral (
-       select d.id
+       select d.id, d.tenant
          from retoma.deliveries d
         where d.host = h.host and d.ended_at is null and d.next_at <= v_now and d.pipeline = any (p_pipelines)
           -- Not as `exists`, for which all endpoints would be read at once.
@@ -104,9 +105,15 @@ begin
         order by d.next_at
         limit greatest(0, p_each - (select count(*) from retoma.deliveries s
                                      where s.host = h.host and s.state = 'sending' and s.ended_at is null
-                                       and s.next_at > v_now and s.next_at <= v_now + p_lease))
-          for update skip locked) c
+                                       and s.next_at > v_now and s.next_at <= v_now + p_lease))) c
+  ), due as materialized (
+    select d.id
+      from candidates c
+      join retoma.deliveries d on d.id = c.id
+     where d.ended_at is null and d.next_at <= v_now
+     order by c.turn, random()
      limit p_limit
+       for update of d skip locked
   ), taken as (
     update retoma.deliveries d
        set state = 'sending', attempt = d.attempt + 1, tries = d.tries + 1, next_at = v_now + p_lease

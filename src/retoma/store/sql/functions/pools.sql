@@ -170,11 +170,12 @@ begin
   end if;
 
   loop
+    exit when v_left <= 0 or v_free <= 0;
     v_got := 0;
     v_fitting := v_passed;
     v_tenants := array(select retoma.tenants_for_pool(
       p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000));
-    exit when v_left <= 0 or v_free <= 0 or v_tenants = '{}';
+    exit when v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
       v_room := retoma.room_of(p_pool, v_tenant, o_jobs);
       for v_job in
