@@ -1,10 +1,11 @@
-"""Secrets of this process's environment, kept out of errors, events and log lines."""
+"""What is kept out of errors, events and log lines: secrets of this process's environment, and for some its stacks."""
 
 from __future__ import annotations
 
 import json
 import os
 from functools import cache
+from typing import Any
 from urllib.parse import quote
 
 NAMES = ("KEY", "SECRET", "TOKEN", "PASSWORD")
@@ -16,6 +17,11 @@ def masked(text: str) -> str:
     for written, name in _secrets().items():
         text = text.replace(written, f"[{name}]")
     return text
+
+
+def without_stack(said: Any) -> Any:
+    """What an event says, but for where in this server's files an error was met."""
+    return {name: each for name, each in said.items() if name != "stack"} if isinstance(said, dict) else said
 
 
 @cache

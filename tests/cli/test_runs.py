@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from retoma.cli.runs import _COLUMNS
 from tests.cli.terminal import FILM, Terminal
 
 
@@ -18,6 +19,11 @@ def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
     assert [run["id"] for run in terminal.json("runs", "list")] == runs[::-1]
     assert [run["id"] for run in lines] == runs[::-1]
     assert [run["id"] for run in rows] == runs[::-1]
+
+
+def test_what_a_run_is_about_is_not_what_a_listing_cuts_off() -> None:
+    (column,) = (each for each in _COLUMNS if each.key == "input")
+    assert str(column.shown({"style": "calm " * 20, "topic": "tea"})).startswith('{"topic": "tea"')
 
 
 def test_a_listing_is_filtered_and_paged(terminal: Terminal) -> None:

@@ -464,14 +464,17 @@ async def test_a_look_that_fails_in_an_unforeseen_way_holds_up_no_other(
         raise KeyError("unforeseen")
 
     monkeypatch.setattr(poller_module, "_judged", breaks_once)
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
-        async with polling(sandbox, ended.set) as poller:
-            for event in (broken, ended):
-                await parked(sandbox, pipeline)
-                host.reports[host.submitted[-1]] = Report("succeeded")
-                await sandbox.clock.advance(EVERY)
-                poller.wake()
-                await event.wait()
+    async with (
+        open_sandbox(pipeline, resources={"host": host}) as sandbox,
+        asyncio.timeout(PATIENCE),
+        polling(sandbox, ended.set) as poller,
+    ):
+        for event in (broken, ended):
+            await parked(sandbox, pipeline)
+            host.reports[host.submitted[-1]] = Report("succeeded")
+            await sandbox.clock.advance(EVERY)
+            poller.wake()
+            await event.wait()
 
 
 async def test_a_cancel_reaches_the_outside_and_the_slots_are_free_when_it_confirms(open_sandbox: OpenSandbox) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retoma import App, Pipeline
+from retoma import App, Context, Pipeline
 from retoma.client import Client
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.testing import Sandbox
@@ -30,6 +30,20 @@ async def test_what_an_application_knows_of_a_tenant_is_kept(open_sandbox: OpenS
         assert await sandbox.client.profile("blog") == made
         await sandbox.client.set_profile("atlas", [1])
         assert [each.tenant for each in await sandbox.client.profiles()] == ["atlas", "blog"]
+
+
+async def test_a_step_reads_what_the_application_knows_of_its_tenant_now(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("reading")
+
+    @pipeline.step
+    async def known(*, ctx: Context) -> Any:
+        return await ctx.profile()
+
+    async with open_sandbox(pipeline) as sandbox:
+        for tone in ("calmo", "vivo"):
+            await sandbox.client.set_profile("blog", {"tone": tone})
+            assert (await sandbox.run(pipeline, tenant="blog")).results == {"known": {"tone": tone}}
+        assert (await sandbox.run(pipeline, tenant="atlas")).results == {"known": None}
 
 
 async def test_a_change_is_made_to_what_was_seen_and_to_nothing_else(open_sandbox: OpenSandbox) -> None:

@@ -104,6 +104,21 @@ async def test_json_of_too_many_parts_is_refused_before_it_is_read(api: Api) -> 
     check_json(b"[" + b",".join([b"{}"] * (edge.MOST_BRACKETS - 1)) + b"]")
 
 
+async def test_a_large_body_is_parsed_only_for_those_who_are_known(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"pipeline": ' + b" " * edge.LARGEST_OF_STRANGERS
+    for key in (None, "rk_wrong"):
+        check_problem(await api.post("/api/v1/runs", content=body, headers=JSON, key=key), 401, "KEY_NEEDED")
+    check_problem(await api.post("/api/v1/runs", content=body, headers=JSON), 422, "INVALID_REQUEST")
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise DatabaseUnavailable("the database does not answer")
+
+    monkeypatch.setattr(api.client, "key_of", away)
+    check_problem(
+        await api.post("/api/v1/runs", content=body, headers=JSON, key="rk_other"), 503, "DATABASE_UNAVAILABLE"
+    )
+
+
 async def test_a_callback_that_is_too_large_is_refused_while_it_comes(api: Api) -> None:
     sent = 0
 

@@ -127,6 +127,16 @@ async def test_a_run_says_why_it_waits(api: Api) -> None:
     assert wait["why"].startswith("lines: no live worker serves queue 'default'")
 
 
+async def test_the_stack_of_an_error_is_shown_to_keys_of_all_tenants_alone(api: Api) -> None:
+    own = await api.make_key("runs:read", "runs:write", tenant="studio")
+    run = await api.start("bad", key=own)
+    await api.sandbox.work()
+    for key, is_shown in ((own, False), (api.key, True)):
+        for part in ("", "/events", "/items"):
+            told = (await api.get(f"/api/v1/runs/{run}{part}", key=key)).text
+            assert ("no paint left" in told, "Traceback" in told) == (True, is_shown)
+
+
 async def test_a_finished_run_shows_results_errors_and_events(api: Api) -> None:
     run = await api.start("bad")
     await api.sandbox.work()

@@ -46,6 +46,12 @@ class Door:
             raise Problem(403, "SCOPE_MISSING", f"this key lacks the scope {scope}", scope=scope)
         return by
 
+    async def check_known(self, request: Request) -> None:
+        """Raise a Problem unless it comes from a page or with a valid key, whatever that may do, or needs neither."""
+        secret = _secret(request)
+        if secret is not None or not (self.needs_nothing(request) or await self._sessions.of(request)):
+            await self._valid(request, secret)
+
     def needs_nothing(self, request: Request) -> bool:
         return self._development and is_from_here(request)
 

@@ -7,19 +7,22 @@ import traceback
 from collections.abc import Awaitable, Mapping
 from uuid import uuid4
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retoma.define.codec import LARGEST_RESULT
+from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
+from retoma.server.door import Door
 from retoma.server.problems import Problem, unavailable
 
 log = get_logger("retoma.server")
 
 LARGEST_BODY = 16 * 1024 * 1024
+LARGEST_OF_STRANGERS = 1_000_000
 CALLBACKS = "/api/v1/callbacks/"
 DEEPEST_JSON = 64
-MOST_BRACKETS = 500_000
+MOST_BRACKETS = 100_000
 SECONDS = 20.0  # within which an answer begins
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _SQUARE = bytes.maketrans(b"{}", b"[]")
@@ -29,10 +32,11 @@ _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-sto
 class Edge:
     """Around the whole server: nothing of it hangs, and nothing that goes wrong shows more than an id."""
 
-    def __init__(self, app: ASGIApp, large: Mapping[str, int]) -> None:
+    def __init__(self, app: ASGIApp, large: Mapping[str, int], door: Door) -> None:
         """`large` are paths whose bodies may have so many bytes, and are left to their routes to read."""
         self._app = app
         self._large = large
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,9 +48,11 @@ class Edge:
                 answer.deadline = deadline
                 limit = self._large.get(scope["path"])
                 if limit is None:
-                    incoming = _once(await _body(scope, receive), receive)
+                    body = await _body(scope, receive)
                     answer.has_come = True
-                    await self._app(scope, incoming, answer)
+                    if len(body) > LARGEST_OF_STRANGERS:
+                        await self._door.check_known(Request(scope))  # routes ask only after it is parsed
+                    await self._app(scope, _once(body, receive), answer)
                 else:
                     _check_announced(scope, limit)
                     await self._app(scope, _Counted(receive, limit, answer), answer)
@@ -196,7 +202,7 @@ def too_large(limit: int) -> Problem:
 def problem_for(scope: Scope, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | DatabaseUnavailable):
         return unavailable()
     if isinstance(error, _Gone | ClientDisconnect):
         return Problem(400, "BAD_REQUEST", "the request ended early")

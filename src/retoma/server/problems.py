@@ -149,9 +149,17 @@ def problem_of(error: Problem | RequestValidationError | RetomaError) -> Problem
 
 
 def _of_invalid_request(error: RequestValidationError) -> Problem:
+    if _was_not_read(error):
+        said = "the body was not read as JSON: send Content-Type: application/json"
+        return Problem(422, "INVALID_REQUEST", said, errors=[{"field": "Content-Type", "message": said}])
     fields = _fields(error.errors())
     told = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
     return Problem(422, "INVALID_REQUEST", f"the request is wrong: {told}", errors=fields)
+
+
+def _was_not_read(error: RequestValidationError) -> bool:
+    """Whether a body came whose type does not say that it is JSON: it is then taken for plain bytes."""
+    return isinstance(error.body, bytes) and any(tuple(each["loc"]) == ("body",) for each in error.errors())
 
 
 def unavailable() -> Problem:
@@ -197,18 +205,9 @@ def _allowed(request: Request) -> str:
     return ", ".join(sorted({method for route in matching for method in route.methods or ()}))
 
 
-async def _on_invalid_request(request: Request, error: Exception) -> Response:
+async def _on_invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    if _was_not_read(request, error):
-        told = "the body was not read as JSON: send Content-Type: application/json"
-        return Problem(422, "INVALID_REQUEST", told, errors=[{"field": "Content-Type", "message": told}]).response()
     return problem_of(error).response()
-
-
-def _was_not_read(request: Request, error: RequestValidationError) -> bool:
-    """Whether a body came whose type does not say that it is JSON: it is then taken for plain bytes."""
-    whole = any(tuple(each["loc"]) == ("body",) and each["type"] != "missing" for each in error.errors())
-    return whole and "json" not in request.headers.get("content-type", "")
 
 
 async def _on_our_error(_: Request, error: Exception) -> Response:
@@ -228,7 +227,16 @@ def _told(error: HTTPException) -> str:
 
 def _fields(errors: Any) -> list[dict[str, str]]:
     """Without the values themselves, which may be secrets."""
-    return [{"field": _place(each["loc"]), "message": str(each["msg"])} for each in errors]
+    return [_no_json(each) if each["msg"] == "JSON decode error" else _field(each) for each in errors]
+
+
+def _field(error: Any) -> dict[str, str]:
+    return {"field": _place(error["loc"]), "message": str(error["msg"]).removeprefix("Value error, ")}
+
+
+def _no_json(error: Any) -> dict[str, str]:
+    """Of a body that cannot be read the place is that of a character."""
+    return {"field": "body", "message": f"this is no JSON: {error['ctx']['error']} at character {error['loc'][-1]}"}
 
 
 def _place(location: tuple[int | str, ...]) -> str:

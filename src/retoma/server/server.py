@@ -78,7 +78,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     _add_own(server, () if app is None else app.routes)
     _check_needs(server)
     server.add_middleware(Pages, site=Site(app, client, door, sessions))
-    server.add_middleware(Edge, large={} if app is None else app.large_bodies)
+    server.add_middleware(Edge, large={} if app is None else app.large_bodies, door=door)
     return server
 
 

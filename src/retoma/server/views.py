@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from retoma.client import Client
+from typing import Any
+
 from retoma.define.graph import Graph
+from retoma.masking import without_stack
 from retoma.records import Review, Run, StepProgress, Wait
+from retoma.server.callers import Caller
 from retoma.server.shapes import ErrorShape, OpenReview, RunDetails, RunShape, StepShape, WaitShape
 from retoma.states import JOB_ENDS
 
@@ -16,7 +19,13 @@ def shape(run: Run) -> RunShape:
     return RunShape(**{name: getattr(run, name) for name in RunShape.model_fields})
 
 
-async def details(client: Client, run: Run) -> RunDetails:
+def shown(by: Caller, said: Any) -> Any:
+    """What an event says, as its caller may see it: stacks are for keys of all tenants."""
+    return said if by.tenant is None else without_stack(said)
+
+
+async def details(by: Caller, run: Run) -> RunDetails:
+    client = by.client
     graph = await client.graph(run)
     progress = {step.step: step for step in await client.progress(run.id)}
     errors = list((await client.errors(run.id)).items())[:MOST_ERRORS]
@@ -28,7 +37,7 @@ async def details(client: Client, run: Run) -> RunDetails:
         steps=[_step(progress[each.name]) for each in graph.steps if not each.hidden and each.name in progress],
         estimated_end_at=None if run.is_over else await client.estimate(run.id),
         waits=[] if run.is_over else [_wait(wait) for wait in await client.waits(run.id)],
-        errors=[ErrorShape(**{**error, "step": step, "item": item}) for (step, item), error in errors],
+        errors=[ErrorShape(**{**shown(by, error), "step": step, "item": item}) for (step, item), error in errors],
     )
 
 

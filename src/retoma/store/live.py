@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import asyncpg
 
+from retoma.masking import without_stack
 from retoma.records import LiveEvent
 from retoma.states import RunState
 from retoma.store.database import Database
@@ -59,9 +59,4 @@ async def last_of_run(database: Database, run: UUID) -> int:
 
 
 def _event(row: asyncpg.Record) -> LiveEvent:
-    return LiveEvent(**{**row, "data": _without_stack(row["data"])})
-
-
-def _without_stack(text: str | None) -> Any:
-    data = None if text is None else json.loads(text)
-    return {name: said for name, said in data.items() if name != "stack"} if isinstance(data, dict) else data
+    return LiveEvent(**{**row, "data": without_stack(json.loads(row["data"] or "null"))})

@@ -118,7 +118,8 @@ async def _submitted(operation: str, given: Submission, by: Caller, key: str | N
             deadline=LONGEST_QUEUE + rules.limit(operation),
         )
     except Conflict as error:
-        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
+        said = f"the Idempotency-Key {key!r} belongs to a job with another body: send that body, or another key"
+        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", said) from error
     run: Run = await by.client.show(started.id)
     began = {} if started.created else await by.client.began([run.id])
     status = status_of(run.state, begun=run.id in began)

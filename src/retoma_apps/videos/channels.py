@@ -7,7 +7,7 @@ from uuid import UUID
 
 from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
-from retoma_apps.providers.speech import UnknownVoice, speaker
+from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker
 from retoma_apps.videos.models import Brief, Channel, Order
 from retoma_apps.videos.pipeline import longform
 
@@ -40,6 +40,13 @@ def can_speak(voice: str, language: str, voices: Mapping[str, object], kept: str
     return known.speaks(language) and (voice == kept or known.provider in voices)
 
 
+def check_voice(voice: str, language: str, voices: Mapping[str, object], kept: str = "") -> None:
+    """Raises InvalidInput with the voices that there are, if this one cannot speak here."""
+    if not can_speak(voice, language, voices, kept):
+        there = ", ".join(name for name in KNOWN if can_speak(name, language, voices, ""))
+        raise InvalidInput(f"voice: {voice!r} is not known, has no key, or does not speak {language}; there is {there}")
+
+
 async def ordered(client: Client, order: Order, *, key: str | None) -> UUID:
     """The run of a new video, or under a key that the same order came with before, the run of then.
 
@@ -59,7 +66,9 @@ async def _is_late(client: Client, order: Order) -> bool:
 async def _brief(client: Client, order: Order) -> Brief:
     """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
     channel = await channel_of(client, order.channel)
-    given = channel.model_dump(exclude={"account"}) | order.model_dump(exclude_none=True, exclude={"webhook_url", "channel"})
+    given = channel.model_dump(exclude={"account"}) | order.model_dump(
+        exclude_none=True, exclude={"webhook_url", "channel"}
+    )
     if given["language"] != channel.language and not can_speak(channel.voice, given["language"], {}, channel.voice):
         given["voice"] = ""
     return Brief.model_validate(given | {"topic": order.topic.strip()})

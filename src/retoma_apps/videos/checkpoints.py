@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Literal
+from urllib.parse import quote
 from uuid import UUID
 
 from retoma import Client, File
@@ -16,7 +17,7 @@ Kind = Literal["audio", "broll", "video", "thumb"]
 
 def file_url(kind: Kind, run: UUID, file: File) -> str:
     """Where a file of a video is fetched."""
-    return f"/api/v1/files/{kind}/{run}/{file.file}/{file.name}"
+    return f"/api/v1/files/{kind}/{run}/{file.file}/{quote(file.name, safe='')}"
 
 
 async def payload(client: Client, review: Review) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from retoma import Context, Feedback, GiveUp
-from retoma_apps.providers.footage import ClipUnusable, Found, chosen, coverage, ranked, relevance
+from retoma_apps.providers.footage import ClipUnavailable, ClipUnusable, Found, chosen, coverage, ranked, relevance
 from retoma_apps.videos.media.assembly import Shot, assemble
 from retoma_apps.videos.media.probe import probe
 from retoma_apps.videos.models import Assembly, Broll, Clip, Language, Narration, Script
@@ -51,6 +51,12 @@ async def searched(script: Script, narration: Narration, language: Language, stu
 
 def shots_of(script: Script, narration: Narration) -> list[Wanted]:
     """A scene that is long has several."""
+    if len(script.scenes) != len(narration.scene_starts):
+        raise GiveUp(
+            f"the script has {len(script.scenes)} scenes and its narration {len(narration.scene_starts)}, as one of "
+            "them was edited: make audio_generation anew",
+            "SCENES_DIFFER",
+        )
     ends = [*narration.scene_starts[1:], narration.seconds]
     shots = []
     for number, (scene, start, end) in enumerate(zip(script.scenes, narration.scene_starts, ends, strict=True)):
@@ -83,8 +89,8 @@ async def _filmed(
 async def _fetched(
     founds: Sequence[Found], number: int, shot: Wanted, studio: Studio, ctx: Context, avoided: set[str]
 ) -> Clip:
-    """The best clip that can be used: an outside file may turn out to be none."""
-    left = list(founds)
+    """The best clip that can be had and used: an outside file may be gone, or turn out to be none."""
+    left, away = list(founds), list[ClipUnavailable]()
     with tempfile.TemporaryDirectory(prefix="retoma-footage-") as folder:
         video, picture = Path(folder, "clip.mp4"), Path(folder, "clip.jpg")
         for _ in range(MOST_TRIES):
@@ -94,8 +100,9 @@ async def _fetched(
             try:
                 await studio.footage.fetch(found, video)
                 await studio.footage.picture(found, picture)
-            except ClipUnusable:
+            except (ClipUnusable, ClipUnavailable) as error:
                 left.remove(found)
+                away += [error] if isinstance(error, ClipUnavailable) else []
                 continue
             return Clip(
                 id=found.id,
@@ -110,6 +117,8 @@ async def _fetched(
                 author=found.author,
                 url=found.url,
             )
+    if away:
+        raise away[0]  # it may come at another try
     raise GiveUp(f"there is no footage for {shot.query!r}: describe the scene in other words", "NO_FOOTAGE")
 
 

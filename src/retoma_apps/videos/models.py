@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,14 +14,18 @@ from pydantic import (
     JsonValue,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 
 from retoma import File
+from retoma_apps.providers.speech import KNOWN, speaker
+from retoma_apps.providers.youtube import is_account
 from retoma_apps.videos import words
 
 Language = Literal["pt-BR", "en"]
 Share = Annotated[float, Field(ge=0, le=1)]
+SHORTEST_TOPIC = 3
+LAST_YEAR = 9000
+WITHOUT_NUL = r"^[^\x00]*$"
 
 
 def is_channel_name(name: str) -> bool:
@@ -45,13 +49,34 @@ ChannelName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator
 
 
 def _in_utc(at: datetime) -> datetime:
+    if at.year > LAST_YEAR:
+        raise ValueError(f"the year is {LAST_YEAR} at most")
     try:
         return at.astimezone(UTC)
     except OverflowError:
         raise ValueError("there is no such day") from None
 
 
+def _topic(topic: str) -> str:
+    if len(topic.strip()) < SHORTEST_TOPIC or not any(map(str.isalnum, topic)) or "\0" in topic:
+        raise ValueError(f"say what the video is about, in at least {SHORTEST_TOPIC} letters")
+    return topic
+
+
+def _account(name: str) -> str:
+    if not is_account(name):
+        raise ValueError("its variable has its name: it needs Latin letters or digits, and no others")
+    return name
+
+
+def _voice(name: str | None) -> str | None:
+    if name:
+        speaker(name)  # raises UnknownVoice, which names those that there are
+    return name
+
+
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_topic)]
 MOST_THUMBNAILS = 3
 HIDDEN: dict[str, JsonValue] = {"hidden": True}  # from who edits a result on a page
 LONGEST_THUMBNAIL_TEXT = 300
@@ -66,22 +91,24 @@ class Defaults(Part):
     """What a video takes from its channel. `budget` is in US dollars for one video, `seconds` the wanted length."""
 
     language: Language = "pt-BR"
-    voice: str = Field("", max_length=100, description="Empty: the usual voice of the language.")
-    style: str = Field("", max_length=500, description="How it should sound, in words.")
+    voice: str = Field("", max_length=100, pattern=WITHOUT_NUL, description="Empty: the usual voice of the language.")
+    style: str = Field("", max_length=500, pattern=WITHOUT_NUL, description="How it should sound, in words.")
     seconds: int = Field(60, ge=20, le=3600)
     budget: float = Field(5.0, ge=0, le=10_000)
 
 
 class Channel(Defaults):
-    """What a channel's videos have in common. The account is in no input, which whoever starts or forks could change."""
+    """What a channel's videos have in common. The account is in no input: whoever starts or forks could change it."""
 
-    account: str = Field("", max_length=100, description="Which YouTube account they are published with.")
+    account: Annotated[str, AfterValidator(_account)] = Field(
+        "", max_length=100, pattern=WITHOUT_NUL, description="Which YouTube account they are published with."
+    )
 
 
 class Brief(Defaults):
     """What one video is to be: its topic, and its channel's defaults as they were when it was ordered."""
 
-    topic: str = Field(min_length=3, max_length=300)
+    topic: Topic
     scheduled_for: Moment | None = None
 
 
@@ -269,12 +296,17 @@ class Wishes(Part):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_VOICES = ", ".join(KNOWN)
+
+
 class NarrationWishes(Wishes):
-    voice: str | None = Field(
+    voice: Annotated[str | None, AfterValidator(_voice)] = Field(
         None,
         max_length=100,
-        description="Another voice, by its name.",
-        json_schema_extra={"pt": {"title": "Voz", "description": "Outra voz, pelo nome."}},
+        description=f"Another voice, by its name: {_VOICES} or elevenlabs_<id>.",
+        json_schema_extra={
+            "pt": {"title": "Voz", "description": f"Outra voz, pelo nome: {_VOICES} ou elevenlabs_<id>."}
+        },
     )
     rate: float | None = Field(
         None,
@@ -375,14 +407,8 @@ class Order(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    topic: str = Field(min_length=3, max_length=300)
+    topic: Topic
     channel: ChannelName = "principal"
     language: Language | None = None
     scheduled_for: Moment | None = None
     webhook_url: str | None = Field(None, max_length=2000, description="Who is told how it ended.")
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.topic.strip():
-            raise ValueError("topic: say what the video is about")
-        return self

@@ -11,19 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from retoma import Decision
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput
+from retoma.errors import AlreadyDecided, Conflict
 from retoma.records import Decided, Review, Run, Scope
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of, send_file
 from retoma.states import JobState, ReviewState, RunState
-from retoma_apps.providers.speech import KNOWN
 from retoma_apps.videos import checkpoints
-from retoma_apps.videos.channels import can_speak, channel_of, ordered
+from retoma_apps.videos.channels import channel_of, check_voice, ordered
 from retoma_apps.videos.checkpoints import TYPES, Kind
 from retoma_apps.videos.models import Channel, ChannelName, Language, Order
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.stages import done_of, stage_of, title_of
 from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.verdicts import Verdict, decision_of
+from retoma_apps.videos.verdicts import Revision, Verdict, decision_of
 
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
@@ -37,8 +36,6 @@ DecisionKey = Annotated[
 ]
 MOST_AT_ONCE = 100
 _FOR_ONE = "Who asks: what others were handed in the last ten minutes is left out. Needs `reviews:write`."
-SHORTEST_TOPIC = 3
-"""Letters, once the spaces around it are gone."""
 router = APIRouter(prefix="/api/v1", tags=["videos"], responses=documented(400, 401, 403, 404, 409, 413, 422, 429, 503))
 
 
@@ -47,8 +44,8 @@ class BatchApproval(BaseModel):
 
     checkpoint_ids: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
     notes: str = Field("", max_length=20_000)
-    seen_revisions: dict[UUID, int] = Field(
-        {}, description="By id, what was seen; where it is left out, the current one."
+    seen_revisions: dict[UUID, Revision] = Field(
+        {}, max_length=MOST_AT_ONCE, description="By id, what was seen; where it is left out, the current one."
     )
 
 
@@ -56,10 +53,6 @@ class BatchApproval(BaseModel):
 async def order(given: Order, by: Writer, key: Key = None) -> Response:
     if by.tenant is not None and by.tenant != given.channel:
         raise Problem(404, "NOT_FOUND", f"there is no channel {given.channel!r}")
-    if "\x00" in given.topic:
-        raise InvalidInput("topic: it has a NUL, which no text has")
-    if len(given.topic.strip()) < SHORTEST_TOPIC:
-        raise InvalidInput("topic: say what the video is about, in at least three letters")
     try:
         video = await ordered(by.client, given, key=key)
     except Conflict as error:
@@ -99,10 +92,7 @@ async def set_channel(channel: ChannelName, given: Channel, by: Writer) -> Chann
     _own(by, channel)
     kept, voices = await channel_of(by.client, channel), _studio(by).voices
     given = _with_account(given, kept, by)
-    if not can_speak(given.voice, given.language, voices, kept.voice):
-        there = ", ".join(name for name in KNOWN if can_speak(name, given.language, voices, ""))
-        said = f"{given.voice!r} is not known, has no key, or does not speak {given.language}; there is {there}"
-        raise InvalidInput(f"voice: {said}")
+    check_voice(given.voice, given.language, voices, kept.voice)
     await by.client.set_profile(channel, given.model_dump())
     return given
 
@@ -150,7 +140,7 @@ async def show_checkpoint(checkpoint: UUID, by: Reader) -> Response:
 @router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint")
 async def decide(checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None) -> Response:
     review = await by.client.review(checkpoint, tenant=by.tenant)
-    decision = await decision_of(by.client, given, review, by=by.name, key=key)
+    decision = await decision_of(by.client, given, review, _studio(by).voices, by=by.name, key=key)
     try:
         decided = await by.client.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:

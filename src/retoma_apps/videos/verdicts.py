@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from retoma import Client, Comment, Decision
 from retoma.errors import InvalidInput
 from retoma.records import Review
+from retoma_apps.videos.channels import check_voice
 from retoma_apps.videos.models import FinalChoice, FinalWishes, FootageWishes, NarrationWishes
 
 ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
@@ -23,14 +25,18 @@ WISHES = {
 IN_FORMS = {*NarrationWishes.model_fields, *FootageWishes.model_fields, *FinalWishes.model_fields}
 
 
+Revision = Annotated[int, Field(ge=1, le=10**6)]
+Second = Annotated[float, Field(ge=0, le=10**7)]
+
+
 class Remark(BaseModel):
     """About one moment of a recording, or a range of it, in seconds."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str = Field(min_length=1, max_length=2000)
-    at: float | None = Field(None, ge=0)
-    to: float | None = Field(None, ge=0)
+    at: Second | None = None
+    to: Second | None = None
 
 
 class Verdict(NarrationWishes, FootageWishes, FinalWishes):
@@ -41,9 +47,7 @@ class Verdict(NarrationWishes, FootageWishes, FinalWishes):
     action: Literal["approved", "rejected", "revision_requested"]
     notes: str = Field("", max_length=20_000)
     reviewer: str = Field("", max_length=200, description="Who decided, if the key stands for several people.")
-    seen_revision: int | None = Field(
-        None, ge=1, le=10**6, description="The `revision` of the checkpoint as it was seen."
-    )
+    seen_revision: Revision | None = Field(None, description="The `revision` of the checkpoint as it was seen.")
     rewind_to: str | None = Field(None, max_length=100, description="Which step is to be done again.")
     thumbnail: int | None = Field(None, ge=1, le=3)
     title: str | None = Field(None, min_length=1, max_length=100)
@@ -54,9 +58,13 @@ class Verdict(NarrationWishes, FootageWishes, FinalWishes):
     value: Any = Field(None, description="A person's version of what is approved, in the shape of the step's result.")
 
 
-async def decision_of(client: Client, given: Verdict, review: Review, *, by: str, key: str | None) -> Decision:
+async def decision_of(
+    client: Client, given: Verdict, review: Review, voices: Mapping[str, object], *, by: str, key: str | None
+) -> Decision:
     """Raises InvalidInput if it says anything that would have no effect."""
     _refuse_strangers(given, review)
+    if given.voice:
+        check_voice(given.voice, (await client.show(review.run)).input["language"], voices)
     await _refuse_clips_beyond(client, given, review)
     return Decision(
         ACTIONS[given.action],

@@ -12,6 +12,7 @@ import pytest
 from retoma import OutcomeUnknown, Report
 from retoma_apps.gpu.outcomes import SUCCEEDED
 from retoma_apps.gpu.settings import GpuSettings, Rules
+from retoma_apps.gpu.states import run_id
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import KEY, MINUTE, Studio, img2vid
 from tests.receiver import receiver
@@ -108,8 +109,21 @@ async def test_a_part_that_gives_no_videos_is_tried_again_and_then_image_by_imag
     assert orders == {12: 4, 2: 1, 1: 12 + 1}
 
 
+async def test_a_corrupt_image_that_was_mended_is_tried_when_the_job_is_run_again(studio: Studio) -> None:
+    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+    job = await studio.submit(img2vid(3))
+    await studio.work()
+    studio.standin.faults.bad_images = set()
+    assert (await studio.api.post(f"/api/v1/runs/{run_id(job)}/rerun", json={})).is_success
+    await studio.work()
+    shown = await studio.show(job)
+    assert (shown["status"], [video["id"] for video in shown["result"]["videos"]]) == ("COMPLETED", ["1", "2", "3"])
+
+
 class Strict:
     """A host that says of every order that its image is corrupt, as ffmpeg does of one that is."""
+
+    code = "CORRUPT_IMAGE"
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -119,7 +133,7 @@ class Strict:
         return f"order-{self.submitted}"
 
     async def status(self, _: str) -> Report:
-        return Report("failed", code="CORRUPT_IMAGE", message="Image 1 is corrupted")
+        return Report("failed", code=self.code, message="Image 1 is corrupted")
 
     async def cancel(self, _: str) -> None: ...
 
@@ -176,6 +190,17 @@ async def test_a_part_that_the_host_says_is_corrupt_is_divided_without_retries(
         await studio.work()
         assert (await studio.show(job))["error"]["message"] == "Image 1 is corrupted"
         assert host.submitted == orders
+
+
+@pytest.mark.parametrize("operation", ["caption", "addaudio"])
+async def test_what_another_try_would_meet_again_is_tried_once(operation: str, open_studio: OpenStudio) -> None:
+    host, codes = Strict(), ["CORRUPT_VIDEO", "CORRUPT_AUDIO", "UNSAFE_URL", "INVALID_INPUT"]
+    async with open_studio(host=host) as studio:
+        for host.code in codes:
+            job = await studio.submit(operation=operation)
+            await studio.work()
+            assert (await studio.show(job))["error"]["details"] == host.code
+    assert host.submitted == len(codes)
 
 
 async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:

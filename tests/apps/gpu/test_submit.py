@@ -78,6 +78,8 @@ async def test_the_project_may_be_left_out(studio: Studio) -> None:
         ("caption", {"video_url": "https://x.com/v.mp4"}, "body"),
         ("caption", {**CAPTION, "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nhi"}, "body"),
         ("caption", {**CAPTION, "text": None, "subtitles": "not an SRT"}, "body"),
+        ("caption", {**CAPTION, "text": None, "subtitles": [{"start": 2}]}, "subtitles.segments.0.end"),
+        ("caption", {**CAPTION, "text": None, "subtitles": 7}, "subtitles.segments"),
         ("caption", {**CAPTION, "style": {"size": 3}}, "style.size"),
         ("addaudio", {"video_url": "https://x.com/v.mp4"}, "audio_url"),
         ("addaudio", {**ADDAUDIO, "volume": 11}, "volume"),
@@ -110,6 +112,23 @@ async def test_what_is_no_job_at_all_is_refused(body: bytes, studio: Studio) -> 
     answer = await studio.api.post("/video/img2vid/async", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert "detail" in answer.json()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "error"),
+    [
+        ("", b"{}", "the body was not read as JSON: send Content-Type: application/json"),
+        ("application/json", b"{x", "the request is wrong: body: this is no JSON: Expecting property name"),
+        (
+            "application/json",
+            b'{"video_url": "https://x.com/v"}',
+            "the request is wrong: body: give either `subtitles`",
+        ),
+    ],
+)
+async def test_what_is_wrong_is_said_in_a_sentence(kind: str, body: bytes, error: str, studio: Studio) -> None:
+    answer = await studio.api.post("/video/caption/async", content=body, headers={"content-type": kind})
+    assert (answer.status_code, answer.json()["error"][: len(error)]) == (422, error)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +184,7 @@ async def test_the_same_key_with_another_body_is_refused(studio: Studio) -> None
     await studio.submit(img2vid(), headers=key)
     answer = await studio.post("img2vid", img2vid(3), headers=key)
     assert (answer.status_code, answer.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
-    assert answer.json()["error"]
+    assert answer.json()["error"].startswith("the Idempotency-Key 'execution-1' belongs to a job with another body")
 
 
 async def test_the_blocking_route_of_old_is_not_there(studio: Studio) -> None:

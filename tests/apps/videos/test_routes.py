@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from retoma import File
+from retoma_apps.videos.checkpoints import file_url
 from tests.apps.videos.house import TOPIC, House
 
 
@@ -50,6 +52,21 @@ async def test_a_channel_keeps_the_voice_whose_key_is_gone(house: House) -> None
     assert (await house.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"account": "日本語"},
+        {"account": "!!!"},
+        {"account": "Финансы BR"},
+        {"style": "a\0b"},
+        {"voice": "espeak_en\0"},
+    ],
+)
+async def test_a_channel_that_cannot_be_kept_or_published_with_is_refused(given: dict[str, str], house: House) -> None:
+    answer = await house.api.call("PUT", "/api/v1/channels/news", json=given)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, next(iter(given)))
+
+
 async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_published_with(house: House) -> None:
     await house.client.set_profile("financas", {"account": "ours"})
     key = await house.api.make_key("runs:write", tenant="financas")
@@ -57,7 +74,12 @@ async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_publish
     def put(**given: Any) -> Any:
         return house.api.call("PUT", "/api/v1/channels/financas", key=key, json=given)
 
-    taken, dropped, left, same = await put(account="theirs"), await put(account=""), await put(), await put(account="ours")
+    taken, dropped, left, same = (
+        await put(account="theirs"),
+        await put(account=""),
+        await put(),
+        await put(account="ours"),
+    )
     assert (taken.status_code, taken.json()["code"], dropped.status_code) == (403, "OTHER_ACCOUNT", 403)
     assert [left.json()["account"], same.json()["account"]] == ["ours", "ours"]
 
@@ -76,6 +98,10 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House)
         ({"topic": TOPIC, "scheduled_for": "2031-02-04T12:00:00"}, "scheduled_for"),
         ({"topic": TOPIC, "scheduled_for": "2030-01-01T12:00:00Z"}, "scheduled_for: this time has passed"),
         ({"topic": TOPIC, "scheduled_for": "0001-01-01T00:00:00+05:00"}, "scheduled_for"),
+        ({"topic": TOPIC, "scheduled_for": "9999-12-31T23:59:59-14:00"}, "scheduled_for"),
+        ({"topic": TOPIC, "scheduled_for": "9999-12-31T00:00:00Z"}, "scheduled_for"),
+        ({"topic": "!!! …"}, "topic"),
+        ({"topic": "\u200b\u200b\u200b"}, "topic"),
         ({"topic": TOPIC, "titel": "x"}, "titel"),
         ({"topic": "x" * 301}, "topic"),
         ({"topic": "a\u0000bc"}, "topic"),
@@ -237,6 +263,7 @@ async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: Hous
         {"action": "rejected"},
         {"action": "revision_requested"},
         {"action": "approved", "notes": "a\u0000b"},
+        {"action": "revision_requested", "comments": [{"text": "x", "at": 1e300}]},
     ],
 )
 async def test_a_wrong_decision_is_refused_and_changes_nothing(given: dict[str, Any], house: House) -> None:
@@ -345,6 +372,16 @@ async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
     }
     assert (await house.checkpoint(good["checkpoint_id"]))["reviewer_notes"] == "Batch approved"
     assert (await house.checkpoint(changed["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_a_batch_that_names_an_impossible_revision_is_refused(house: House) -> None:
+    body = {"checkpoint_ids": [str(uuid4())], "seen_revisions": {str(uuid4()): 10**12}}
+    assert (await house.api.post("/api/v1/checkpoints/batch/approve", json=body)).status_code == 422
+
+
+def test_the_address_of_a_file_holds_any_name() -> None:
+    file = File(file="0" * 64, size=1, media_type="video/mp4", name="a b#1?.mp4")
+    assert file_url("broll", uuid4(), file).endswith("/a%20b%231%3F.mp4")
 
 
 async def test_a_batch_repeated_under_one_key_is_answered_alike(house: House) -> None:

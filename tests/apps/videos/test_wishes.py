@@ -13,7 +13,7 @@ import pytest
 
 from retoma import Comment, Decision, Feedback
 from retoma.store.database import Database
-from retoma_apps.providers.footage import Found
+from retoma_apps.providers.footage import ClipUnavailable, Found
 from retoma_apps.videos import filming
 from retoma_apps.videos.filming import assembled, has_subtitles, searched
 from retoma_apps.videos.narrating import rate_of
@@ -22,15 +22,20 @@ from tests.conftest import empty
 
 
 class Shelf:
-    """Has five clips for whatever is looked for, each of half a second."""
+    """Has five clips for whatever is looked for, each of half a second; the files of some are `away`."""
 
     name = "shelf"
+
+    def __init__(self, away: str = "") -> None:
+        self.away = away
 
     async def search(self, query: str, **_: Any) -> list[Found]:
         clip = (self.name, "", "", "", "", 0.5, 1920, 1080)
         return [Found(f"{query} {number}", *clip, tags=(query,)) for number in range(5)]
 
     async def fetch(self, found: Found, to: Any) -> None:
+        if found.id[-1] in self.away:
+            raise ClipUnavailable("the answer is 404")
         to.write_text(found.id)
 
     async def picture(self, found: Found, to: Any) -> None:
@@ -127,6 +132,47 @@ async def test_a_clip_that_is_shorter_than_its_shot_covers_only_a_part_of_it(hou
     data = (await house.at("broll_review"))["data"]
     assert data["coverage_percentage"] == 50
     assert {(clip["duration_seconds"], clip["own_duration_seconds"]) for clip in data["clips"]} == {(1.0, 0.5)}
+
+
+async def test_another_clip_is_taken_for_one_whose_file_is_gone(house: QuickHouse) -> None:
+    house.studio.footage.away = "01"  # type: ignore[attr-defined]
+    assert {clip[-1] for clip in await clips_of(house, await house.at("broll_review"))} == {"2"}
+
+
+async def test_footage_of_which_no_file_comes_is_tried_again(house: QuickHouse) -> None:
+    house.studio.footage.away = "01234"  # type: ignore[attr-defined]
+    audio = await house.at("audio_review")
+    await house.approve(audio)
+    await house.work()
+    ((_, error),) = (await house.client.errors(UUID(audio["video_id"]))).items()
+    shown = await house.show(audio["video_id"])
+    assert (shown["current_step"], error["code"]) == ("broll_search", "CLIP_UNAVAILABLE")
+    assert shown["status"] != "failed"
+
+
+async def test_a_narration_with_other_scenes_than_its_script_is_told_of(house: QuickHouse) -> None:
+    audio = await house.at("audio_review")
+    narration = (await house.client.results(UUID(audio["video_id"])))["audio_generation"]
+    await house.approve(audio, value={**narration, "scene_starts": narration["scene_starts"][:-1]})
+    await house.work()
+    assert "has 3 scenes and its narration 2" in (await house.show(audio["video_id"]))["error_message"]
+
+
+@pytest.mark.parametrize("voice", ["robô", "azure_pt_br_antonio", "espeak_en"])
+async def test_a_voice_that_cannot_speak_is_refused_when_it_is_said_and_others_are_named(
+    house: QuickHouse, voice: str
+) -> None:
+    audio = await house.at("audio_review")
+    answer = await house.decide(audio, "revision_requested", voice=voice)
+    assert (answer.status_code, "espeak_pt_br" in answer.text) == (422, True)
+    assert (await house.checkpoint(audio["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_an_unknown_voice_is_refused_by_every_way_of_sending_back(house: QuickHouse) -> None:
+    audio = await house.at("audio_review")
+    body = {"action": "send_back", "extra": {"voice": "robô"}}
+    answer = await house.api.post(f"/api/v1/reviews/{audio['checkpoint_id']}/decision", json=body)
+    assert (answer.status_code, "espeak_pt_br" in answer.text) == (422, True), answer.text
 
 
 async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(house: QuickHouse) -> None:

@@ -135,6 +135,14 @@ async def test_without_a_password_the_page_says_how_to_make_one(open_pages: Open
         assert (await visitor.get("/")).status_code == 303
 
 
+async def test_the_list_of_components_is_named_in_development_only(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        assert 'href="/kit"' in (await visitor.get("/")).text
+    async with open_pages(**CLOSED) as visitor:
+        await visitor.log_in()
+        assert 'href="/kit"' not in (await visitor.get("/")).text
+
+
 async def test_development_opens_pages_to_this_machine_only(open_pages: Opened) -> None:
     async with open_pages(address="203.0.113.9") as visitor:
         assert (await visitor.get("/")).status_code == 303

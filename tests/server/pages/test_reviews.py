@@ -322,6 +322,7 @@ async def test_pages_call_steps_what_the_application_calls_them(open_pages: Open
         for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
             assert "Leitura" in seen(await visitor.get(f"{path}?lang=pt")), path
         assert "Rascunho" in seen(await visitor.get(f"/reviews/{review.id}"))
+        assert "Leitura: espera a decisão de uma pessoa" in seen(await visitor.get(f"/runs/{review.run}"))
 
 
 def test_a_label_for_a_step_that_is_not_there_is_refused() -> None:

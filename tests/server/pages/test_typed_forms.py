@@ -199,10 +199,11 @@ def test_of_a_type_that_is_hidden_nothing_is_offered() -> None:
 def test_what_a_type_refuses_is_told_at_the_field_that_it_is_about() -> None:
     fields = typed.fields_of(SCHEMA, VALUE)
     with pytest.raises(ValidationError) as caught:
-        Everything.model_validate(VALUE | {"title": "x" * 81, "deep": [{}]})
+        Everything.model_validate(VALUE | {"title": "x" * 81, "deep": [{}], "kind": "c"})
     told = typed.complaints(fields, {}, caught.value)
     assert {name: (each.name, each.within, each.values) for name, each in told.items()} == {
         "value.title": ("wrong long text", "", {"max_length": 80}),
+        "value.kind": ("wrong choice", "", {"expected": "'a', 'b'"}),
         "value.deep": ("wrong missing", "0.part", {}),
     }
 

@@ -144,7 +144,7 @@ def _asked(visit: Visit, asked: list[ReviewCount], now: datetime) -> list[Task]:
         Task(
             "hand",
             "human",
-            visit.say("people are asked", count=number(each.open), step=each.step),
+            visit.say("people are asked", count=number(each.open), step=visit.label(each.step)),
             visit.say("people are asked why", pipeline=each.pipeline, overdue=number(each.overdue)),
             visit.formats.ago(each.oldest_at, now),
             f"/reviews?{urlencode({'pipeline': each.pipeline, 'step': each.step})}",

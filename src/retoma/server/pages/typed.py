@@ -158,10 +158,9 @@ def _placed(fields: Sequence[Field], given: Mapping[str, str], location: Place) 
 
 def _placed_in_entry(field: Field, given: Mapping[str, str], within: Place) -> tuple[str, Place] | None:
     """Entries that were left out are not counted in the value."""
-    if not field.entries or len(within) < 2:
-        return None
-    entries = [entry for entry in field.entries if not _is_emptied(entry, given)]
-    name, rest = _placed(entries[int(within[0])], given, within[1:])
+    entries = dict(enumerate(entry for entry in field.entries if not _is_emptied(entry, given)))
+    entry = next((entries[number] for number in within[:1] if isinstance(number, int) and number in entries), ())
+    name, rest = _placed(entry, given, within[1:])
     return None if name is None else (name, rest)
 
 
@@ -171,7 +170,10 @@ def _complaint(error: ErrorDetails, within: str) -> Wrong:
     name = _COMPLAINTS.get(error["type"])
     if name is None:
         return Wrong("wrong other", within, why=str(about.get("error", error["msg"])))
-    return Wrong(name, within, **{each: value for each, value in about.items() if each in _TOLD})
+    told = {each: value for each, value in about.items() if each in _TOLD}
+    if "expected" in told:
+        told["expected"] = told["expected"].replace("' or '", "', '")  # which only English says
+    return Wrong(name, within, **told)
 
 
 def _given(field: Field, given: Mapping[str, str]) -> str:

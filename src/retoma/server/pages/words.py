@@ -108,8 +108,8 @@ _WORDS = {
     "of tenant": ("{run} of {tenant}", "{run} de {tenant}"),
     "nobody serves": ("Nobody serves queue {queue}", "Ninguém atende a fila {queue}"),
     "start a worker": (
-        "{jobs} jobs wait. Start a worker: retoma worker APP -q {queue}",
-        "{jobs} jobs esperam. Inicie um worker: retoma worker APP -q {queue}",
+        "Jobs that wait: {jobs}. Start a worker: retoma worker APP -q {queue}",
+        "Jobs em espera: {jobs}. Inicie um worker: retoma worker APP -q {queue}",
     ),
     "see workers": ("See workers", "Ver workers"),
     "dead deliveries": ("{count} dead webhooks", "{count} webhooks mortos"),

@@ -13,7 +13,7 @@ from retoma.server.callers import Caller, caller
 from retoma.server.problems import documented
 from retoma.server.routes.runs import own
 from retoma.server.shapes import LARGEST_INT, ItemPage, ItemShape, Limit, Name
-from retoma.server.views import sources
+from retoma.server.views import shown, sources
 from retoma.states import JobState
 
 router = APIRouter(tags=["runs"])
@@ -35,7 +35,7 @@ async def list_items(
     found = await by.client.items(run, of, states=state, search=search, after=after, limit=limit + 1)
     page = found[:limit]
     return ItemPage(
-        items=[ItemShape(**{name: getattr(item, name) for name in ItemShape.model_fields}) for item in page],
+        items=[ItemShape(**{**vars(item), "error": shown(by, item.error)}) for item in page],
         next=page[-1].position if len(found) > limit else None,
     )
 

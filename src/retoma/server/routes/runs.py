@@ -34,7 +34,7 @@ from retoma.server.shapes import (
     WebhookGiven,
     idempotency_key,
 )
-from retoma.server.views import details, shape
+from retoma.server.views import details, shape, shown
 from retoma.states import RunState
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -121,7 +121,7 @@ async def list_runs(
 
 @router.get("/{run:uuid}", summary="Show a run: how far it is, and why it waits", responses=_NOT_FOUND)
 async def show(run: UUID, by: Reader) -> RunDetails:
-    return await details(by.client, await own(by, run))
+    return await details(by, await own(by, run))
 
 
 @router.get("/{run:uuid}/events", summary="What happened in a run, in order", responses=_NOT_FOUND)
@@ -135,7 +135,8 @@ async def events(
     found = await by.client.events(run, after=after, limit=limit + 1)
     page = found[:limit]
     return EventPage(
-        events=[EventShape(**vars(event)) for event in page], next=page[-1].id if len(found) > limit else None
+        events=[EventShape(**{**vars(event), "data": shown(by, event.data)}) for event in page],
+        next=page[-1].id if len(found) > limit else None,
     )
 
 

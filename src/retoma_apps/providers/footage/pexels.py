@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
@@ -37,6 +37,9 @@ _PAGE_WORDS = re.compile(r"/([^/?#]+?)(?:-?\d+)?/?(?:[?#]|$)")
 _UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
+Pixels = Annotated[int, Field(ge=0, le=100_000)]
+
+
 class PexelsSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PEXELS_", env_file=".env", extra="ignore")
 
@@ -50,8 +53,8 @@ class PexelsSettings(BaseSettings):
 class _File(BaseModel):
     link: str
     file_type: str = ""
-    width: int | None = None
-    height: int | None = None
+    width: Pixels | None = None
+    height: Pixels | None = None
 
 
 class _Author(BaseModel):
@@ -59,10 +62,10 @@ class _Author(BaseModel):
 
 
 class _Video(BaseModel):
-    id: int
+    id: int = Field(ge=0, lt=10**18)
     url: str = ""
     image: str = ""
-    duration: float = 0
+    duration: float = Field(0, ge=0, le=86_400)
     tags: list[Any] = []
     user: _Author = _Author()
     video_files: list[_File]

@@ -38,7 +38,8 @@ class Footage(Protocol):
         """
 
     async def fetch(self, found: Found, to: Path) -> None:
-        """Write the clip to `to`, whole or not at all. Raises ClipUnusable where another clip must be taken."""
+        """Write the clip to `to`, whole or not at all. Raises ClipUnusable where another clip must be taken, and
+        ClipUnavailable where it did not come, and another may."""
 
     async def picture(self, found: Found, to: Path) -> None:
         """Write a frame of it as JPEG. Raises what `fetch` does."""

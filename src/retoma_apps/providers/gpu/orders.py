@@ -36,10 +36,11 @@ Subtitles = Annotated[
 
 
 def filename(label: str) -> str:
-    """`video_1.mp4` for the label `1`. One that would be unsafe in a path becomes a digest of itself."""
-    is_safe = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label) is not None
-    safe = label if is_safe else sha256(label.encode(errors="surrogatepass")).hexdigest()[:32]
-    return f"video_{safe}.mp4"
+    """`video_1.mp4` for the label `1`. One that would be unsafe in a path becomes a digest of itself after a dot, which
+    no other label has."""
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label):
+        return f"video_{label}.mp4"
+    return f"video.{sha256(label.encode(errors='surrogatepass')).hexdigest()[:32]}.mp4"
 
 
 class Order(BaseModel):

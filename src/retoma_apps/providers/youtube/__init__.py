@@ -12,7 +12,7 @@ from retoma_apps.providers.youtube.port import (
     is_mark,
     mark_of,
 )
-from retoma_apps.providers.youtube.settings import YouTubeSettings
+from retoma_apps.providers.youtube.settings import YouTubeSettings, is_account
 from retoma_apps.providers.youtube.youtube import YouTube
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "VideoToPublish",
     "YouTube",
     "YouTubeSettings",
+    "is_account",
     "is_mark",
     "mark_of",
 ]

@@ -9,6 +9,8 @@ from typing import Any, Self
 from pydantic import Field, SecretStr, create_model
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from retoma import GiveUp
+
 GRAIN = 262_144
 """Chunks are multiples of so many bytes."""
 
@@ -33,7 +35,12 @@ class YouTubeSettings(BaseSettings):
 
     @classmethod
     def of(cls, account: str, **given: Any) -> Self:
-        """For this account, with the token of YOUTUBE_REFRESH_TOKEN_<ACCOUNT>; no other is ever taken for it."""
+        """For this account, with the token of YOUTUBE_REFRESH_TOKEN_<ACCOUNT>; no other is ever taken for it.
+
+        Raises GiveUp if no variable can have its name.
+        """
+        if not is_account(account):
+            raise GiveUp(f"{account[:100]!r} cannot be the name of an account: it needs Latin letters", "ACCOUNT_NAME")
         if account:
             token = _token(account, given.get("_env_file", ".env"))
             given = {"account": account, "refresh_token": token, **given}
@@ -42,6 +49,13 @@ class YouTubeSettings(BaseSettings):
     @property
     def token_variable(self) -> str:
         return _variable(self.account)
+
+
+def is_account(name: str) -> bool:
+    """Whether a variable can be named after it and no other: all its letters and digits are Latin. Empty is the only
+    account."""
+    plain = [letter for letter in unicodedata.normalize("NFKD", name) if letter.isalnum()]
+    return not name or (bool(plain) and all(letter.isascii() for letter in plain))
 
 
 def _token(account: str, env_file: Any) -> SecretStr:

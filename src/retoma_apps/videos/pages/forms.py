@@ -74,7 +74,7 @@ def _checked(kind: type[Made], values: Mapping[str, object], say: Words, others:
     try:
         made = kind.model_validate(values)
     except ValidationError as error:
-        wrong |= {str(each["loc"][0]) if each["loc"] else "topic" for each in error.errors()}
+        wrong |= {str(each["loc"][0]) for each in error.errors()}
     if wrong or made is None:
         raise Wrong({name: say(f"wrong {name}") for name in sorted(wrong)})
     return made

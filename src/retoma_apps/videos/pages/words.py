@@ -93,7 +93,7 @@ _WORDS = {
     "wrong style": ("At most 500 letters.", "No máximo 500 letras."),
     "wrong seconds": ("A whole number from 20 to 3,600.", "Um número inteiro de 20 a 3.600."),
     "wrong budget": ("A number from 0 to 10,000.", "Um número de 0 a 10.000."),
-    "wrong account": ("At most 100 letters.", "No máximo 100 letras."),
+    "wrong account": ("At most 100 letters, all Latin.", "No máximo 100 letras, todas latinas."),
     "wrong": ("Something is not right yet. See below.", "Ainda há algo errado. Veja abaixo."),
     "of the channel": ("As the channel has it", "O do canal"),
     "usual voice": ("The usual voice of the language", "A voz usual do idioma"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from retoma_apps.providers.footage.standin import StandIn
 from tests.apps.providers.footage.conftest import ASKED, KEY, names, settings_for
 
 MP4 = "video/mp4"
+HUGE = {"link": "https://videos.example.com/1.mp4", "file_type": MP4, "width": 10**300, "height": 10**300}
 
 
 async def test_a_search_asks_in_the_language_of_the_video_with_the_bare_key(standin: StandIn, pexels: Pexels) -> None:
@@ -180,6 +182,7 @@ async def test_a_hostile_answer_gives_no_link_that_a_page_could_run(
     pexels: Pexels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = [None, "x", {}, video(1, video_files=[]), video(2, duration=-1), video("no number")]
+    bad += [video(5, duration=nan), video(6, duration=inf), video(10**400), video(7, video_files=[HUGE])]
     good = video(
         3, url="javascript:alert(1)", user={"name": "A\r\n\x00B" + "x" * 500}, tags=[None, ["a"], "praia"] * 90
     )

@@ -50,6 +50,12 @@ def video(sound: int | None = None, seconds: float = 0.4, kind: str = "mp4") -> 
 
 
 @cache
+def odd_video() -> bytes:
+    """63 wide and 47 high."""
+    return _made(["-f", "lavfi", "-i", "color=black:s=64x48:r=25:d=0.4,format=yuv444p,crop=63:47"], "mkv")
+
+
+@cache
 def tone(frequency: int, seconds: float) -> bytes:
     return _made(["-f", "lavfi", "-i", f"sine=frequency={frequency}:sample_rate={RATE}:duration={seconds}"], "wav")
 

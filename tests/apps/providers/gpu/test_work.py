@@ -15,7 +15,7 @@ from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.gpu import GpuHost, LocalHost, Operation, RunPodHost, Zoom
 from retoma_apps.providers.gpu.orders import order
 from retoma_apps.providers.gpu.work import Work, WorkFailed
-from tests.apps.providers.gpu.media import Seen, picture, plain_picture, seen, tone, video, white
+from tests.apps.providers.gpu.media import Seen, odd_video, picture, plain_picture, seen, tone, video, white
 from tests.apps.providers.gpu.shelf import Shelf
 
 SMALL = {"width": 64, "height": 36, "fps": 25}
@@ -206,6 +206,14 @@ async def test_a_video_of_another_kind_is_taken_too(bench: Bench) -> None:
     source = bench.shelf.put("v", video(kind="mkv"))
     await bench.do("addaudio", video_url=source, audio_url=bench.shelf.put("a", tone(880, 1.0)))
     assert len(bench.see("with_audio.mp4").frames) == 10
+
+
+async def test_a_video_of_odd_width_and_height_is_taken_too(bench: Bench) -> None:
+    source, sound = bench.shelf.put("v", odd_video()), bench.shelf.put("a", tone(880, 0.4))
+    await bench.do("caption", video_url=source, text="Olá")
+    await bench.do("addaudio", video_url=source, audio_url=sound)
+    for name in ("captioned.mp4", "with_audio.mp4"):
+        assert (bench.see(name).width, bench.see(name).height) == (64, 48)
 
 
 async def test_audio_without_sound_and_video_without_picture_are_refused(bench: Bench) -> None:

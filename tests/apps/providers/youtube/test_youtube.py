@@ -153,6 +153,16 @@ async def test_each_account_has_a_token_of_its_own_and_takes_no_others(monkeypat
     assert tokens == ["main", "second", ""]
 
 
+@pytest.mark.parametrize("account", ["日本語", "!!!", "Финансы", "Финансы BR"])
+def test_an_account_after_which_no_variable_can_be_named_has_no_other_token(
+    account: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN", "main")
+    monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN_BR", "second")
+    with pytest.raises(GiveUp, match="Latin"):
+        YouTubeSettings.of(account, _env_file=None)
+
+
 async def test_a_quota_that_is_used_up_waits_until_midnight_in_california(standin: StandIn, youtube: YouTube) -> None:
     standin.faults.quota = True
     with pytest.raises(RateLimited, match="quota") as raised:
