@@ -632,15 +632,15 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
         )
         await house.decide(scripted, "approved", value=short)
         first = await house.asked(scripted["video_id"])
-        asked = {"notes": "outra voz", "voice": "espeak_en", "rate": 1.4}
+        asked = {"notes": "outra voz", "voice": "espeak_pt", "rate": 1.4}
         assert (await house.decide(first, "revision_requested", **asked)).status_code == 200
         again = await house.asked(scripted["video_id"])
         await house.client.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
         edited = await house.asked(scripted["video_id"])
     assert edited["data"]["script_text"] == "Boa noite."
-    assert (edited["data"]["voice_used"], edited["data"]["rate"]) == ("espeak_en", 1.4)
-    assert (first["data"]["voice_used"] != "espeak_en", first["data"]["rate"]) == (True, 1.0)
-    assert (again["data"]["voice_used"], again["data"]["rate"]) == ("espeak_en", 1.4)
+    assert (edited["data"]["voice_used"], edited["data"]["rate"]) == ("espeak_pt", 1.4)
+    assert (first["data"]["voice_used"] != "espeak_pt", first["data"]["rate"]) == (True, 1.0)
+    assert (again["data"]["voice_used"], again["data"]["rate"]) == ("espeak_pt", 1.4)
     assert again["data"]["audio_url"] != first["data"]["audio_url"]
     assert again["data"]["script_text"] == first["data"]["script_text"]
 
