@@ -198,7 +198,7 @@ _WORDS = {
     ),
     "wait pool_share": (
         "its tenant has all the slots of {pool} that one may have",
-        "seu inquilino já tem todas as vagas de {pool} que um pode ter",
+        "o cliente já tem todas as vagas de {pool} que um pode ter",
     ),
     "wait provider_down": (
         "the provider behind {pool} fails; one job tries it at {until}",

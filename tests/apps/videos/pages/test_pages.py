@@ -168,6 +168,7 @@ async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_
         ("budget", "nan"),
         ("language", ""),
         ("style", "x" * 501),
+        ("account", "日本語"),
     ):
         bounced = await desk.send("/videos/channels/financas", CHANNEL | {field: written})
         assert bounced.status_code == 422, written
