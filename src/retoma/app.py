@@ -81,6 +81,9 @@ class App:
         steps = [step for pipeline in pipelines for step in pipeline.steps.values()]
         self._check_names("review", self.review_templates, [step.name for step in steps if step.review])
         self._check_names("step", self.labels, [step.name for step in steps])
+        for named, label in self.labels.items():
+            if isinstance(label, str) or len(label) != 2:
+                raise DefinitionError(f"the label of {named!r} is {label!r}; give a pair: English and Portuguese")
 
     def pipeline(self, name: str) -> Pipeline:
         try:

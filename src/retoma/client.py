@@ -1024,7 +1024,7 @@ def _encoded(value: Any) -> str:
         text = json.dumps(to_jsonable_python(value), allow_nan=False)
     except ValueError as error:
         raise InvalidInput(f"this result cannot be JSON: {error}") from error
-    if len(text) > LARGEST_RESULT:
+    if len(text) > LARGEST_RESULT:  # written so that each letter that is not ASCII takes six
         raise InvalidInput(f"this result is {len(text):,} bytes of JSON, over the limit of {LARGEST_RESULT:,}")
     return text
 

@@ -1,4 +1,4 @@
-"""What is kept out of errors, events and log lines: secrets of this process's environment, and for some its stacks."""
+"""What is kept out of errors, events and log lines: secrets of this process, and for some its stacks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+from dotenv import dotenv_values
+
 NAMES = ("KEY", "SECRET", "TOKEN", "PASSWORD")
 SHORTEST = 8  # characters; a shorter value may be part of any word
+LONGEST_WORD = 12
 
 
 def masked(text: str) -> str:
@@ -29,11 +32,16 @@ def _secrets() -> dict[str, str]:
     """Names of variables by how their values may be written: the longest first, as one may be part of another."""
     names = {
         written: name
-        for name, value in os.environ.items()
-        if name.upper().endswith(NAMES) and len(value.strip()) >= SHORTEST
+        for name, value in {**dotenv_values(".env"), **os.environ}.items()
+        if name.upper().endswith(NAMES) and value and _is_secret(value.strip())
         for written in _ways_to_write(value.strip())
     }
     return dict(sorted(names.items(), key=lambda each: len(each[0]), reverse=True))
+
+
+def _is_secret(value: str) -> bool:
+    """Not a word that others write too, such as the usual password of a database at home."""
+    return len(value) >= SHORTEST and not (value.isalpha() and value.islower() and len(value) < LONGEST_WORD)
 
 
 def _ways_to_write(value: str) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from retoma import Items, Pipeline, Pool, RateLimited, Retry, RetryLater, minutes, seconds
 from retoma.errors import DefinitionError, InvalidInput, NotFound
+from retoma.store import pools
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import do, names, rows, states, value
@@ -146,7 +147,8 @@ async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenS
         assert names(claims) == ["clip:0", "clip:1"]
         (wait,) = await sandbox.client.waits(mine)
         assert "its tenant has as many slots of pool 'gpu' as one may have" in wait.why
-        await start(sandbox, pipeline, tenant="south")
+        theirs = await start(sandbox, pipeline, tenant="south")
+        assert "as one may have" not in (await sandbox.client.waits(theirs))[0].why
         assert names(await hands.claim(100)) == ["clip:0", "clip:1"]
         assert (await used(sandbox), await hands.claim(100)) == (4, [])
         await do(hands, claims, "clip:1")
@@ -165,6 +167,28 @@ async def test_a_job_whose_tenant_has_its_share_is_no_head_that_others_wait_for(
         await do(hands, [claims[1]], "clip:0")
         await sandbox.clock.advance(minutes(2))
         assert names(await hands.claim(100)) == ["clip:1"]
+
+
+async def test_a_share_that_was_narrowed_below_a_job_says_so(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=4, per_tenant=2), slots=2)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.set_pool("gpu", per_tenant=1)
+        run = await start(sandbox, pipeline)
+        assert await hands.claim(100) == []
+        assert "has fewer slots than it takes" in (await sandbox.client.waits(run))[0].why
+
+
+async def test_what_was_set_stays_when_an_application_starts_that_knows_of_shares(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = clips(Pool("gpu", capacity=3))
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        await sandbox.client.set_pool("gpu", capacity=7)
+        await rows(sandbox, "update retoma.pools set declared = (declared::jsonb - 'per_tenant')::json")
+        await pools.declare(sandbox.database, [Pool("gpu", capacity=3)])
+        (pool,) = await sandbox.client.pools("gpu")
+        assert pool.capacity == 7
 
 
 async def test_a_share_that_no_job_fits_into_is_a_mistake() -> None:

@@ -25,7 +25,7 @@ from retoma.errors import DefinitionError
 from retoma.testing import Sandbox
 from retoma.worker import children, workload
 from retoma.worker.child import LARGEST_FILE
-from retoma.worker.guard import Guard
+from retoma.worker.undertaker import Undertaker
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
 from tests.patience import PATIENCE
@@ -99,7 +99,7 @@ async def test_what_a_step_started_dies_also_when_the_worker_is_killed(
         await sandbox.client.start(hanging, {"lifeline": path})
         attempt = asyncio.create_task(hands.attempt(await hands.claim()))
         assert await lifeline.readline() == b"began\n"
-        hands._children._guard.close()  # as when nobody holds the other end of its pipe any more
+        hands._children._undertaker.close()  # as when nobody holds the other end of its pipe any more
         assert await lifeline.read() == b""
         (outcome,) = await attempt
     assert isinstance(outcome, SetBack)
@@ -107,11 +107,11 @@ async def test_what_a_step_started_dies_also_when_the_worker_is_killed(
 
 
 def test_a_child_that_has_ended_is_not_killed_later_under_a_number_that_is_now_of_others() -> None:
-    guard = Guard()
+    undertaker = Undertaker()
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
-        guard.watch(other.pid)
-        guard.forget(other.pid)
-        guard.close()
+        undertaker.watch(other.pid)
+        undertaker.forget(other.pid)
+        undertaker.close()
         other.terminate()
     assert other.returncode == -signal.SIGTERM
 
@@ -193,10 +193,10 @@ async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
 ) -> None:
     late, start = 0.0, children._Child.start
 
-    async def start_after_half_a_minute(memory: int, guard: Guard) -> children._Child:
+    async def start_after_half_a_minute(memory: int, undertaker: Undertaker) -> children._Child:
         nonlocal late
         late = 30.0
-        return await start(memory, guard)
+        return await start(memory, undertaker)
 
     monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
     monkeypatch.setattr(children._Child, "start", start_after_half_a_minute)
@@ -209,7 +209,7 @@ async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
 async def test_a_job_whose_child_never_came_goes_back_and_did_not_time_out(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(memory: int, guard: Guard) -> None:
+    async def never(memory: int, undertaker: Undertaker) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(workload, "LONGEST_START", -60.0)

@@ -138,7 +138,7 @@ def approve(
 @reviews.command("send-back")
 def send_back(
     review: ReviewId,
-    notes: Annotated[str, typer.Option("--notes", help="What should become better.")],
+    notes: Annotated[str, typer.Option("--notes", help="What should become better.")] = "",
     to: Annotated[str | None, typer.Option("--to", metavar="STEP", help="The step that it goes back to.")] = None,
     item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
     extra: Annotated[

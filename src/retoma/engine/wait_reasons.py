@@ -57,7 +57,7 @@ def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
         return WaitReason.PROVIDER_REFUSES if job["code"] == "PROVIDER_REFUSES" else WaitReason.DELAYED
     if not serving:
         return WaitReason.NO_WORKER
-    if (held_up := _by_pool(scene.pools.get(job["pool"]), job["slots"])) is not None:
+    if (held_up := _by_pool(scene.pools.get(job["pool"]), job["slots"], job["room"])) is not None:
         return held_up
     if job["suspect"]:
         return WaitReason.SUSPECT
@@ -66,17 +66,18 @@ def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
     return WaitReason.NOT_TAKEN
 
 
-def _by_pool(pool: PoolRecord | None, slots: int) -> WaitReason | None:
+def _by_pool(pool: PoolRecord | None, slots: int, room: int | None) -> WaitReason | None:
+    """`room` is what the tenant may still take, if it has a share."""
     if pool is None:
         return None
     if pool.paused_until is not None:
         return WaitReason.POOL_PAUSED
     if pool.trouble is not None:
         return WaitReason.PROVIDER_REFUSES if pool.trouble == "PROVIDER_REFUSES" else WaitReason.PROVIDER_DOWN
-    if slots > pool.capacity:
+    if slots > min(pool.capacity, pool.per_tenant or pool.capacity):
         return WaitReason.POOL_TOO_SMALL
     if slots > pool.free:
         return WaitReason.POOL
-    if pool.per_tenant is not None:
+    if room is not None and slots > room:
         return WaitReason.POOL_SHARE
     return WaitReason.POOL_RATE if pool.rate is not None else None

@@ -94,7 +94,7 @@ def check_json(body: bytes) -> None:
     if b"\0" in body:
         raise Problem(400, "BAD_REQUEST", "the body is not JSON in UTF-8")
     brackets = body.count(b"[") + body.count(b"{")
-    if brackets > MOST_BRACKETS:
+    if brackets > MOST_BRACKETS and _brackets(body).count(b"[") > MOST_BRACKETS:
         raise Problem(400, "TOO_MANY_PARTS", f"the body has more than {MOST_BRACKETS:,} arrays and objects")
     if brackets > DEEPEST_JSON and _is_too_deep(body):
         raise Problem(400, "TOO_DEEP", f"the body is nested more than {DEEPEST_JSON} levels deep")

@@ -22,8 +22,8 @@ from retoma.define.isolation import Isolation
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, crashed
 from retoma.worker.child import LENGTH, UP, claim_to_json, context_to_json, framed
-from retoma.worker.guard import Guard
 from retoma.worker.plan import Plan
+from retoma.worker.undertaker import Undertaker
 
 LARGEST_ANSWER = 64 << 20  # bytes; a result is far smaller
 JOBS_PER_CHILD = 500
@@ -40,7 +40,7 @@ class Children:
 
     def __init__(self) -> None:
         self._idle: dict[int, list[_Child]] = {}
-        self._guard = Guard()
+        self._undertaker = Undertaker()
         self._starting = asyncio.Semaphore(STARTING_AT_ONCE)
 
     async def attempt(
@@ -69,7 +69,7 @@ class Children:
             for child in children:
                 await child.kill()
         self._idle.clear()
-        self._guard.close()
+        self._undertaker.close()
 
     async def _answer(self, child: _Child, request: dict[str, Any], step: str) -> dict[str, Any]:
         try:
@@ -81,7 +81,7 @@ class Children:
         if (idle := await self._idle_one(isolation)) is not None:
             return idle
         async with self._starting:
-            return await self._idle_one(isolation) or await _Child.start(isolation.memory, self._guard)
+            return await self._idle_one(isolation) or await _Child.start(isolation.memory, self._undertaker)
 
     async def _idle_one(self, isolation: Isolation) -> _Child | None:
         idle = self._idle.setdefault(isolation.memory, [])
@@ -106,15 +106,15 @@ class TooLarge(ValueError):
 
 
 class _Child:
-    def __init__(self, process: Process, guard: Guard) -> None:
+    def __init__(self, process: Process, undertaker: Undertaker) -> None:
         self.jobs = 0
         self.knows: set[tuple[int, str]] = set()  # the versions and steps whose shape it was sent
         self._process = process
-        self._guard = guard
-        guard.watch(process.pid)
+        self._undertaker = undertaker
+        undertaker.watch(process.pid)
 
     @classmethod
-    async def start(cls, memory: int, guard: Guard) -> _Child:
+    async def start(cls, memory: int, undertaker: Undertaker) -> _Child:
         environment = {name: os.environ[name] for name in HARMLESS if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -125,7 +125,7 @@ class _Child:
             env=environment,
             start_new_session=True,
         )
-        child = cls(process, guard)
+        child = cls(process, undertaker)
         child._send({"path": sys.path, "memory": memory})
         try:
             await child._until_up()
@@ -163,7 +163,7 @@ class _Child:
         """Kill it and every process that its step has started, also if it is dead itself."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._guard.forget(self._process.pid)
+        self._undertaker.forget(self._process.pid)
         await self._process.wait()
 
     async def obituary(self, step: str) -> Crashed:

@@ -165,9 +165,10 @@ class Life:
     async def _give_and_take(self, lane: Lane) -> bool:
         """One call. True if its first answer was lost, and with it perhaps jobs that it claimed."""
         results, setbacks = self._workload.collect()
-        await self._runner.tell(setbacks)
         try:
-            return await self._exchange(lane, results, setbacks, self._room)
+            lost = await self._exchange(lane, results, setbacks, self._room)
+            await self._runner.tell(setbacks)
+            return lost
         except Unrecordable as error:
             log.error("the database refused a call", worker=self.id, error=str(error))
             outcomes: list[Result | SetBack] = [*results, *setbacks]

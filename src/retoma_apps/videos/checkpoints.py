@@ -58,7 +58,7 @@ async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Su
                 Assembly.model_validate(subjects["video_assembly"].value),
                 Thumbnails.model_validate(subjects["thumbnail_gen"].value),
                 Script.model_validate(subjects["script_review"].value),
-                Broll.model_validate(subjects["broll_review"].value),
+                Broll.model_validate(subjects["broll_review"].value) if "broll_review" in subjects else None,
             )
         case _:  # a step that asks for help
             return {"topic": run.input["topic"], "reason": review.reason}
@@ -123,7 +123,7 @@ def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
     }
 
 
-def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script, broll: Broll) -> dict[str, Any]:
+def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script, broll: Broll | None) -> dict[str, Any]:
     return {
         "video_preview_url": file_url("video", run.id, film.video),
         "duration_seconds": round(film.seconds, 2),
@@ -135,7 +135,7 @@ def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script,
             for number, variant in enumerate(thumbnails.variants, 1)
         ],
         "metadata": {"title": script.title, "description": script.description, "tags": script.tags},
-        "credits": broll.credits,
+        "credits": broll.credits if broll else [],
         "scheduled_for": run.input.get("scheduled_for"),
     }
 

@@ -39,7 +39,12 @@ async def searched(script: Script, narration: Narration, language: Language, stu
     clips = list[Clip]()
     for number, shot in enumerate(wanted, 1):
         avoided = {*refused, *(clip.id for clip in (*kept.values(), *clips))}
-        clips.append(kept.get(number) or await _filmed(number, shot, language, studio, ctx, avoided))
+        try:
+            clips.append(kept.get(number) or await _filmed(number, shot, language, studio, ctx, avoided))
+        except GiveUp:
+            if former is None or ctx.feedback is None:
+                raise
+            clips.append(former.clips[number - 1])  # where nothing better is found, it stays for the reviewer to see
     return Broll(
         clips=clips,
         total_seconds=round(sum(clip.seconds for clip in clips), 2),

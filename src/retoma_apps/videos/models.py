@@ -316,8 +316,8 @@ class NarrationWishes(Wishes):
         json_schema_extra={
             "pt": {
                 "title": "Velocidade",
-                "description": "1 é como a voz fala por si; de 0,6 a 1,6. Em palavras: “mais rápido” ou “mais devagar” "
-                "nas notas.",
+                "description": "1 é a velocidade normal da voz; de 0,6 a 1,6. Em palavras: “mais rápido” ou "
+                "“mais devagar” nas notas.",
             },
             "en": {"title": "Speed"},
         },
@@ -353,7 +353,7 @@ class FinalWishes(Wishes):
             "pt": {
                 "title": "Palavras nas capas",
                 "description": "Para capas refeitas, da primeira, da segunda e da terceira. O que se vê por trás "
-                "delas diz-se nas notas.",
+                "delas, diga nas notas.",
             },
             "en": {"title": "Words on the thumbnails"},
         },

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from retoma import Context, Feedback, File
+from retoma import Context, Feedback, File, GiveUp
 from retoma_apps.providers.speech import Piece, Speech, Word, pieces, verify
 from retoma_apps.videos.media.lines import lines
 from retoma_apps.videos.media.narration import join
@@ -29,7 +29,7 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
     before = former.voice if former else voice
     wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else before
     rate = rate_of(ctx.feedback, former.rate if former else 1.0)
-    speech, own_name, name = studio.voice(wanted, language)
+    speech, own_name, name = _speaker(wanted, before, language, studio)
     parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
     said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
     sounds = [await studio.files.load(File.model_validate(one["audio"])) for one in said]
@@ -45,6 +45,16 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
             lines=shown,
             scene_starts=_scene_starts(parts, joined.starts, len(script.scenes)),
         )
+
+
+def _speaker(wanted: str, before: str, language: Language, studio: Studio) -> tuple[Speech, str, str]:
+    """One that cannot speak here leaves the former in its place: the reviewer hears it, and may ask for another."""
+    try:
+        return studio.voice(wanted, language)
+    except GiveUp:
+        if wanted == before:
+            raise
+        return studio.voice(before, language)
 
 
 async def _said(

@@ -14,6 +14,7 @@ from retoma.states import RunState
 from retoma_apps.videos.channels import ordered
 from retoma_apps.videos.models import Order
 from retoma_apps.videos.pages.listing import Row, row_of
+from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.studio import Studio
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -58,7 +59,8 @@ def sample(studio: Studio) -> Callable[[Client, str, str], AsyncIterator[str]]:
 
     async def order(client: Client, address: str, language: str) -> AsyncIterator[str]:
         topic = ORDERS[language].topic
-        run = await ordered(client, ORDERS[language], key=f"sample-{language}")
+        key, wanted = f"sample-{language}", ORDERS[language]
+        run = await client.started_by(key, longform, tenant=wanted.channel) or await ordered(client, wanted, key=key)
         said = _BEFORE if (await client.show(run)).is_over else _SAID
         yield said[language].format(topic=topic, address=address) + _offline(studio, language)
         async for ended in _ends(client, run):

@@ -109,7 +109,8 @@ async def _refuse_clips_beyond(client: Client, given: Verdict, review: Review) -
     wanted = {*(given.clips or ()), *map(int, given.queries)}
     if not wanted:
         return
-    there = len((await client.subjects(review))["broll_search"].value["clips"])
+    subjects = await client.subjects(review)
+    there = len(subjects["broll_search"].value["clips"]) if "broll_search" in subjects else 0
     if beyond := sorted(number for number in wanted if not 1 <= number <= there):
         raise InvalidInput(f"clips: there are {there}, and none has the number {', '.join(map(str, beyond))}")
 

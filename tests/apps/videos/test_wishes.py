@@ -11,18 +11,19 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Comment, Decision, Feedback
+from retoma import Comment, Decision, Feedback, GiveUp
 from retoma.store.database import Database
 from retoma_apps.providers.footage import ClipUnavailable, Found
 from retoma_apps.videos import filming
 from retoma_apps.videos.filming import assembled, has_subtitles, searched
-from retoma_apps.videos.narrating import rate_of
+from retoma_apps.videos.narrating import _speaker, rate_of
 from tests.apps.videos.quick import QuickHouse, a_quick_house
+from tests.apps.videos.studio import small_studio
 from tests.conftest import empty
 
 
 class Shelf:
-    """Has five clips for whatever is looked for, each of half a second; the files of some are `away`."""
+    """Has five clips for whatever is looked for but nothing, each of half a second; the files of some are `away`."""
 
     name = "shelf"
 
@@ -30,6 +31,8 @@ class Shelf:
         self.away = away
 
     async def search(self, query: str, **_: Any) -> list[Found]:
+        if query == "nada":
+            return []
         clip = (self.name, "", "", "", "", 0.5, 1920, 1080)
         return [Found(f"{query} {number}", *clip, tags=(query,)) for number in range(5)]
 
@@ -102,6 +105,20 @@ async def test_footage_sent_back_with_notes_alone_is_other_footage_each_time(hou
         seen.append(set(await clips_of(house, checkpoint)))
         checkpoint = await sent_back(house, checkpoint, notes="nada disso")
     assert len(set().union(*seen)) == sum(map(len, seen))
+
+
+async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(house: QuickHouse) -> None:
+    checkpoint = await house.at("broll_review")
+    first = await clips_of(house, checkpoint)
+    checkpoint = await sent_back(house, checkpoint, queries={"1": "nada", "2": "um rio"})
+    assert await clips_of(house, checkpoint) == [first[0], "um rio 0", *first[2:]]
+
+
+def test_a_voice_that_cannot_speak_here_leaves_the_former_in_its_place(tmp_path: Path) -> None:
+    studio = small_studio(tmp_path)
+    assert _speaker("azure_pt_br_antonio", "espeak_pt_br", "pt-BR", studio)[2] == "espeak_pt_br"
+    with pytest.raises(GiveUp, match="needs azure"):
+        _speaker("azure_pt_br_antonio", "azure_pt_br_antonio", "pt-BR", studio)
 
 
 async def test_clips_that_are_replaced_differ_from_each_other_and_other_words_for_them_hold(house: QuickHouse) -> None:

@@ -6,7 +6,7 @@ values (:name, json_build_object('capacity', :capacity::int, 'rate', :rate::floa
     on conflict (name) do update
    set declared = excluded.declared, capacity = excluded.capacity, rate = excluded.rate, burst = excluded.burst,
        per_tenant = excluded.per_tenant, tokens = least(p.tokens, excluded.burst)
- where p.declared::jsonb <> excluded.declared::jsonb;
+ where jsonb_strip_nulls(p.declared::jsonb) <> jsonb_strip_nulls(excluded.declared::jsonb);
 
 -- name: set_pool
 -- Change what is given; the rest stays.

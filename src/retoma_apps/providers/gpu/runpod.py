@@ -37,7 +37,6 @@ _ACCOUNT = {
     401: "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid",
     402: "RunPod wants money: its account has no credit left",
     403: "RunPod's key may not use this endpoint: give it the right to, or set another",
-    404: "RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID",
 }
 _WENT_WRONG = ("FAILED", "CANCELLED", "TIMED_OUT")
 
@@ -56,11 +55,12 @@ class RunPodSettings(BaseSettings):
     timeout_seconds: float = Field(_SECONDS, gt=0, description="How long one request to RunPod may take.")
 
     def endpoint(self, operation: Operation) -> str:
-        """Raises ProviderRefuses if none is set."""
+        """Raises GiveUp if none is set: other operations may have theirs, so that their pool is not held up."""
         if found := getattr(self, f"endpoint_id_{operation}", "") or self.endpoint_id:
             return str(found)
-        raise ProviderRefuses(
-            f"no RunPod endpoint is set for {operation}: set RUNPOD_ENDPOINT_ID, or the same with _{operation.upper()}"
+        raise GiveUp(
+            f"no RunPod endpoint is set for {operation}: set RUNPOD_ENDPOINT_ID, or the same with _{operation.upper()}",
+            "NOT_CONFIGURED",
         )
 
     @property
@@ -170,6 +170,8 @@ def _check(answer: Answer) -> None:
         raise HostUnavailable(f"RunPod answered {answer.status}")
     if answer.status in _ACCOUNT:
         raise ProviderRefuses(f"{_ACCOUNT[answer.status]}{_said(answer)}")
+    if answer.status == 404:
+        raise GiveUp(f"RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID{_said(answer)}", "NOT_CONFIGURED")
     raise GiveUp(f"RunPod refuses this request with {answer.status}{_said(answer)}", "REFUSED")
 
 

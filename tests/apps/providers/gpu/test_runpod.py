@@ -283,7 +283,7 @@ async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: s
         (401, ProviderRefuses, "RUNPOD_API_KEY"),
         (402, ProviderRefuses, "no credit"),
         (403, ProviderRefuses, "give it the right"),
-        (404, ProviderRefuses, "RUNPOD_ENDPOINT_ID"),
+        (404, GiveUp, "RUNPOD_ENDPOINT_ID"),
         (400, GiveUp, "with 400"),
     ],
 )
@@ -304,7 +304,7 @@ async def test_what_is_told_of_a_job_hides_the_key_too(runpod: RunPodHost, monke
 
 async def test_an_operation_without_an_endpoint_says_which_setting_is_missing(base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, endpoint_id=""))
-    with pytest.raises(ProviderRefuses, match="RUNPOD_ENDPOINT_ID"):
+    with pytest.raises(GiveUp, match="RUNPOD_ENDPOINT_ID"):
         await submitted(host)
     await host.close()
 

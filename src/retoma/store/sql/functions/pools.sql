@@ -32,7 +32,7 @@ $$;
 
 -- How many more slots this tenant may take, beside those of the jobs that are about to begin.
 create or replace function retoma.room_of(p_pool retoma.pools, p_tenant int, p_jobs tid[]) returns int stable language sql as $$
-  select case when p_pool.per_tenant is null then p_pool.capacity else p_pool.per_tenant - (
+  select case when p_pool.per_tenant is null then 1000000000 else p_pool.per_tenant - (
     select coalesce(sum(t.slots), 0)::int from (
       select h.slots from retoma.holdings h
         join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
@@ -177,6 +177,7 @@ begin
       p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000));
     exit when v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
+      exit when v_left <= 0 or v_free <= 0;
       v_room := retoma.room_of(p_pool, v_tenant, o_jobs);
       for v_job in
         select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.deaths > 0 as suspect

@@ -1,7 +1,7 @@
 """A process that outlives its killed worker by a moment, to kill what the steps in its children have started.
 
-A child dies with its worker by itself, but its own children do not. Nothing of Retoma is imported here, as the guard
-runs this file alone.
+A child dies with its worker by itself, but its own children do not. Nothing of Retoma is imported here, as this file is
+run alone.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
+LONGEST_CLOSE = 1.0  # seconds
 
-class Guard:
+
+class Undertaker:
     """Knows the process groups of one worker. It starts with the first of them, and hears of our death by a pipe."""
 
     def __init__(self) -> None:
@@ -32,8 +34,13 @@ class Guard:
 
     def close(self) -> None:
         """What is still watched is killed."""
-        if self._process is not None:
-            self._process.communicate()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            try:
+                self._process.wait(LONGEST_CLOSE)
+            except subprocess.TimeoutExpired:  # somebody whom the worker has forked holds the pipe
+                self._process.kill()
+                self._process.wait()
             self._process = None
 
     def _tell(self, number: int) -> None:
@@ -42,7 +49,7 @@ class Guard:
                 self._process.stdin.write(b"%d\n" % number)
 
 
-def _stand_guard(numbers: Iterable[bytes]) -> None:
+def _stand_by(numbers: Iterable[bytes]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which may be sent to all at once, while the worker drains
     groups: set[int] = set()
     for number in map(int, numbers):
@@ -56,4 +63,4 @@ def _stand_guard(numbers: Iterable[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    _stand_guard(sys.stdin.buffer)
+    _stand_by(sys.stdin.buffer)
