@@ -163,9 +163,9 @@ async def test_a_child_that_has_done_its_share_is_replaced(
 
 async def test_a_child_that_met_its_limit_or_keeps_much_memory_is_replaced(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
-        ways = ["well", "memory", "well", "hoard", "well"]
-        runs = [(await sandbox.client.start(misbehaving, {"way": way})).id for way in ways]
-        for _ in runs:
+        runs = []
+        for way in ("well", "memory", "well", "hoard", "well"):
+            runs.append((await sandbox.client.start(misbehaving, {"way": way})).id)
             await hands.give_back(await hands.attempt(await hands.claim()))
         pids = [(await sandbox.client.results(run))["behaviour"]["pid"] for run in runs[::2]]
     assert len(set(pids)) == 3

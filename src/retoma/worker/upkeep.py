@@ -64,17 +64,16 @@ class Upkeep:
             await self._refresh()
         if tick % TICKS_BETWEEN_TALLIES == 0:
             await gauges.tally(self._database)  # what is to be counted must not pile up while nobody looks
-        judges = self._may_judge()
-        if judges:
-            await self._sweep()
         found = await workers.promote(self._database, LARGEST_PROMOTION)
         if found.promoted:
             self._on_work()
         if found.look_in is not None and found.look_in <= NOW:
             self._on_look()
-        if judges and found.watch_in is not None and found.watch_in <= NOW:
-            await watchdog.look(self._database, self._silence)
-            self._on_work()
+        if self._may_judge():
+            await self._sweep()
+            if found.watch_in is not None and found.watch_in <= NOW:
+                await watchdog.look(self._database, self._silence)
+                self._on_work()
         if runs := self._runs_at_work():
             self._on_stopping(await workers.stopping_runs(self._database, runs))
         # A look that is due is under way; the next is known when it has ended.
