@@ -101,8 +101,8 @@ async def test_four_jobs_of_100_images_at_the_same_time_end_one_after_the_other(
     ended = sorted(ends, key=lambda end: end["execution"]["endTime"])
     assert [end["jobId"] for end in ended] == jobs
     starts = [end["execution"]["startTime"] for end in ended]
-    # One after the other: the last begins when the first is long over.
-    assert starts == sorted(starts)
+    # The first two begin in either order, as two workers make their lists at once; the others when the first is over.
+    assert starts[2:] == sorted(starts)[2:]
     assert starts[2] >= ended[0]["execution"]["endTime"]
     assert await plant.free() == 3
 
