@@ -27,7 +27,7 @@ NOTE_OPENED = """
 window.EventSource = class extends EventSource {
   constructor(address) {
     super(address);
-    this.addEventListener("open", () => { window.isOpened = true; });
+    this.addEventListener("open", () => { document.documentElement.dataset.opened = "yes"; });
   }
 };
 """
@@ -145,7 +145,7 @@ async def test_a_minute_without_events_is_told_until_a_ping_comes(bureau: Bureau
     await page.clock.install()
     await page.add_init_script(NOTE_OPENED)
     await page.goto(f"{bureau.screen.address}/classificador/execucoes/{execution}")
-    await page.wait_for_function("window.isOpened")
+    await expect(page.locator("html[data-opened]")).to_be_attached()
     await page.clock.fast_forward(59_000)
     await expect(page.locator("#silent")).to_be_hidden()
     await page.clock.fast_forward(1_500)
