@@ -11,10 +11,7 @@ from tests.acceptance.servers import pgbouncer, postgresql_15
 
 PROJECT = Path(__file__).parents[2]
 WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
-ALIKE_ON_ALL = [  # what goes on in child processes, and plans that are of the embedded server's release
-    "--ignore=tests/worker/test_isolation.py",
-    "--ignore=tests/engine/test_hot_statements.py",
-]
+IN_CHILDREN = "--ignore=tests/worker/test_isolation.py"  # what goes on there, no server changes
 
 
 def test_workers_work_on_postgresql_15_with_what_a_pooler_does_not_let_through() -> None:
@@ -29,7 +26,7 @@ def test_the_engine_works_on_postgresql_15_behind_a_transaction_pooler() -> None
 
 def run_tests(*tests: str, on: int) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *ALIKE_ON_ALL, *tests],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", IN_CHILDREN, *tests],
         cwd=PROJECT,
         env=os.environ | {"RETOMA_TEST_DATABASE_URL": f"postgresql://retoma@127.0.0.1:{on}/postgres"},
         capture_output=True,
