@@ -1,0 +1,47 @@
+"""The one in-process door to runs: start, wait, look, act.
+
+    async with connect(app) as client:
+        results = await client.run(pipeline, {"topic": "tea"})
+
+Each file holds one part of the client, and what it needs of the others it inherits.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from retoma.app import App
+from retoma.client.acts import Acts
+from retoma.client.capacity import Capacity
+from retoma.client.charges import ChargedBy, Charges
+from retoma.client.checks import Input
+from retoma.client.deliveries import Deliveries
+from retoma.client.keys import Keys
+from retoma.client.outside import OutsideWork
+from retoma.client.profiles import Profiles
+from retoma.client.reviews import Reviews
+from retoma.client.starts import Starts
+from retoma.outgoing import Guard
+from retoma.settings import Settings
+from retoma.store.database import Database
+
+__all__ = ["ChargedBy", "Client", "Input", "connect"]
+
+
+class Client(Starts, Acts, Reviews, OutsideWork, Capacity, Charges, Profiles, Keys, Deliveries):
+    """Acts on runs of an application. Make it with `connect`; use it from one event loop.
+
+    Without an application it can do everything but start runs.
+    """
+
+
+@asynccontextmanager
+async def connect(app: App | None, settings: Settings | None = None) -> AsyncIterator[Client]:
+    """A client on the database that the settings name, with its schema brought to this release."""
+    settings = settings or Settings()
+    async with await Database.open(settings) as database:
+        await database.upgrade()
+        client = Client(app, database, Guard.of(settings))
+        try:
+            yield client
+        finally:
+            await client.close()

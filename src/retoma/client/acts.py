@@ -1,0 +1,217 @@
+"""What people do to runs: cancel, resume, make anew, put right, leave out, fork."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from retoma.client.checks import as_json, encoded, validated
+from retoma.client.runs import Runs
+from retoma.define.codec import codec_of
+from retoma.define.mistakes import suggestion
+from retoma.define.pipeline import Pipeline
+from retoma.engine.start import Started
+from retoma.engine.watchdog import FIRST_PAUSE
+from retoma.errors import AtWork, InvalidInput, NotFound
+from retoma.identifiers import new_run_id
+from retoma.records import Made, Revision, Run
+from retoma.states import JOB_ENDS, RunState
+from retoma.store import revisions, runs, watchdog
+
+
+class Acts(Runs):
+    async def cancel(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
+        """Let nothing new start in this run. Gives its state: `cancelling` while something still ends."""
+        state = await runs.cancel(self.database, run, await self._tenant_filter(tenant), by)
+        if state is None:
+            raise NotFound(f"there is no run {run}")
+        return state
+
+    async def resume(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
+        """Let a run go on that is stuck or has failed: from where it stood, with all results that it has.
+
+        Gives the run's state; for one that goes on already it changes nothing. Raises AtWork for a run that has
+        ended in another way.
+        """
+        state = await watchdog.resume(
+            self.database, run, await self._tenant_filter(tenant), by, automatic=False, pause=FIRST_PAUSE
+        )
+        if state is None:
+            raise NotFound(f"there is no run {run}")
+        if state is RunState.FAILED:
+            await self.rerun_failed(run, tenant=tenant, by=by)
+            return RunState.RUNNING
+        if state.is_over or state is RunState.CANCELLING:
+            raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
+        self._starter.tell_of_work()
+        return state
+
+    async def rerun_failed(
+        self,
+        run: UUID,
+        *,
+        step: str | None = None,
+        items: Sequence[str] | None = None,
+        tenant: str | None = None,
+        by: str = "client",
+    ) -> Revision:
+        """Make anew what has no result in a run that is over, and what depends on it; the rest keeps its results.
+
+        With `step`, only what failed of that step, and with `items` only these of its items. Raises AtWork while the
+        run is not over; who asks for the same while it is under way gets the same answer.
+        """
+        made = await revisions.rerun_failed(self.database, run, await self._tenant_filter(tenant), by, step, items)
+        return self._revised(made, f"run {run}")
+
+    async def rerun(
+        self,
+        run: UUID,
+        *steps: str,
+        items: Sequence[str] | None = None,
+        group: str | None = None,
+        after: str | None = None,
+        stale: bool = False,
+        alone: bool = False,
+        fresh: bool = False,
+        tenant: str | None = None,
+        by: str = "client",
+        why: str | None = None,
+    ) -> Revision:
+        """Make these steps anew, or these `items` of one, and what depends on them, at a new revision.
+
+        `group` names steps that belong together; `after` means a step and every step that depends on it; `stale` is
+        what was made of something that is no longer current. What depends on them keeps its result where it would be
+        made of the same, unless `fresh`. With `alone` it stays as it is, and stale.
+
+        Raises AtWork while the same part of the run is being made.
+        """
+        found = await self.show(run, tenant=tenant)
+        chosen = None if stale else await self._chosen_steps(found, steps, group, after)
+        made = await revisions.rerun(
+            self.database,
+            run,
+            await self._tenant_filter(tenant),
+            by=by,
+            why=why,
+            steps=chosen,
+            items=items,
+            stale=stale,
+            alone=alone,
+            fresh=fresh or after is not None,
+        )
+        return self._revised(made, f"run {run}")
+
+    async def stale(self, run: UUID) -> list[tuple[str, str]]:
+        """Steps and items whose results are made of something that is no longer current."""
+        return await revisions.stale(self.database, run)
+
+    async def made(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[Made]:
+        """Every revision of one job, the newest first: results are never written over."""
+        return await revisions.made(self.database, run, step, item, limit)
+
+    async def fork(
+        self, run: UUID, changes: Mapping[str, Any] | None = None, *, tenant: str | None = None, by: str = "client"
+    ) -> Started:
+        """Start a run with a changed input that shares the results of one that is over.
+
+        What takes a changed field is made anew, what publishes too, and what depends on these where it would be made
+        of something else. The last review before something is published is asked again. Shared results cost nothing.
+        """
+        found = await self.show(run, tenant=tenant)
+        pipeline = self._own(found.pipeline)
+        given = validated(pipeline, {**(found.input or {}), **(changes or {})})
+        new = new_run_id()
+        made = await revisions.fork(
+            self.database,
+            run,
+            await self._tenant_filter(tenant),
+            by=by,
+            new=new,
+            value=as_json(given),
+            steps=_touched(pipeline, json.loads(as_json(given)), found.input or {}),
+        )
+        self._revised(made, f"run {run}")
+        return Started(new, True)
+
+    async def edit(
+        self,
+        run: UUID,
+        step: str,
+        value: Any,
+        *,
+        item: str = "",
+        and_continue: bool = True,
+        tenant: str | None = None,
+        by: str = "client",
+    ) -> Revision:
+        """Put a person's result in place of a job's, and make anew what depends on it; or leave that stale.
+
+        It must be of the type that the step gives, as far as this client's application defines the step.
+        """
+        found, text = await self.show(run, tenant=tenant), encoded(value)
+        if found.state not in (RunState.CANCELLED, RunState.REJECTED):
+            await self._check_ended(found, step, item)
+            text = self._fitting(found.pipeline, step, text)
+        made = await revisions.edit(
+            self.database, run, await self._tenant_filter(tenant), by, step, item, text, stay=not and_continue
+        )
+        return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
+
+    async def skip(
+        self, run: UUID, step: str, items: Sequence[str], *, tenant: str | None = None, by: str = "client"
+    ) -> Revision:
+        """Leave out items that a person does not want, in a run that is over, and make anew what joins them."""
+        made = await revisions.skip(self.database, run, await self._tenant_filter(tenant), by, step, items)
+        return self._revised(made, f"any of these items of {step} in run {run}")
+
+    async def _chosen_steps(self, run: Run, steps: Sequence[str], group: str | None, after: str | None) -> list[str]:
+        known = (await self.graph(run)).names
+        pipeline = self.app.pipelines.get(run.pipeline) if self.app else None
+        groups = pipeline.groups if pipeline else {}
+        if group is not None and group not in groups:
+            raise NotFound(f"pipeline {run.pipeline!r} has no group {group!r}; {suggestion(group, groups)}")
+        chosen = [*steps, *(groups[group] if group else ()), *([after] if after else ())]
+        if not chosen:
+            raise InvalidInput("say what is to be made anew: steps, a group, or everything that is stale")
+        for step in chosen:
+            if step not in known:
+                raise NotFound(f"run {run.id} has no step {step!r}; {suggestion(step, known)}")
+        return chosen
+
+    async def _check_ended(self, run: Run, step: str, item: str) -> None:
+        name = f"{step}{f' of {item}' if item else ''} in run {run.id}"
+        newest = await self.made(run.id, step, item, limit=1)
+        if newest and newest[0].state in JOB_ENDS:
+            return
+        if newest or (not run.is_over and step in (await self.graph(run)).names):
+            raise AtWork(f"{name} has not ended yet: put its result right when it has")
+        raise NotFound(f"there is no {name}")
+
+    def _fitting(self, pipeline: str, step: str, text: str) -> str:
+        defined = self.app.pipelines.get(pipeline) if self.app else None
+        if defined is None or step not in defined.steps:
+            return text
+        codec = codec_of(defined.steps[step].returns)
+        try:
+            return codec.encode(codec.decode(text))
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(f"this is no result of {step!r}: {error}") from error
+
+    def _revised(self, made: Revision | None, what: str) -> Revision:
+        if made is None:
+            raise NotFound(f"there is no {what}")
+        if made.jobs:
+            self._starter.tell_of_work()
+        return made
+
+
+def _touched(pipeline: Pipeline, given: Mapping[str, Any], former: Mapping[str, Any]) -> list[str]:
+    """The steps that take a field whose value is another now, those that publish, and the reviews that let them."""
+    changed = {name for name in given.keys() | former.keys() if given.get(name) != former.get(name)}
+    taking = [step.name for step in pipeline.steps.values() if changed & set(step.inputs)]
+    publishing = [step.name for step in pipeline.steps.values() if step.policy.publishes]
+    asked = pipeline.graph.above(publishing) & {step.name for step in pipeline.steps.values() if step.review}
+    last = asked - pipeline.graph.above(asked)
+    return list(dict.fromkeys([*taking, *publishing, *last]))

@@ -1,0 +1,116 @@
+"""Webhooks that are or were owed, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from retoma.client.base import Base
+from retoma.client.checks import id_range
+from retoma.errors import Conflict, NotFound
+from retoma.records import Delivery, Endpoint
+from retoma.signing import new_secret
+from retoma.states import DeliveryState
+from retoma.store import deliveries
+
+SECRETS_OVERLAP = timedelta(hours=24)
+
+
+class Deliveries(Base):
+    async def deliveries(
+        self,
+        *,
+        tenant: str | None = None,
+        states: Sequence[DeliveryState] | None = None,
+        run: UUID | None = None,
+        endpoint: int | None = None,
+        before: UUID | None = None,
+        limit: int = 50,
+    ) -> list[Delivery]:
+        """Webhooks that are or were owed, newest first; the dead ones are the dead letters."""
+        return await deliveries.listed(
+            self.database,
+            tenant=await self._tenant_filter(tenant),
+            states=states,
+            run=run,
+            endpoint=endpoint,
+            before=before,
+            limit=limit,
+        )
+
+    async def delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
+        """One webhook with its body and every attempt."""
+        found = await deliveries.shown(self.database, delivery, await self._tenant_filter(tenant))
+        if found is None:
+            raise NotFound(f"there is no delivery {delivery}")
+        return found
+
+    async def find_delivery(self, prefix: str, *, limit: int = 5) -> list[UUID]:
+        """The newest deliveries whose ids begin like this; dashes and case do not matter."""
+        ids = id_range(prefix)
+        return [] if ids is None else await deliveries.between(self.database, *ids, limit)
+
+    async def redrive(self, delivery: UUID, *, tenant: str | None = None) -> None:
+        """Let a dead webhook be sent again, with the same id and body. Raises Conflict if it is not dead, or if its
+        endpoint is disabled."""
+        owner = await self._tenant_filter(tenant)
+        if await deliveries.redrive(self.database, tenant=owner, id=delivery):
+            return
+        found = await self.delivery(delivery, tenant=tenant)
+        if found.state is not DeliveryState.DEAD:
+            raise Conflict(f"delivery {delivery} is {found.state}: only a dead one is sent again")
+        raise Conflict(f"endpoint {found.endpoint} of delivery {delivery} is disabled: enable it first")
+
+    async def redrive_all(
+        self,
+        *,
+        tenant: str | None = None,
+        endpoint: int | None = None,
+        url: str | None = None,
+        from_at: datetime | None = None,
+        to_at: datetime | None = None,
+    ) -> int:
+        """The same for all dead webhooks of an endpoint or a URL, or made within a time; gives how many.
+
+        Those of disabled endpoints stay dead.
+        """
+        return await deliveries.redrive(
+            self.database,
+            tenant=await self._tenant_filter(tenant),
+            endpoint=endpoint,
+            url=url,
+            from_at=from_at,
+            to_at=to_at,
+        )
+
+    async def endpoints(
+        self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[Endpoint]:
+        """The URLs that webhooks went to, newest first."""
+        owner = await self._tenant_filter(tenant)
+        return await deliveries.endpoints(self.database, tenant=owner, before=before, limit=limit)
+
+    async def endpoint(self, endpoint: int, *, tenant: str | None = None) -> Endpoint:
+        found = await deliveries.endpoints(self.database, id=endpoint, tenant=await self._tenant_filter(tenant))
+        if not found:
+            raise NotFound(f"there is no endpoint {endpoint}")
+        return found[0]
+
+    async def enable_endpoint(self, endpoint: int, *, tenant: str | None = None) -> None:
+        """Send to it again what will be owed from now on; what is dead is for `redrive_all`."""
+        if not await deliveries.enable(self.database, endpoint, await self._tenant_filter(tenant)):
+            raise NotFound(f"there is no endpoint {endpoint}")
+
+    async def rotate_secret(
+        self, endpoint: int, *, tenant: str | None = None, overlap: timedelta = SECRETS_OVERLAP
+    ) -> str:
+        """A new secret for the webhooks of this endpoint's tenant to its host, shown only now.
+
+        The former one signs beside it for `overlap`.
+        """
+        secret = new_secret()
+        owner = await self._tenant_filter(tenant)
+        if await deliveries.rotate(self.database, endpoint, owner, secret, overlap) is None:
+            raise NotFound(f"there is no endpoint {endpoint}")
+        return secret

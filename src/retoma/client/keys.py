@@ -1,0 +1,54 @@
+"""API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from retoma.client.base import Base
+from retoma.client.checks import check
+from retoma.engine import keys
+from retoma.engine.keys import OVERLAP
+from retoma.records import KeyRecord, NewKey, Scope
+
+
+class Keys(Base):
+    async def make_key(
+        self,
+        name: str,
+        scopes: Iterable[Scope | str],
+        *,
+        tenant: str | None = None,
+        expires_at: datetime | None = None,
+    ) -> NewKey:
+        """A new API key, whose secret only this answer has. Without a tenant it is for all of them.
+
+        Raises Conflict if two keys of this name live already.
+        """
+        check(tenant=name if tenant is None else tenant, key=name, priority=0, run_at=expires_at)
+        owner = None if tenant is None else (await self._tenants.id_of(tenant), tenant)
+        return await keys.make(self.database, name, map(Scope, scopes), owner, expires_at)
+
+    async def keys(self, *, tenant: str | None = None, with_ended: bool = False) -> list[KeyRecord]:
+        """API keys, newest first; `with_ended` also those that are revoked or expired."""
+        return await keys.listed(self.database, tenant, with_ended)
+
+    async def revoke_key(self, key: int) -> KeyRecord:
+        """From now on every server refuses it, after a second at most."""
+        return await keys.revoke(self.database, key)
+
+    async def rotate_key(self, key: int, *, overlap: timedelta = OVERLAP) -> NewKey:
+        """A key that replaces this one, which stays valid for `overlap`."""
+        former = await keys.shown(self.database, key)
+        made = await self.make_key(
+            former.name,
+            former.scopes,
+            tenant=former.tenant,
+            expires_at=await keys.successor_expiry(self.database, former),
+        )
+        await keys.let_expire(self.database, key, overlap)
+        return made
+
+    async def key_of(self, secret: str) -> KeyRecord | None:
+        """The live key that this secret is, if it is one."""
+        return await keys.of_secret(self.database, secret)

@@ -1,0 +1,179 @@
+"""Looking at runs, their jobs, items, events and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from retoma.client.base import Base
+from retoma.client.checks import id_range
+from retoma.define.file import File, files_in
+from retoma.define.graph import Graph
+from retoma.engine import estimate, versions, wait_reasons
+from retoma.errors import NotFound
+from retoma.identifiers import first_run_id
+from retoma.records import Event, Item, ItemTotals, Job, Run, StepProgress, Stuck, Try, Wait
+from retoma.states import JobState, RunState
+from retoma.store import clock, items, live, runs, watchdog
+
+MOST_MENTIONS = 20  # of a file in the data of a run
+
+
+class Runs(Base):
+    async def show(self, run: UUID, *, tenant: str | None = None) -> Run:
+        found = await runs.show(self.database, run, await self._tenant_filter(tenant))
+        if found is None:
+            raise NotFound(f"there is no run {run}")
+        return found
+
+    async def runs(
+        self,
+        *,
+        tenant: str | None = None,
+        pipeline: str | None = None,
+        states: Sequence[RunState] | None = None,
+        before: UUID | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+    ) -> list[Run]:
+        """Runs, newest first, of those that were started `since`. For the next page give the last id as `before`."""
+        return await runs.listed(
+            self.database,
+            tenant=await self._tenant_filter(tenant),
+            pipeline=pipeline,
+            states=states,
+            before=before,
+            first=None if since is None else first_run_id(since),
+            limit=limit,
+        )
+
+    async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
+        """The newest runs whose ids begin like this; dashes and case do not matter."""
+        ids = id_range(prefix)
+        return [] if ids is None else await runs.between(self.database, *ids, limit)
+
+    async def began(self, ids: Iterable[UUID]) -> dict[UUID, datetime]:
+        """When work began in these runs: the first attempt, or where steps need pools, the first that got its slots.
+
+        Runs in which none has begun are left out.
+        """
+        return await runs.began(self.database, ids)
+
+    async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
+        """The run once it is over. Raises TimeoutError if it is not over in time."""
+        await self.show(run)
+        await self._waiter.until_over(run, timeout)
+        return await self.show(run)
+
+    async def progress(self, run: UUID) -> list[StepProgress]:
+        return await runs.progress(self.database, run)
+
+    async def estimate(self, run: UUID) -> datetime | None:
+        """When the run will be over if its items keep their pace; None while nothing tells."""
+        steps = await runs.progress(self.database, run)
+        return estimate.end_of(steps, await clock.now(self.database))
+
+    async def waits(self, run: UUID, *, silence: timedelta = timedelta(seconds=6)) -> list[Wait]:
+        """Why what could run does not. A worker that was silent for longer than `silence` does not count."""
+        return await wait_reasons.of_run(self.database, run, silence)
+
+    async def stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
+        """Runs that should go on and do not, the longest first."""
+        return await watchdog.listed(self.database, await self._tenant_filter(tenant), run, limit)
+
+    async def resumes(self, run: UUID) -> int:
+        """How often this run was resumed by itself since it last progressed."""
+        return await watchdog.resumes(self.database, run)
+
+    async def results(self, run: UUID) -> dict[str, Any]:
+        """The current results by step; of an `each` step, a dictionary by item."""
+        return await runs.results(self.database, run)
+
+    async def errors(self, run: UUID) -> dict[tuple[str, str], Any]:
+        """What the newest failure or retry of each job said, by step and item."""
+        return await runs.last_errors(self.database, run)
+
+    async def graph(self, run: Run) -> Graph:
+        """The shape that this run keeps."""
+        return await versions.shape(self.database, run.version)
+
+    async def jobs(self, run: UUID) -> list[Job]:
+        return await runs.jobs(self.database, run)
+
+    async def step_jobs(
+        self,
+        run: UUID,
+        step: str,
+        *,
+        states: Sequence[JobState] | None = None,
+        item: str | None = None,
+        after: int = -1,
+        limit: int = 50,
+    ) -> list[Job]:
+        """Jobs of one step in the order of items. For the next page give the last `position` as `after`."""
+        return await runs.jobs_of_step(self.database, run, step, states=states, item=item, after=after, limit=limit)
+
+    async def job_events(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[Event]:
+        """What happened to one job, the newest first."""
+        return await runs.events_of_job(self.database, run, step, item, limit)
+
+    async def tries(self, run: UUID, step: str = "", item: str = "", *, limit: int = 500) -> list[Try]:
+        """Attempts that gave no result, in their order: of the steps that have one job, and of one item of `step`."""
+        return await runs.tries(self.database, run, step, item, limit)
+
+    async def events(
+        self, run: UUID, *, kinds: Sequence[str] | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Event]:
+        """What happened in a run, in order; with `kinds` only that. For the next page give the last id as `after`."""
+        return await runs.events(self.database, run, kinds, after, limit)
+
+    async def last_event(self, run: UUID) -> int:
+        """The number of a run's newest event; 0 if it has none."""
+        return await live.last_of_run(self.database, run)
+
+    async def items(
+        self,
+        run: UUID,
+        source: str,
+        *,
+        states: Sequence[JobState] | None = None,
+        search: str | None = None,
+        only: Sequence[str] | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[Item]:
+        """The items that `source` gave, in their order, each over all the steps that go over them.
+
+        `search` is a part of an item's key; `only` are keys. For the next page give the last `position` as `after`.
+        """
+        return await items.listed(
+            self.database, run, source, states=states, search=search, only=only, after=after, limit=limit
+        )
+
+    async def item_totals(self, run: UUID, source: str) -> ItemTotals:
+        """How many items are in which state, and which had the last result."""
+        return await items.totals(self.database, run, source)
+
+    async def item_codes(self, run: UUID, source: str) -> list[tuple[str, int]]:
+        """How many items failed with which code, the most frequent first."""
+        return await items.codes(self.database, run, source)
+
+    async def files(self, run: Run, *, limit: int = 100) -> list[File]:
+        """Files that the run's input and the results of its steps name, but for those of single items."""
+        said = await runs.data_with(self.database, run.id, '"file"', limit, of_items=False)
+        found: dict[File, None] = {}
+        for file in files_in([run.input, *said]):
+            found[file] = None
+            if len(found) == limit:
+                break
+        return list(found)
+
+    async def file(self, run: UUID, digest: str) -> File:
+        """The file of this content, as the data of the run names it. Raises NotFound if it does not."""
+        said = await runs.data_with(self.database, run, digest, MOST_MENTIONS)
+        for file in files_in(said):
+            if file.file == digest:
+                return file
+        raise NotFound(f"run {run} names no file {digest}")

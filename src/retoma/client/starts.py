@@ -1,0 +1,139 @@
+"""Starting runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from retoma.client.base import NOBODY
+from retoma.client.checks import Input, all_validated, as_json, check, check_limits, digest_of, digest_of_all, validated
+from retoma.client.runs import Runs
+from retoma.define.pipeline import Pipeline
+from retoma.define.webhook import Webhook, recorded
+from retoma.engine import versions
+from retoma.engine.start import Start, Started
+from retoma.engine.tenants import DEFAULT
+from retoma.errors import RunFailed
+from retoma.identifiers import new_run_id
+from retoma.records import Run
+from retoma.states import RunState
+from retoma.store import runs
+
+
+class Starts(Runs):
+    async def start(
+        self,
+        pipeline: Pipeline | str,
+        given: Input = None,
+        *,
+        tenant: str = DEFAULT,
+        key: str | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        resumes: int | None = None,
+        retries: int | None = None,
+        deadline: timedelta | None = None,
+        webhook: Webhook | None = None,
+        asked: BaseModel | None = None,
+    ) -> Started:
+        """Start a run. When this returns, the run is committed and will reach its end.
+
+        The same `key` with the same input gives back the same run, whatever its state; with another input it
+        raises Conflict. Of an input that was made of something else, `asked` is that: it is compared in place of the
+        input. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
+        If it is not over `deadline` after it began, it fails. `resumes` is in place of its pipeline's; of its jobs none
+        is retried more than `retries` times, whatever its step says.
+        `webhook` is told of the run; if the key was used before, that of the first start is.
+        """
+        pipeline = self._own(pipeline)
+        inputs = validated(pipeline, given)
+        check(tenant=tenant, key=key, priority=priority, run_at=run_at)
+        check_limits(resumes, retries, deadline)
+        return await self._starter.start(
+            Start(
+                id=new_run_id(),
+                tenant=await self._tenants.id_of(tenant),
+                version=await self._version_of(pipeline),
+                input=as_json(inputs),
+                key=key,
+                digest=None if key is None else digest_of(asked or inputs),
+                run_at=run_at,
+                head_start=versions.head_start(priority),
+                resumes=resumes,
+                retries=retries,
+                deadline=deadline,
+                hook=self._hook(webhook),
+            )
+        )
+
+    async def started_by(self, key: str, pipeline: Pipeline | str, *, tenant: str = DEFAULT) -> UUID | None:
+        """The run that this key has started, if any."""
+        check(tenant=tenant, key=key, priority=0, run_at=None)
+        owner = await self._tenants.known_id(tenant) or NOBODY
+        return await runs.started_by(self.database, owner, self._own(pipeline).name, key)
+
+    async def start_many(
+        self,
+        pipeline: Pipeline | str,
+        given: Sequence[Input],
+        *,
+        tenant: str = DEFAULT,
+        key: str | None = None,
+        priority: int = 0,
+        webhook: Webhook | None = None,
+    ) -> list[Started]:
+        """Start many runs of one pipeline, in their order; `webhook` is told of each.
+
+        The same `key` with the same inputs gives back the same runs; with others it raises Conflict and starts none.
+        """
+        pipeline = self._own(pipeline)
+        inputs = await all_validated(pipeline, given)
+        check(tenant=tenant, key=key, priority=priority, run_at=None)
+        owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
+        ahead, hook = versions.head_start(priority), self._hook(webhook)
+        digest = None if key is None else digest_of_all(inputs)
+        starts = [
+            Start(
+                id=new_run_id(),
+                tenant=owner,
+                version=version,
+                input=as_json(one),
+                key=None if key is None else f"{key}/{number}",
+                digest=digest,
+                head_start=ahead,
+                hook=hook,
+            )
+            for number, one in enumerate(inputs)
+        ]
+        # With a key the first goes alone: if the key belongs to other inputs, none of the others may start.
+        alone = starts[:1] if key is not None else []
+        return [*await self._starter.start_many(alone), *await self._starter.start_many(starts[len(alone) :])]
+
+    async def run(self, /, pipeline: Pipeline | str, given: Input = None, **options: Any) -> dict[str, Any]:
+        """Start a run, wait for its end, and give its results by step. Raises RunFailed if it did not complete."""
+        started = await self.start(pipeline, given, **options)
+        run = await self.wait(started.id)
+        if run.state is not RunState.COMPLETED:
+            raise RunFailed(await self._why(run))
+        return await self.results(run.id)
+
+    async def _why(self, run: Run) -> str:
+        errors = await self.errors(run.id)
+        said = "; ".join(
+            f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
+            for (step, item), error in list(errors.items())[:3]
+        )
+        return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {said}' if said else ''}"
+
+    def _hook(self, webhook: Webhook | None) -> str | None:
+        """As the database takes it. Raises UnsafeUrl if its URL must not be called."""
+        return None if webhook is None else recorded(webhook, self.guard.check(webhook.url).origin)
+
+    async def _version_of(self, pipeline: Pipeline) -> int:
+        if pipeline.name not in self._versions:
+            self._versions[pipeline.name] = await versions.register(self.database, pipeline)
+        return self._versions[pipeline.name]
