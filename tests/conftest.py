@@ -8,8 +8,14 @@ import pytest
 from retoma import App, Pipeline
 from retoma.store.database import Database
 from retoma.testing import Sandbox, fresh_database, sandbox
+from tests import surroundings
 
 OpenSandbox = Callable[..., AbstractAsyncContextManager[Sandbox]]
+
+
+def pytest_configure() -> None:
+    """Before any test is imported, as an application may be read from its surroundings then."""
+    surroundings.leave_out()
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +52,7 @@ async def empty(database: Database) -> None:
         "outside",
         "effects",
         "charges",
+        "facts",
         "prices",
         "holdings",
         "pools",

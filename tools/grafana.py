@@ -11,6 +11,7 @@ from typing import Any
 
 FILE = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "retoma.json"
 WIDTH = 24
+OPERATIONS = "img2vid|caption|addaudio"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 Panel = dict[str, Any]
 
@@ -195,7 +196,10 @@ def servers() -> list[Panel]:
 
 
 def ended(selector: str) -> str:
-    return f'sum(max by (pipeline, state) (retoma_runs_ended_total{{{selector}, pipeline=~"$pipeline"}})) or vector(0)'
+    """How many of the orchestrator's jobs, whatever else the same servers run."""
+    return (
+        f'sum(max by (pipeline, state) (retoma_runs_ended_total{{{selector}, pipeline=~"{OPERATIONS}"}})) or vector(0)'
+    )
 
 
 def mean(histogram: str) -> str:

@@ -7,7 +7,8 @@ RetomaError
 ├── NotFound               no such run, pipeline or step
 │   └── Gone               it was there, and its time has passed
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
-├── Conflict               the same idempotency key was used for another input
+├── Conflict               it is at odds with what is there
+│   ├── KeyReused          the same idempotency key was used for another input, or for another act
 │   ├── AtWork             an act needs a run that is over, and this one is not
 │   ├── AlreadyDecided     a colleague was first; `winner` is the review as it stands
 │   └── RevisionChanged    a person decides about another revision than they saw
@@ -64,7 +65,11 @@ class InvalidInput(RetomaError):
 
 
 class Conflict(RetomaError):
-    """The same idempotency key came with another input."""
+    """It is at odds with what is there. Says what that is."""
+
+
+class KeyReused(Conflict):
+    """The same idempotency key came with another input, or for another act."""
 
 
 class AtWork(Conflict):

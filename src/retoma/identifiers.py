@@ -1,4 +1,4 @@
-"""Run ids: UUIDv7, made by the caller's side before the first try, so that a start can be sent again."""
+"""Run ids: UUIDv7, made by the caller's side before the first try, so that a start can be sent again; and what names a job."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from uuid import UUID
 
+Handle = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a job that is held
 _STEP = 245  # nanoseconds, so that the 12 bits for a part of a millisecond grow by one
 _lock = threading.Lock()
 _last = 0

@@ -21,8 +21,9 @@ from retoma.app import App
 from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
 from retoma.engine import watchdog
-from retoma.engine.exchange import Claim, Handle, Lane, Result, SetBack, Wish
+from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
 from retoma.engine.tenants import Tenants
+from retoma.identifiers import Handle
 from retoma.outgoing import LOOPBACK, Guard, Outgoing
 from retoma.settings import Settings
 from retoma.states import RunState

@@ -22,6 +22,7 @@ import pytest
 from retoma import logs
 from retoma.cli import main
 from retoma.cli.config import FLAGS
+from tests.surroundings import without_ours
 
 T = TypeVar("T")
 PATIENCE = 90.0
@@ -159,11 +160,7 @@ class Terminal:
         return subprocess.CompletedProcess(command, int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
     def _environment(self) -> dict[str, str]:
-        clean = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("RETOMA_", "LC_", "DATABASE_URL", "REDIS_URL"))
-        }
+        clean = {name: value for name, value in without_ours(os.environ).items() if not name.startswith("LC_")}
         home = {"RETOMA_HOME": str(self.folder / "home"), "LANG": "C.UTF-8", "NO_COLOR": "1"}
         home["PYTHONDONTWRITEBYTECODE"] = "1"  # film.py is changed more often than a timestamp shows
         return clean | home | self.variables

@@ -31,7 +31,9 @@ from tests.cli.terminal import Terminal, until
 SHOWN = """
 from pydantic import BaseModel
 
-from retoma import App, Pipeline
+from retoma import App, Pipeline, Settings
+
+PORT = Settings().port
 
 
 class Film(BaseModel):
@@ -43,7 +45,7 @@ films = Pipeline("films", Film)
 
 @films.step
 def film() -> str:
-    return "calm"
+    return f"made beside port {PORT}"
 
 
 films.review("approved_film", of=film)
@@ -51,7 +53,7 @@ films.review("approved_film", of=film)
 
 async def demo(client, address, language):
     await client.start(films, {"topic": "chá"}, key="shown")
-    yield f"em {language}: {address}/films/"
+    yield f"em {language}: {address}/films/, porta {PORT}"
     yield "isto é tudo"
 
 
@@ -126,9 +128,12 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
         said = dev.says("approved_film de “chá” espera por você: ")
         assert (address := re.search(r"servidor  (http://127.0.0.1:\d+)", said))
         assert f"em pt: {address[1]}/films/" in said
+        port = address[1].rpartition(":")[2]
+        assert f"/films/, porta {port}" in said
         assert "webhooks  podem ir" in said
         (review,) = terminal.json("reviews", "list")
         assert f"{address[1]}/reviews/{review['id']}" in said
+        assert f"made beside port {port}" in terminal.out("reviews", "show", str(review["id"]))
         os.kill(dev.pid, signal.SIGINT)
         assert dev.ended() == 0
 

@@ -1,4 +1,4 @@
-"""`retoma reviews ...`, and `retoma runs rerun`, `fork` and `diff`."""
+"""`retoma reviews ...`, and `retoma runs rerun`, `edit`, `fork` and `diff`."""
 
 from __future__ import annotations
 
@@ -179,6 +179,29 @@ def test_named_work_is_made_anew(desk: Desk) -> None:
     for wrong in (["--alone"], ["page", "--step", "page"]):
         assert desk.run("runs", "rerun", run, *wrong).returncode == 2
     assert desk.run("runs", "rerun", run, "pages").returncode == 3
+
+
+def test_a_result_is_put_right_and_what_depends_on_it_made_anew_or_left_stale(desk: Desk) -> None:
+    run = desk.completed()
+    (desk.folder / "titles.json").write_text('["mine", "other"]')
+    assert desk.json("runs", "edit", run, "titles", "@titles.json", "--stay") == {"run": run, "revision": 2, "jobs": 0}
+    shown = desk.out("runs", "show", run)
+    assert f"stale    choice, page; `retoma runs rerun {run} --stale` makes it anew\n" in shown
+    assert {"step": "page", "item": ""} in desk.json("runs", "show", run)["stale"]
+    assert desk.json("runs", "edit", run, "choice", '{"title": 1}')["jobs"] > 0
+    desk.work()
+    after = desk.json("runs", "show", run)
+    assert (after["results"]["page"], after["stale"]) == ("other", [])
+    for value, code in (("[1]", 2), ("no json", 2)):
+        assert desk.run("runs", "edit", run, "titles", value).returncode == code
+    assert desk.run("runs", "edit", run, "title", "[]").returncode == 3
+
+
+def test_a_result_is_put_right_while_its_run_waits_for_a_person(desk: Desk) -> None:
+    run = desk.json("reviews", "show", desk.asked())["run"]
+    desk.out("runs", "edit", run, "outline", '"mine"')
+    desk.work()
+    assert desk.json("reviews", "show", desk.open(run))["subjects"][0]["value"] == "mine"
 
 
 def test_a_fork_is_another_run_with_another_input(desk: Desk) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from retoma.store.database import Database
+from retoma_apps.gpu.routes import OPERATIONS
 from tests.deploy.metric_names import used_in
 from tests.deploy.scrape import a_busy_server, names, scraped
 from tests.deploy.test_prometheus import promtool
@@ -78,6 +79,12 @@ def test_the_panels_that_operators_asked_for_are_there(title: str, kind: str, me
     panel = panels()[title]
     assert panel["type"] == kind
     assert metric in {name for target in panel["targets"] for name in used_in(target["expr"])}
+
+
+@pytest.mark.parametrize("title", ["Jobs Completed", "Jobs Failed"])
+def test_the_orchestrators_figures_count_its_own_operations(title: str) -> None:
+    (target,) = panels()[title]["targets"]
+    assert f'pipeline=~"{"|".join(OPERATIONS)}"' in target["expr"]
 
 
 def test_free_workers_are_shown_beside_their_total() -> None:

@@ -16,6 +16,7 @@ import pytest
 from retoma import signing
 from retoma_apps.gpu.models import Img2VidJob
 from retoma_apps.gpu.routes import router
+from retoma_apps.gpu.states import Status
 from tests.parts import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
@@ -191,11 +192,37 @@ def test_without_a_callback_the_job_is_asked_for() -> None:
     assert value(url, env={"RETOMA_URL": "https://retoma"}, nodes=nodes) == "https://retoma/jobs/orc-1"
 
 
+@pytest.mark.parametrize(
+    ("status", "next_node"),
+    [
+        ("COMPLETED", "Vídeos da consulta"),
+        ("QUEUED", "Esperar o callback"),
+        ("IN_PROGRESS", "Esperar o callback"),
+        ("FAILED", "Falhou"),
+        ("CANCELLED", "Falhou"),
+    ],
+)
+def test_a_job_that_is_not_over_is_waited_for_again(status: Status, next_node: str) -> None:
+    found = workflow("submit-and-wait")
+    place = found["connections"]["Consultar o job"]["main"][0][0]["node"]
+    while place.endswith("?"):
+        branches = found["connections"][place]["main"]
+        place = branches[0 if holds(node(place, "submit-and-wait"), status) else 1][0]["node"]
+    assert place == next_node
+
+
+def holds(question: dict[str, Any], status: Status) -> bool:
+    """How an If node answers about a job of this status."""
+    asked = question["conditions"]
+    met = [value(each["leftValue"], json={"status": status}) == each["rightValue"] for each in asked["conditions"]]
+    return {"and": all, "or": any}[asked["combinator"]](met)
+
+
 def test_a_failed_job_stops_the_workflow_with_what_it_said() -> None:
     said = node("Falhou", "submit-and-wait")["errorMessage"]
     failed = {"jobId": "orc-1", "status": "FAILED", "error": {"code": "TIMEOUT", "message": "too long"}}
     assert value(said, json=failed) == "orc-1: FAILED TIMEOUT too long"
-    assert value(said, json={"jobId": "orc-1", "status": "IN_PROGRESS"}).startswith("orc-1: IN_PROGRESS")
+    assert value(said, json={"jobId": "orc-1", "status": "CANCELLED"}).startswith("orc-1: CANCELLED")
 
 
 def test_what_retoma_signs_is_let_through() -> None:

@@ -34,6 +34,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 WORD = re.compile(r"`([^`]+)`")
+PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
 GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "keys", "pools", "prices")
 MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Reviews": REVIEW_MOVES, "Deliveries": DELIVERY_MOVES}
@@ -104,6 +105,14 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
     assert sorted(named) == sorted(error.__name__ for error in RetomaError.__subclasses__() if error is not WorkerGone)
 
 
+def test_the_table_of_the_apis_errors_has_all_that_the_server_answers() -> None:
+    """Forms are those of pages, whose errors are pages too."""
+    listed = {(row[0], code) for row in _rows(DOCS / "api.md", "Errors") for code in WORD.findall(row[1])}
+    source = "".join(file.read_text() for file in (ROOT / "src" / "retoma" / "server").rglob("*.py"))
+    answered = {each for each in PROBLEM.findall(source) if "FORM" not in each[1]}
+    assert listed == answered | {("422", "UNSAFE_URL")}
+
+
 def test_the_readme_in_portuguese_has_the_same_code_links_and_headings() -> None:
     english, portuguese = ROOT / "README.md", ROOT / "README.pt-BR.md"
     assert [_code(block) for block in _blocks(english)] == [_code(block) for block in _blocks(portuguese)]
@@ -156,7 +165,7 @@ def test_the_table_of_layers_is_what_the_linter_proves_in_the_same_order() -> No
 
 def test_the_table_of_the_client_has_all_that_it_can_do() -> None:
     named = {word for row in _rows(DOCS / "running.md", "The client") for word in re.findall(r"`(\w+)\(", row[0])}
-    assert named == {name for name in vars(Client) if not name.startswith("_")} - {"close"}
+    assert named == {name for name in dir(Client) if not name.startswith("_")} - {"close"}
 
 
 def test_the_table_of_commands_is_that_of_the_code() -> None:

@@ -16,14 +16,13 @@ import pytest
 
 from retoma import Report
 from retoma.files import FileSettings
-from retoma.records import Scope
 from retoma.store.database import Database
 from retoma_apps.gpu.app import make_app
 from retoma_apps.gpu.settings import Rules
 from tests.cli.terminal import Terminal
 from tests.conftest import empty
 from tests.engine.builders import rows
-from tests.server.api import Api, an_api
+from tests.server.api import RUNS, Api, an_api
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 SITUATIONS = ["A job stays QUEUED", "A job stays IN_PROGRESS", "A webhook did not arrive"]
@@ -118,7 +117,7 @@ async def test_a_job_in_progress_is_looked_at_and_cancelled(database: Database, 
 async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_path: Path, way: str) -> None:
     async with a_scene(database, tmp_path) as scene:
         scene.variables["DELIVERY"] = await a_dead_letter(scene)
-        listed, *others = lines("A webhook did not arrive", way)
+        listed, *others = [line for line in lines("A webhook did not arrive", way) if "endpoints" not in line]
         assert scene.variables["DELIVERY"][:8] in str(await scene.run(listed))
         for line in others:
             await scene.run(line)
@@ -126,8 +125,20 @@ async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_pat
     assert delivery.state == "due"
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_disabled_endpoint_is_seen_and_enabled(database: Database, tmp_path: Path, way: str) -> None:
+    async with a_scene(database, tmp_path) as scene:
+        await a_dead_letter(scene, "gone")
+        (endpoint,) = await scene.api.client.endpoints()
+        scene.variables["ENDPOINT"] = str(endpoint.id)
+        listed, enable = [line for line in lines("A webhook did not arrive", way) if "endpoints" in line]
+        assert "it answered 410 Gone" in str(await scene.run(listed))
+        await scene.run(enable)
+        assert (await scene.api.client.endpoint(endpoint.id)).disabled_at is None
+
+
 def test_every_line_of_the_page_is_run_by_a_test_above_or_goes_to_runpod() -> None:
-    found = [line for heading in SITUATIONS for way in WAYS for line in lines(heading, way)]
+    found = [the_key(), *(line for heading in SITUATIONS for way in WAYS for line in lines(heading, way))]
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert sorted(found) == sorted(line for block in blocks for line in block.splitlines())
     assert len([line for line in found if "api.runpod.ai" in line]) == 1
@@ -140,19 +151,24 @@ def lines(heading: str, way: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.startswith(way)]
 
 
+def the_key() -> str:
+    """The line that makes the page's key."""
+    return next(line for line in PAGE.read_text().splitlines() if line.startswith("retoma keys create "))
+
+
 @asynccontextmanager
 async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
     """One job holds the only GPU, and another waits for it."""
     await empty(database)
     application = make_app(Rules(offline=False, every=timedelta(seconds=8)), BusyHost(), FileSettings(home=folder))
-    async with an_api(database, application=application, scopes=[Scope.ADMIN]) as api, api.sandbox.hands() as hands:
+    async with an_api(database, application=application, scopes=RUNS) as api, api.sandbox.hands() as hands:
         busy = await submitted(api)
         await api.client.set_pool("gpu", capacity=1)
         await work(hands)
         waiting = await submitted(api)
         await work(hands)
         terminal = Terminal(folder, {"RETOMA_DATABASE_URL": database.url})
-        yield Scene(
+        scene = Scene(
             api,
             terminal,
             {
@@ -160,9 +176,10 @@ async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
                 "RUN": waiting.removeprefix("orc-"),
                 "BUSY": busy,
                 "RETOMA_URL": "https://retoma",
-                "API_KEY": api.key or "",
             },
         )
+        scene.variables["API_KEY"] = (await scene.run(the_key())).strip()
+        yield scene
 
 
 async def submitted(api: Api) -> str:
@@ -179,12 +196,12 @@ async def work(hands: Any) -> None:
         await hands.give_back(await hands.attempt(claims))
 
 
-async def a_dead_letter(scene: Scene) -> str:
-    """Of the job that was cancelled while it waited."""
+async def a_dead_letter(scene: Scene, outcome: str = "dead") -> str:
+    """Of the job that was cancelled while it waited. With `gone` its endpoint is disabled."""
     await scene.api.post(f"/jobs/{scene.variables['JOB']}/cancel")
     sent = await rows(
         scene.api.sandbox,
-        "select id, retoma.record_attempt(id, attempt, 'dead', '0', null, 5, 500, 'HTTP 500', null) "
+        f"select id, retoma.record_attempt(id, attempt, '{outcome}', '0', null, 5, 500, 'HTTP 500', null) "
         "from retoma.claim_deliveries('{img2vid}', 1, 1, '1 minute')",
     )
     return str(sent[0]["id"])

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, TypeAdapter
 
 from retoma import GiveUp, Items, Pipeline, Retry, finished
 from retoma.define.items import Failed
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, do, do_next, names, state, states
+
+UNTITLED: dict[str, Any] = {"title": 7}
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
 
 
 async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:
@@ -301,36 +307,61 @@ async def test_an_error_may_carry_a_code_of_its_own(open_sandbox: OpenSandbox) -
     assert (await failure_of(open_sandbox, answer))["code"] == "QUOTA"
 
 
-async def test_a_result_of_another_type_than_promised_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
-    async def answer() -> int:
-        return "42"  # type: ignore[return-value]
-
-    error = await failure_of(open_sandbox, answer)
-    assert error["message"] == "returned str where int is promised"
+class Page(BaseModel):
+    title: str
 
 
-async def test_a_list_of_the_wrong_things_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
-    async def answer() -> list[int]:
-        return ["42"]  # type: ignore[list-item]
-
-    error = await failure_of(open_sandbox, answer)
-    assert "not the promised list[int]" in error["message"]
-
-
-async def test_a_result_that_is_no_json_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+@pytest.mark.parametrize(
+    ("promised", "value", "sentence"),
+    [
+        (int, "42", "is not the promised int: Expected `int`, got `str`"),
+        (list[int], ["42"], "is not the promised list[int]: Expected `int`, got `str` - at `$[0]`"),
+        (Page, {"title": "secret"}, "is not the promised Page: Expected `Page`, got `dict`"),
+        (Page, Page.model_construct(**UNTITLED), "is not the promised Page: Expected `str`, got `int` - at `title`"),
+    ],
+)
+async def test_a_result_of_another_type_than_promised_is_a_failed_attempt_that_says_what_to_do(
+    open_sandbox: OpenSandbox, promised: Any, value: object, sentence: str
+) -> None:
     async def answer() -> Any:
-        return object()
+        return value
 
+    answer.__annotations__["return"] = promised
     error = await failure_of(open_sandbox, answer)
-    assert "object" in error["message"]
+    assert error["message"] == f"the result of 'answer' {sentence}: change the annotation or what it returns"
 
 
-async def test_text_that_is_no_unicode_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
-    async def answer() -> str:
-        return "\ud800"
+@pytest.mark.parametrize(
+    ("promised", "value", "why"),
+    [
+        (Any, object(), "Encoding objects of type object is unsupported"),
+        (Any, CIRCLE, "maximum recursion depth exceeded"),
+        (dict[str, Any], {"a": object()}, "Encoding objects of type object is unsupported"),
+        (str, "\ud800", "surrogates not allowed"),
+        (float, math.nan, "JSON has no number for nan"),
+        (bytes, b"\xff", "invalid utf-8"),
+    ],
+)
+async def test_a_result_that_is_no_json_is_a_failed_attempt_that_says_what_to_do(
+    open_sandbox: OpenSandbox, promised: Any, value: object, why: str
+) -> None:
+    async def answer() -> Any:
+        return value
 
-    error = await failure_of(open_sandbox, answer)
-    assert "surrogates not allowed" in error["message"]
+    answer.__annotations__["return"] = promised
+    message = (await failure_of(open_sandbox, answer))["message"]
+    assert message.startswith("the result of 'answer' cannot be JSON: ")
+    assert why in message
+    assert message.endswith(": return text, numbers, lists, dicts, a dataclass or a pydantic model")
+
+
+async def test_what_a_model_refuses_is_told_without_its_values(open_sandbox: OpenSandbox) -> None:
+    async def answer() -> int:
+        return TypeAdapter(dict[str, int]).validate_python({"card": "x4111"})["card"]
+
+    assert (await failure_of(open_sandbox, answer))["message"] == (
+        "card: Input should be a valid integer, unable to parse string as an integer"
+    )
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
@@ -385,6 +416,13 @@ async def test_a_step_that_wants_to_end_the_process_ends_its_attempt(open_sandbo
         sys.exit(3)
 
     assert (await failure_of(open_sandbox, answer))["type"] == "SystemExit"
+
+
+async def test_a_call_within_once_that_wants_to_end_the_process_ends_its_attempt(open_sandbox: OpenSandbox) -> None:
+    async def answer(*, ctx: Context) -> int:
+        return int(await ctx.once("exit", sys.exit))
+
+    assert "SystemExit" in (await failure_of(open_sandbox, answer))["message"]
 
 
 async def test_a_step_that_cancels_itself_has_failed_and_is_not_tried_for_ever(open_sandbox: OpenSandbox) -> None:

@@ -192,7 +192,7 @@ async def send_back_approve_and_rerun(connection: Connection, reins: Reins, run:
     await finish(connection, reins)
     await finish(connection, reins)
     await connection.fetch(
-        "select * from retoma.rerun($1, null, 'ana', null, array['text'], null, false, false, false)", run
+        "select * from retoma.rerun($1, null, 'ana', null, array['text'], null, false, false, false, '{}')", run
     )
     await finish(connection, reins)
     await connection.fetch("select retoma.attend_reviews(100)")

@@ -1,21 +1,33 @@
-"""Calls whose answer is lost: sent again they change nothing, and the worker learns what it holds."""
+"""Calls whose answer is lost: sent again they change nothing, and who sent them learns what came of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import asyncpg
+import pytest
 
-from retoma import Pipeline
+from bench.chaos.proxy import Proxy
+from retoma import GiveUp, Items, Pipeline, Retry
+from retoma.client import Client
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
+from retoma.errors import KeyReused
+from retoma.records import Revision
+from retoma.settings import Settings
 from retoma.store.database import Database, Link, Row
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes, split, state, states, value
+from tests.faults.stage import behind, url_by
 from tests.patience import PATIENCE
+
+_ACT = re.compile(r"retoma\.(rerun|rerun_failed|edit_result|skip_items|fork_run)\(")
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
@@ -150,6 +162,81 @@ async def test_hands_that_lose_an_answer_get_their_jobs_all_the_same(open_sandbo
         assert first.run != second.run
 
 
+Act = Callable[[Client, UUID, str | None], Awaitable[Revision]]
+ACTS: dict[str, Act] = {
+    "rerun": lambda client, run, key: client.rerun(run, "drawn", items=["a"], key=key),
+    "rerun_failed": lambda client, run, key: client.rerun_failed(run, key=key),
+    "edit": lambda client, run, key: client.edit(run, "drawn", "by hand", item="bad", key=key),
+    "skip": lambda client, run, key: client.skip(run, "drawn", ["bad"], key=key),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_an_act_whose_answer_is_lost_is_done_once_and_answered(open_sandbox: OpenSandbox, act: str) -> None:
+    async with open_sandbox(a_comic()) as sandbox, losing_an_answer(sandbox) as client:
+        run = (await sandbox.run("comic")).id
+        assert await ACTS[act](client, run, None) == Revision(2, 1)
+        assert (await sandbox.client.show(run)).revision == 2
+        assert len(await sandbox.client.events(run, kinds=["act"])) == 1
+
+
+async def test_a_fork_whose_answer_is_lost_is_one_run(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_comic()) as sandbox, losing_an_answer(sandbox) as client:
+        run = (await sandbox.run("comic")).id
+        forked = await client.fork(run)
+        assert forked.created
+        assert {each.id for each in await sandbox.client.runs()} == {run, forked.id}
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_an_act_asked_for_again_with_its_key_is_answered_as_before(open_sandbox: OpenSandbox, act: str) -> None:
+    """Also while its work is under way, when another would be refused, and after it."""
+    async with open_sandbox(a_comic()) as sandbox, sandbox.hands() as hands:
+        run = (await sandbox.run("comic")).id
+        made = await ACTS[act](sandbox.client, run, "order 1")
+        claims = await hands.claim(1)
+        assert await ACTS[act](sandbox.client, run, "order 1") == made
+        await hands.give_back(await hands.attempt(claims))
+        await sandbox.work()
+        assert await ACTS[act](sandbox.client, run, "order 1") == made
+        assert (await sandbox.client.show(run)).revision == 2
+
+
+async def test_a_fork_asked_for_again_with_its_key_is_the_same_run(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_comic()) as sandbox:
+        run = (await sandbox.run("comic")).id
+        first = await sandbox.client.fork(run, key="order 1")
+        again = await sandbox.client.fork(run, key="order 1")
+        assert (again.id, first.created, again.created) == (first.id, True, False)
+        with pytest.raises(KeyReused, match="order 1"):
+            await sandbox.client.fork(first.id, key="order 1")
+        with pytest.raises(KeyReused, match="order 1"):
+            await sandbox.client.start("comic", key="order 1")
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_a_key_of_one_act_is_not_taken_for_another(open_sandbox: OpenSandbox, act: str) -> None:
+    async with open_sandbox(a_comic()) as sandbox:
+        run = (await sandbox.run("comic")).id
+        await ACTS[act](sandbox.client, run, "order 1")
+        with pytest.raises(KeyReused, match="order 1"):
+            await sandbox.client.rerun(run, "strip", key="order 1")
+
+
+@asynccontextmanager
+async def losing_an_answer(sandbox: Sandbox) -> AsyncIterator[Client]:
+    """A client whose first act is committed, and whose connection is then cut."""
+    async with (
+        Proxy(behind(sandbox.database)) as proxy,
+        await Database.open(Settings(database_url=url_by(sandbox.database, proxy.port))) as through,
+    ):
+        proxy.loses_answer = lambda call: bool(_ACT.search(call.sql)) and proxy.lost_answers == 0
+        client = Client(sandbox.app, through)
+        yield client
+        await client.close()
+        assert proxy.lost_answers == 1
+
+
 class LossyLink(Link):
     """Loses the answers of its first calls, after the database has committed them or before it has seen them."""
 
@@ -212,5 +299,25 @@ def a_chain() -> Pipeline:
     @pipeline.step
     async def second(first: int) -> int:
         return first + 1
+
+    return pipeline
+
+
+def a_comic() -> Pipeline:
+    pipeline = Pipeline("comic", retry=Retry(0))
+
+    @pipeline.step
+    def scenes() -> list[str]:
+        return ["a", "bad"]
+
+    @pipeline.each(scenes, on_failure="continue")
+    def drawn(scene: str) -> str:
+        if scene == "bad":
+            raise GiveUp("no")
+        return scene
+
+    @pipeline.step
+    def strip(drawn: Items[str]) -> int:
+        return len(drawn)
 
     return pipeline

@@ -165,6 +165,26 @@ async def test_failed_outside_work_is_submitted_anew_by_the_retry(open_sandbox: 
         assert job.attempt == 2
 
 
+async def test_it_is_submitted_anew_also_if_the_handle_is_only_a_part_of_the_answer(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        await ctx.once("prepare", lambda: "scene-1")
+        answer = await ctx.once("submit", lambda: answered(host))
+        return await ctx.external(answer["id"], poll=host.status)
+
+    async def answered(host: Host) -> dict[str, str]:
+        return {"id": await host.submit("scene"), "status": "IN_QUEUE"}
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed")
+        host.reports["scene-2"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+
+
 async def test_a_retry_of_outside_work_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film(reconciles=False)
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
@@ -536,6 +556,61 @@ async def test_a_step_that_parks_in_a_run_that_stops_is_cancelled_outside(open_s
         assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
 
 
+@pytest.mark.parametrize("when", ["its answer was lost", "its worker died", "its worker dies later"])
+async def test_what_goes_on_outside_unknown_to_all_is_found_and_cancelled_with_its_run(
+    when: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.hands() as hands:
+            host.lose_answer = when == "its answer was lost"
+            outcomes = await hands.attempt(await hands.claim(1))
+            if when == "its answer was lost":
+                await hands.give_back(outcomes)
+            if when == "its worker dies later":
+                await sandbox.client.cancel(run)
+        if when != "its worker dies later":
+            await sandbox.client.cancel(run)
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelling", 0)
+        await sandbox.work()
+        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
+        assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"clip": "cancelled"})
+
+
+@pytest.mark.parametrize("reconciles", [True, False])
+async def test_the_last_look_for_what_goes_on_outside_begins_nothing(
+    reconciles: bool, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film(reconciles=reconciles)
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        taken, host.submitted = host.submitted, []
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (len(taken), host.submitted, host.cancelled) == (1, [], [])
+        assert (await state(sandbox, run), await codes(sandbox, run)) == ("cancelled", {"clip": "RUN_STOPPED"})
+
+
+async def test_an_outside_that_is_away_is_asked_again_for_what_goes_on_there(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.lose_answer, away = True, [True, True]
+
+    async def find(scene: str) -> str | None:
+        if away:
+            away.pop()
+            raise RetryLater(minutes(10))
+        return await Host.find(host, scene)
+
+    host.find = find  # type: ignore[method-assign]
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), host.submitted, host.cancelled) == ("cancelled", ["scene-1"], ["scene-1"])
+
+
 @pytest.mark.parametrize(
     ("limits", "reported", "after", "code"),
     [
@@ -585,8 +660,8 @@ async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: Open
         assert await sandbox.client.results(run) == {"clip": "the truth!"}
 
 
-def waiting_for_a_callback() -> Pipeline:
-    pipeline = Pipeline("film")
+def waiting_for_a_callback(retry: Retry | None = None) -> Pipeline:
+    pipeline = Pipeline("film", retry=retry or Retry(0))
 
     @pipeline.step(timeout=minutes(10))
     async def clip(*, host: Host, ctx: Context) -> Any:
@@ -604,6 +679,22 @@ async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: Ope
         assert not await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 43})
         await sandbox.work()
         assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+
+
+async def test_a_late_call_about_the_first_try_says_nothing_of_the_second(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback(Retry(1, delays=[5], jitter=0))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
+        run = await parked(sandbox, pipeline)
+        await look(sandbox, minutes(10))
+        await do_next(hands, "clip")
+        await sandbox.clock.advance(seconds(5))
+        await sandbox.work(until_later=False)
+        assert host.submitted == ["scene-1", "scene-2"]
+        with pytest.raises(NotFound):
+            await sandbox.client.call_back(token_of(host.callbacks[0]), "of the first")
+        await sandbox.client.call_back(token_of(host.callbacks[1]), "of the second")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "of the second"}
 
 
 async def test_a_callbacks_body_that_is_no_result_fails_the_step(open_sandbox: OpenSandbox) -> None:

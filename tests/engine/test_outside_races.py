@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Pipeline, Pool
+from retoma import Pipeline, Pool, Retry
 from retoma.define.outside import Handover
 from retoma.engine.exchange import Claim, SetBack
 from retoma.store import outside
@@ -230,3 +230,19 @@ async def test_a_job_that_needs_slots_never_stays_with_its_worker_without_them(o
         more = await hands.give_back(await hands.attempt(claims), room=2)
         assert names(more) == ["clip"]
         assert await used(sandbox) == 1
+
+
+async def test_who_writes_to_a_pool_holds_all_of_them_in_one_order(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("two", retry=Retry(0))
+    for name in ("a", "b"):
+        pipeline.step(pool=Pool(name, capacity=1))(_named(name))
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        claim = next(claim for claim in await lane.call(room=2) if claim.step == "b")
+        async with open_transaction(sandbox, "select from retoma.pools where name = 'a' for update") as commit:
+            told = asyncio.create_task(lane.call([SetBack(claim, "wait", delay=HOUR, code="RATE_LIMITED")]))
+            await until(lambda: is_blocked(sandbox, "exchange"))
+            assert await rows(sandbox, "select name from retoma.pools where name = 'b' for update skip locked")
+            await commit()
+            await told
+        assert await value(sandbox, "select count(*) from retoma.pools where paused_until is not null") == 1

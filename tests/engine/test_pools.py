@@ -139,6 +139,16 @@ async def test_tenants_take_turns_at_a_pool_and_within_one_the_oldest_run_comes_
         assert order == ["a1:0", "b1:0", "a1:1", "b1:1", "a2:0", "a2:1"]
 
 
+async def test_tenants_share_the_slots_that_are_free_at_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = clips(Pool("gpu", capacity=3), count=4)
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        runs = {await start(sandbox, pipeline, tenant): tenant for tenant in "abc"}
+        for _ in range(3):
+            claims = await hands.claim(20)
+            assert sorted(runs[claim.run] for claim in claims) == ["a", "b", "c"]
+            await do(hands, claims)
+
+
 async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=5, per_tenant=2))
     async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:

@@ -425,3 +425,31 @@ def a_shared_need() -> Pipeline:
         return len(label)
 
     return pipeline
+
+
+async def test_a_call_with_results_and_setbacks_holds_its_jobs_in_the_order_of_those_who_stop_runs(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = Pipeline("two", retry=Retry(1))
+
+    @pipeline.step
+    async def a() -> int:
+        return 1
+
+    @pipeline.step
+    async def b() -> int:
+        return 2
+
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        claims = {claim.step: claim for claim in await lane.call(room=2)}
+        connection = await sandbox.database.connect()
+        try:
+            async with connection.transaction():
+                await connection.fetch("select from retoma.jobs where step = 'a' for update")
+                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), SetBack(claims["b"], "retry")]))
+                await until(lambda: is_blocked(sandbox, "exchange"))
+                assert await rows(sandbox, "select step from retoma.jobs where step = 'b' for update skip locked")
+            await call
+        finally:
+            await connection.close()

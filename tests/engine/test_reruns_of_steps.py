@@ -99,6 +99,33 @@ async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: Ope
         assert await sandbox.client.stale(run) == []
 
 
+async def test_what_former_revisions_hold_is_no_part_of_a_join(open_sandbox: OpenSandbox) -> None:
+    pipeline, generation = Pipeline("join", retry=Retry(0)), [1]
+
+    @pipeline.step
+    def numbers() -> list[int]:
+        return [1, 2, 3]
+
+    @pipeline.each(numbers)
+    def drawn(number: int) -> str:
+        return f"{number} of {generation[0]}"
+
+    @pipeline.step
+    def album(drawn: Items[str]) -> str:
+        return ", ".join(drawn)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        async with sandbox.database.connection() as connection:
+            large = "update retoma.jobs set output = to_json(repeat('x', 34000000)) where step = 'drawn'"
+            await connection.execute(large)
+        for generation[0] in (2, 3):
+            await sandbox.client.rerun(run, "drawn")
+            await sandbox.work()
+            results = await sandbox.client.results(run)
+            assert results["album"] == f"1 of {generation[0]}, 2 of {generation[0]}, 3 of {generation[0]}"
+
+
 async def test_fresh_keeps_nothing(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:

@@ -3,14 +3,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ValidationInfo, create_model, field_validator
 
 from retoma import Comment, Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
-from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput
+from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput, KeyReused
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
 from retoma.testing import Sandbox
@@ -35,6 +36,20 @@ class Brief(BaseModel):
 class Choice(BaseModel):
     thumbnail: int
     title: str = "as it is"
+
+
+class Wishes(BaseModel):
+    """A tone, which only an outline has."""
+
+    tone: str = ""
+
+    @field_validator("tone")
+    @classmethod
+    def _has_one(cls, tone: str, info: ValidationInfo) -> str:
+        about = info.context or {}
+        if about["to"] != "outline":
+            raise ValueError(f"{about['to']} of {about['review'].tenant} have none")
+        return tone
 
 
 class World:
@@ -180,6 +195,15 @@ async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(op
     assert (await sandbox.client.review(review.id)).is_open
 
 
+async def test_a_feedback_form_knows_where_the_work_goes_back_to(opened: Opened) -> None:
+    sandbox = await opened(article(World(), feedback_form=Wishes))
+    review = await asked(sandbox)
+    calm = Decision("send_back", by="ana", extra={"tone": "calm"})
+    with pytest.raises(InvalidInput, match=r"can be sent back with: tone: facts of default have none$"):
+        await sandbox.client.decide(review.id, replace(calm, to="facts"))
+    assert (await sandbox.client.decide(review.id, calm)).back_to == "outline"
+
+
 async def test_work_that_is_sent_back_is_made_anew_with_what_the_person_said(opened: Opened) -> None:
     world = World()
     sandbox = await opened(article(world))
@@ -279,6 +303,29 @@ async def test_the_same_decision_sent_again_gets_the_same_answer(opened: Opened)
         await sandbox.client.decide(review.id, Decision("approve", by="ana", key="other"))
 
 
+async def test_a_key_is_for_one_decision(opened: Opened) -> None:
+    sandbox = await opened(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
+    edited, returned = await asked(sandbox), await asked(sandbox)
+    edit = Decision("approve", by="ana", key="k", value="mine")
+    back = Decision("send_back", by="ana", key="k", notes="shorter", extra={"tone": "calm"})
+    await sandbox.client.decide(edited.id, edit)
+    await sandbox.client.decide(returned.id, back)
+    for review, other in [
+        (edited, replace(edit, value="other")),
+        (edited, replace(edit, notes="good")),
+        (edited, Decision("reject", by="ana", key="k", notes="bad")),
+        (returned, replace(back, to="facts")),
+        (returned, replace(back, extra={"tone": "loud"})),
+        (returned, replace(back, items=["a"])),
+    ]:
+        with pytest.raises(KeyReused):
+            await sandbox.client.decide(review.id, other)
+    with pytest.raises(AlreadyDecided):
+        await sandbox.client.decide(edited.id, replace(edit, by="bea"))
+    assert (await sandbox.client.decide(edited.id, edit)).value == "mine"
+    assert (await sandbox.client.decide(returned.id, replace(back, to="outline"))).back_to == "outline"
+
+
 async def test_a_decision_about_another_revision_than_was_seen_is_refused(opened: Opened) -> None:
     sandbox = await opened(article(World()))
     review = await asked(sandbox)
@@ -336,11 +383,13 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(opened: Open
 
     sandbox = await opened(pipeline)
     review = await asked(sandbox)
-    with pytest.raises(InvalidInput, match="thumbnail"):
+    with pytest.raises(InvalidInput, match=r"'final' can give: thumbnail: Field required$"):
         await sandbox.client.decide(review.id, APPROVE)
     await sandbox.client.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1}))
     await sandbox.work()
     assert (await sandbox.client.results(review.run))["upload"] == "video of café with two"
+    with pytest.raises(InvalidInput, match=r"no result of 'final': thumbnail: Input should be a valid integer$"):
+        await sandbox.client.edit(review.run, "final", {"thumbnail": None})
 
 
 async def test_only_doubtful_items_are_reviewed_each_by_itself(opened: Opened) -> None:

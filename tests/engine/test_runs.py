@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -282,6 +283,18 @@ async def test_a_step_knows_its_attempt_and_has_the_resources_it_asks_for(open_s
     assert (first.attempt, first.maybe_done, second.attempt, second.maybe_done) == (1, False, 2, True)
     assert first.effect_key == second.effect_key == f"{run.id}:answer::1"
     assert run.results == {"answer": "small"}
+
+
+async def test_a_step_reads_the_databases_time(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("clock")
+
+    @pipeline.step
+    async def read(*, ctx: Context) -> datetime:
+        return await ctx.now()
+
+    async with open_sandbox(pipeline) as sandbox:
+        now = await sandbox.clock.now()
+        assert (await sandbox.run(pipeline)).results == {"read": now.isoformat().replace("+00:00", "Z")}
 
 
 @pytest.mark.parametrize("given", [{"count": "many"}, {"topic": None}])

@@ -203,7 +203,7 @@ async def test_two_clients_with_the_same_key_and_other_inputs_have_one_winner(op
                 other.start(pipeline, {"topic": "coffee"}, key=f"key {number}"),
                 return_exceptions=True,
             )
-            assert sorted(type(one).__name__ for one in both) == ["Conflict", "Started"]
+            assert sorted(type(one).__name__ for one in both) == ["KeyReused", "Started"]
         await other.close()
 
 

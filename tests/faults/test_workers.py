@@ -173,8 +173,9 @@ def upkeep(database: Database, silence: timedelta) -> Upkeep:
         database,
         silence=silence,
         refresh=nothing,
-        runs_at_work=list,
-        on_stopping=lambda runs: None,
+        worker=0,
+        at_work=list,
+        on_unwanted=lambda _: None,
         on_work=lambda: None,
         on_look=lambda: None,
     )

@@ -566,4 +566,11 @@ BUGS = [
         "where true);",
         f"{REVISED}::test_a_list_and_its_items_may_be_made_anew_by_one_act",
     ),
+    Bug(
+        "an act whose answer was lost is done again",
+        f"{FUNCTIONS}/revise.sql",
+        "e.data ->> 'key' = p_ask ->> 'key';",
+        "false;",
+        "tests/engine/test_lost_answers.py::test_an_act_whose_answer_is_lost_is_done_once_and_answered[rerun]",
+    ),
 ]

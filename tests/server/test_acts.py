@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from retoma import minutes
 from retoma.engine import watchdog
 from tests.engine.builders import SILENCE
@@ -20,6 +24,27 @@ async def test_what_failed_is_made_anew(api: Api) -> None:
     made = await api.post(f"/api/v1/runs/{run}/rerun", json={"step": "image", "items": ["bad 0"]})
     assert (made.status_code, made.json()) == (200, {"id": run, "revision": 2, "jobs": 1})
     assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("act", "body", "other"),
+    [
+        ("rerun", {"steps": ["cut"]}, {"steps": ["lines"]}),
+        ("rerun", {}, {"step": "image"}),
+        ("edit", {"step": "image", "item": "bad 0", "value": "mine"}, {"step": "image", "item": "bad 0", "value": "x"}),
+        ("skip", {"step": "image", "items": ["bad 0"]}, {"step": "image", "items": ["bad 1"]}),
+        ("fork", {}, {"input": {"topic": "sun"}}),
+    ],
+)
+async def test_an_act_sent_again_with_its_key_is_done_once(
+    api: Api, act: str, body: dict[str, Any], other: dict[str, Any]
+) -> None:
+    path, headers = f"/api/v1/runs/{await failed_run(api)}/{act}", {"Idempotency-Key": "order-812"}
+    first, again = [await api.post(path, json=body, headers=headers) for _ in range(2)]
+    assert (again.json()["id"], again.json().get("revision")) == (first.json()["id"], first.json().get("revision"))
+    assert again.status_code == 200
+    refused = await api.post(path, json=other, headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
 async def test_a_run_at_work_is_a_conflict(api: Api) -> None:

@@ -13,7 +13,7 @@ from fastapi.routing import RouteContext
 
 from retoma.client import Client
 from retoma.engine.keys import new_secret
-from retoma.records import SCOPES_OF_ALL_TENANTS, Scope
+from retoma.records import SCOPES_OF_ALL_TENANTS, Delivery, Scope
 from retoma.server import make_server
 from retoma.server.callers import Need, need_of
 from retoma.server.server import routes_of
@@ -40,7 +40,7 @@ BODIES: dict[str, Any] = {
     "/api/v1/reviews/{review}/assign": {"assignee": "ana"},
 }
 # Routes that name a thing of a tenant.
-OF_A_TENANT = ("{run}", "{delivery}", "{review}")
+OF_A_TENANT = ("{run}", "{delivery}", "{endpoint}", "{review}")
 # Routes that name nothing of a tenant, so that another tenant's key gets its own list or the same answer.
 WITHOUT_A_TENANT = {
     "/metrics",
@@ -54,7 +54,12 @@ WITHOUT_A_TENANT = {
 }
 # Things that this run has none of; their own tests ask for them.
 WITHOUT_ONE = {"/api/v1/runs/{run}/files/{digest}"}
-LISTS = {"/api/v1/runs": "runs", "/api/v1/deliveries": "deliveries", "/api/v1/reviews": "reviews"}
+LISTS = {
+    "/api/v1/runs": "runs",
+    "/api/v1/deliveries": "deliveries",
+    "/api/v1/endpoints": "endpoints",
+    "/api/v1/reviews": "reviews",
+}
 # Lists that begin empty for everyone; their own tests ask what is in them.
 OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck"}
 STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive", "/api/v1/reviews/decisions"}
@@ -69,12 +74,13 @@ class Route:
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
-    def filled(self, run: UUID, delivery: UUID, review: UUID = NO_REVIEW) -> str:
+    def filled(self, run: UUID, delivery: UUID, endpoint: int, review: UUID = NO_REVIEW) -> str:
         # A stream that follows what happens would never end.
         path = f"{self.path}?follow=false" if self.path.endswith("/live") else self.path
         return (
             path.replace("{run}", str(run))
             .replace("{delivery}", str(delivery))
+            .replace("{endpoint}", str(endpoint))
             .replace("{pool}", "gpu")
             .replace("{pipeline}", "film")
             .replace("{digest}", "0" * 64)
@@ -158,11 +164,11 @@ async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Ro
 
 
 async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
-    run, delivery = await a_delivery(api, tenant="blog")
+    delivery = await a_delivery(api, tenant="blog")
     review = UUID((await articles.asked(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
     key = await api.make_key(scope, tenant="shop")
     own = await api.make_key(scope, tenant="blog")
-    path = route.filled(run, delivery, review)
+    path = route.filled(delivery.run, delivery.id, delivery.endpoint, review)
     answer = await api.call(route.method, path, key=key, json=BODIES.get(route.path))
     mine = await api.call(route.method, path, key=own, json=BODIES.get(route.path))
     if any(part in route.path for part in OF_A_TENANT):
@@ -189,12 +195,12 @@ async def test_a_key_starts_runs_of_its_own_tenant_only(api: Api, path: str) -> 
 
 
 async def call(api: Api, route: Route, key: str | None) -> Any:
-    path = route.filled(UUID(int=7), UUID(int=8))
+    path = route.filled(UUID(int=7), UUID(int=8), 1)
     return await api.call(route.method, path, key=key, json=BODIES.get(route.path))
 
 
-async def a_delivery(api: Api, tenant: str) -> tuple[UUID, UUID]:
-    """A run of this tenant, and what is owed to its webhook."""
+async def a_delivery(api: Api, tenant: str) -> Delivery:
+    """What is owed to the webhook of a run of this tenant."""
     answer = await api.post(
         "/api/v1/runs",
         json={
@@ -203,9 +209,8 @@ async def a_delivery(api: Api, tenant: str) -> tuple[UUID, UUID]:
             "webhook": {"url": "https://hooks.example/x", "events": ["run.started"]},
         },
     )
-    run = UUID(answer.json()["id"])
-    (delivery,) = await api.client.deliveries(run=run)
-    return run, delivery.id
+    (delivery,) = await api.client.deliveries(run=UUID(answer.json()["id"]))
+    return delivery
 
 
 async def test_development_opens_every_route_to_this_machine(open_api: OpenApi) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from retoma.cli.listening import address, bound, serving
+from retoma.engine import loops
 from retoma.errors import DatabaseUnavailable
 from retoma.records import LiveEvent
 from retoma.server import streams
@@ -230,6 +231,108 @@ async def test_one_reader_serves_all_who_watch(api: Api, monkeypatch: pytest.Mon
         for watcher in watchers:
             await watcher.until(run)
     assert sum(reads) == 1
+
+
+async def test_an_unforeseen_error_of_the_reader_costs_nobody_an_event(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    live: Streams = api.server.state.live
+    async with watching(api, "/api/v1/live") as (first,):
+        failed, going_on = asyncio.Event(), asyncio.Event()
+        read = live.reader.read
+
+        async def broken() -> list[LiveEvent]:
+            monkeypatch.setattr(live.reader, "read", read)
+            failed.set()
+            await going_on.wait()
+            raise ValueError("a bug of ours")
+
+        monkeypatch.setattr(live.reader, "read", broken)
+        async with asyncio.timeout(PATIENCE):
+            await failed.wait()
+        missed = await api.start()
+        async with watching(api, "/api/v1/live"):
+            going_on.set()
+            last = await api.start()
+            told = await first.until(last)
+    assert [each["run"] for each in told.data] == [missed, last]
+
+
+async def test_who_cannot_be_told_of_an_event_is_cut_off_and_comes_again_for_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(event: LiveEvent) -> bytes:
+        raise ValueError("a bug of ours")
+
+    live: Streams = api.server.state.live
+    async with watching(api, "/api/v1/live") as (watcher,):
+        monkeypatch.setattr(streams, "frame", broken)
+        with pytest.raises(ValueError, match="a bug of ours"):
+            live.share([an_event(7)])
+        assert (await watcher.over()).kinds == []
+        assert live.count == 0
+
+
+async def test_a_ping_that_fails_is_not_the_last(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    live: Streams = api.server.state.live
+    pinged = asyncio.Event()
+    ping = live.ping
+
+    async def broken(some: Any) -> None:
+        monkeypatch.setattr(live, "ping", again)
+        raise ValueError("a bug of ours")
+
+    async def again(some: Any) -> None:
+        await ping(some)
+        pinged.set()
+
+    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    monkeypatch.setattr(streams, "SECONDS_BETWEEN_SLOTS", 0.0)
+    monkeypatch.setattr(live, "ping", broken)
+    async with watching(api, "/api/v1/live"), asyncio.timeout(PATIENCE):
+        await pinged.wait()
+
+
+async def test_who_comes_just_as_the_reader_would_end_is_told_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has nobody to read for, but for one who waits until it has read what another server told."""
+    live: Streams = api.server.state.live
+    idle, reached = asyncio.Event(), asyncio.Event()
+    reads = 0
+
+    async def at_once() -> list[LiveEvent]:
+        nonlocal reads
+        reads += 1
+        await asyncio.sleep(0)
+        if reads > 2 * streams.MOST_IDLE_READS:
+            monkeypatch.undo()
+            idle.set()
+        return []
+
+    async def held(after: int) -> None:
+        await reached.wait()
+
+    monkeypatch.setattr(live.reader, "read_after_pause", at_once)
+    monkeypatch.setattr(live, "_reach", held)
+    watcher = Watcher(api, "/api/v1/live")
+    async with asyncio.timeout(PATIENCE):
+        await idle.wait()
+    reached.set()
+    await watcher.until("retry: ")
+    run = await api.start()
+    assert (await watcher.until(run)).kinds == ["start"]
+    watcher.task.cancel()
+
+
+async def test_a_reader_that_nobody_hears_ends_and_begins_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    live: Streams = api.server.state.live
+    monkeypatch.setattr(streams, "MOST_IDLE_READS", 1)
+    async with watching(api, "/api/v1/live"):
+        tasks = list(live._tasks)
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait(tasks)
+    async with watching(api, "/api/v1/live") as (watcher,):
+        await watcher.until(await api.start())
 
 
 async def test_a_stream_says_that_it_must_not_be_kept(api: Api) -> None:

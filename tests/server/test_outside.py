@@ -46,8 +46,8 @@ async def test_a_callback_finishes_what_waits_for_it_and_may_come_twice(open_api
     host = Host()
     async with open_api(application=rendering(host)) as api:
         run = await started(api)
-        assert (await api.post(host.callback, key=None, json={"video": "a.mp4"})).status_code == 202
-        assert (await api.post(host.callback, key=None, json={"video": "b.mp4"})).status_code == 202
+        assert (await api.post(host.callback, key=None, json={"video": "a.mp4"})).status_code == 200
+        assert (await api.post(host.callback, key=None, json={"video": "b.mp4"})).status_code == 200
         await api.sandbox.work()
         assert (await api.get(f"/api/v1/runs/{run}/results")).json() == {"clip": {"video": "a.mp4"}}
 
@@ -65,7 +65,7 @@ async def test_a_callbacks_body_may_be_anything(open_api: OpenApi) -> None:
     host = Host()
     async with open_api(application=rendering(host)) as api:
         run = await started(api)
-        assert (await api.post(host.callback, key=None, content=b"not { json \xff")).status_code == 202
+        assert (await api.post(host.callback, key=None, content=b"not { json \xff")).status_code == 200
         await api.sandbox.work()
         assert (await api.get(f"/api/v1/runs/{run}/results")).json() == {"clip": "not { json �"}
 
@@ -77,7 +77,7 @@ async def test_a_callbacks_body_that_could_be_no_result_is_refused(body: bytes, 
         run = await started(api)
         refused = await api.post(host.callback, key=None, content=body)
         assert (refused.status_code, refused.json()["code"]) == (413, "BODY_TOO_LARGE")
-        assert (await api.post(host.callback, key=None, json="x" * 999_998)).status_code == 202
+        assert (await api.post(host.callback, key=None, json="x" * 999_998)).status_code == 200
         await api.sandbox.work()
         assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
 
@@ -151,6 +151,32 @@ async def test_all_dead_deliveries_of_a_tenant_are_sent_again_by_its_key(api: Ap
         key = await api.make_key("deliveries:write", tenant="blog")
         answer = await api.post("/api/v1/deliveries/redrive", key=key, json={"url": there.url})
         assert (answer.status_code, answer.json()) == (202, {"deliveries": 2})
+
+
+async def test_a_disabled_endpoint_is_seen_and_enabled(api: Api) -> None:
+    async with receiver(says(410)) as there:
+        webhook = {"url": there.url, "events": ["run.started"]}
+        await api.post("/api/v1/runs", json={"pipeline": "film", "webhook": webhook})
+        await api.sandbox.send_webhooks()
+        (delivery,) = (await api.get("/api/v1/deliveries")).json()["deliveries"]
+        refused = await api.post(f"/api/v1/deliveries/{delivery['id']}/redrive")
+        assert f"POST /api/v1/endpoints/{delivery['endpoint']}/enable" in refused.json()["detail"]
+        (found,) = (await api.get("/api/v1/endpoints")).json()["endpoints"]
+        assert (found["disabled_because"], found["dead"], found["url"]) == ("it answered 410 Gone", 1, there.url)
+        enabled = (await api.post(f"/api/v1/endpoints/{found['id']}/enable")).json()
+        assert enabled == found | {"disabled_at": None, "disabled_because": None, "failures": 0, "failing_since": None}
+        assert (await api.post(f"/api/v1/deliveries/{delivery['id']}/redrive")).status_code == 202
+        assert (await api.post(f"/api/v1/endpoints/{found['id'] + 1}/enable")).status_code == 404
+
+
+async def test_endpoints_are_listed_newest_first_by_pages(api: Api) -> None:
+    for place in ("a", "b", "c"):
+        webhook = {"url": f"https://hooks.example/{place}"}
+        await api.post("/api/v1/runs", json={"pipeline": "film", "webhook": webhook})
+    first = (await api.get("/api/v1/endpoints", params={"limit": 2})).json()
+    rest = (await api.get("/api/v1/endpoints", params={"limit": 2, "before": first["next"]})).json()
+    assert [one["url"][-1] for page in (first, rest) for one in page["endpoints"]] == ["c", "b", "a"]
+    assert rest["next"] is None
 
 
 async def test_a_webhook_that_must_not_be_called_is_refused_at_the_start(api: Api) -> None:

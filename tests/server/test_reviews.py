@@ -111,6 +111,8 @@ async def test_the_same_key_gets_the_same_answer(desk: Api) -> None:
     assert (again.status_code, again.json()["decided_at"]) == (200, first.json()["decided_at"])
     other = await decide(desk, review, "approve", headers={"Idempotency-Key": "click-2"})
     assert other.json()["code"] == "ALREADY_DECIDED"
+    edited = await decide(desk, review, "approve", value="mine", headers=headers)
+    assert (edited.status_code, edited.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
 @pytest.mark.parametrize("seen", [{"seen": 7}, {"headers": {"If-Match": '"7"'}}, {"headers": {"If-Match": '"other"'}}])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import repeat
 
 import pytest
 
-from retoma.errors import SchemaMismatch
+from retoma import App, Context, Pipeline, Report, Retry, seconds
+from retoma.errors import DatabaseUnavailable, SchemaMismatch
+from retoma.store import database as store_database
 from retoma.store import migrate
 from retoma.store.database import Database
-from retoma.testing import fresh_database
+from retoma.testing import fresh_database, sandbox
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -73,3 +78,77 @@ async def test_the_second_of_two_upgrades_at_once_finds_nothing_to_do(database: 
         applied = [await migrate.upgrade(first), await migrate.upgrade(second)]
     names = [migration.name for migration in migrate.migrations()]
     assert applied == [[*names, "functions"], []]
+
+
+@pytest.fixture
+def another_migration(monkeypatch: pytest.MonkeyPatch) -> migrate.Migration:
+    """Of a later release; nobody waits long for a lock."""
+    known = migrate.migrations()
+    later = migrate.Migration(len(known) + 1, "later", "alter table retoma.runs add later int")
+    monkeypatch.setattr(migrate, "migrations", lambda: [*known, later])
+    monkeypatch.setattr(migrate, "LONGEST_WAIT", "50ms")
+    return later
+
+
+@pytest.mark.usefixtures("another_migration")
+async def test_work_goes_on_while_an_upgrade_waits_for_a_long_transaction(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = asyncio.Event()
+
+    def pauses(**_: object) -> Iterator[float]:
+        yield 0.01
+        refused.set()
+        yield from repeat(0.01)
+
+    monkeypatch.setattr(store_database, "backoff", pauses)
+    pipeline = a_film()
+    async with sandbox(App("studio", pipelines=[pipeline]), database) as working, database.connection() as reader:
+        await working.client.start(pipeline)
+        async with reader.transaction(), asyncio.timeout(PATIENCE):
+            await reader.fetch("select from retoma.runs")
+            upgrading = asyncio.create_task(database.upgrade())
+            await refused.wait()
+            assert (await working.client.start(pipeline)).created
+            assert not upgrading.done()
+        assert await upgrading == ["later"]
+
+
+@pytest.mark.usefixtures("another_migration")
+async def test_an_upgrade_that_waited_in_vain_says_what_to_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_database, "UPGRADES", 1)
+    async with database.connection() as reader, reader.transaction():
+        await reader.fetch("select from retoma.runs")
+        with pytest.raises(DatabaseUnavailable, match="other transactions keep its tables: end those that `retoma doc"):
+            await database.upgrade()
+
+
+async def test_outside_work_that_was_submitted_before_an_upgrade_goes_on_after_it(database: Database) -> None:
+    pipeline = a_film()
+    async with sandbox(App("studio", pipelines=[pipeline]), database) as working:
+        parked, waiting = [(await working.client.start(pipeline)).id for _ in range(2)]
+        async with working.hands() as hands:
+            await hands.give_back(await hands.attempt(await hands.claim(1)))
+        await execute(
+            database, "alter table retoma.outside drop effect; delete from retoma.migrations where number = 14"
+        )
+        assert "0014_submissions_by_name" in await database.upgrade()
+        await working.work()
+        assert await working.client.results(parked) == await working.client.results(waiting) == {"clip": "video"}
+
+
+def a_film() -> Pipeline:
+    """Whatever was submitted first fails, and is submitted anew."""
+    pipeline = Pipeline("film", retry=Retry(1, jitter=0))
+
+    async def look(handle: str) -> Report:
+        return Report("succeeded", result="video") if handle == "again" else Report("failed")
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: "again" if ctx.attempt > 1 else "first")
+        return str(await ctx.external(handle, poll=look, every=seconds(5)))
+
+    return pipeline

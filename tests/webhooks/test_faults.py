@@ -148,6 +148,16 @@ async def test_retry_after_holds_back_everything_owed_to_the_endpoint(open_sandb
         assert {(await only(sandbox, run)).state for run in (first, second)} == {DeliveryState.DELIVERED}
 
 
+async def test_another_failure_does_not_shorten_what_retry_after_asked_for(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await sandbox.client.start_many("one", [None] * 2, webhook=Webhook(DEAD_URL, events=["run.started"]))
+        busy, broken = await deliveries.claim(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
+        await record(sandbox, busy, "again", pause=timedelta(minutes=40))
+        await record(sandbox, broken, "again")
+        asked = await sandbox.clock.now() + timedelta(minutes=40)
+        assert {each.next_at for each in await sandbox.client.deliveries()} == {asked}
+
+
 async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start_many("one", [None] * 5, webhook=Webhook(DEAD_URL, events=["run.started"]))
@@ -290,12 +300,14 @@ async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox
         assert await client.redrive_all(tenant="other") == 0
 
 
-async def record(sandbox: Sandbox, taken: deliveries.Taken, outcome: str) -> deliveries.Recorded | None:
+async def record(
+    sandbox: Sandbox, taken: deliveries.Taken, outcome: str, pause: timedelta | None = None
+) -> deliveries.Recorded | None:
     return await deliveries.record(
         sandbox.database,
         taken,
         outcome=outcome,
         delay=timedelta(0),
-        pause=None,
+        pause=pause,
         took=timedelta(0),
     )

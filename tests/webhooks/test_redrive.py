@@ -58,7 +58,7 @@ async def test_a_disabled_endpoint_is_enabled_first(open_sandbox: OpenSandbox) -
         run = await ended_run(sandbox, there.url)
         await sandbox.send_webhooks()
         delivery, (endpoint,) = await only(sandbox, run), await sandbox.client.endpoints()
-        with pytest.raises(Conflict, match=f"endpoint {endpoint.id} .* is disabled: enable it first"):
+        with pytest.raises(Conflict, match=f"is disabled: .* `retoma endpoints enable {endpoint.id}`"):
             await sandbox.client.redrive(delivery.id)
         assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 0
         await sandbox.client.enable_endpoint(endpoint.id)

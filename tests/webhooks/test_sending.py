@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as Reference
 
-from retoma import Client, Pipeline, Webhook, signing
+from retoma import Client, GiveUp, Pipeline, Retry, Webhook, signing
 from retoma.records import Run
 from retoma.settings import Settings
 from retoma.store import deliveries
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows, value
 from tests.receiver import receiver, says
-from tests.webhooks.builders import a_sender, ended_run, one_step, only
+from tests.webhooks.builders import BOTH, a_sender, ended_run, one_step, only
 
 
 async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
@@ -140,6 +140,48 @@ async def test_a_body_that_cannot_be_made_is_tried_again_and_says_why(open_sandb
         await sandbox.clock.advance(timedelta(seconds=10))
         await sandbox.send_webhooks()
     assert there.got[0].json == {"ok": True}
+
+
+async def test_an_end_is_told_as_it_was_though_the_run_was_made_anew_before_it_is_sent(
+    open_sandbox: OpenSandbox,
+) -> None:
+    broken = {"b"}
+    pipeline = Pipeline("one", retry=Retry(0))
+
+    @pipeline.step
+    async def words() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.each(words)
+    async def label(word: str) -> str:
+        if word in broken:
+            raise GiveUp("no such word")
+        return word.upper()
+
+    async with open_sandbox(pipeline) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        broken.clear()
+        await sandbox.clock.advance(timedelta(minutes=1))
+        await sandbox.client.rerun_failed(run)
+        await sandbox.work()
+        await sandbox.send_webhooks()
+    former, newer = [got.json["data"] for got in there.got]
+    assert (former["state"], former["results"]["label"]) == ("completed_with_errors", {"a": "A"})
+    assert (newer["state"], newer["results"]["label"]) == ("completed", {"a": "A", "b": "B"})
+
+
+async def test_an_applications_own_body_is_of_the_run_as_it_was(open_sandbox: OpenSandbox) -> None:
+    def body(client: Client, run: Run, event: str) -> dict[str, Any]:
+        return {"state": run.state, "revision": run.revision, "ended": run.ended_at}
+
+    async with open_sandbox(one_step(fails=True), webhook_body=body) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url, events=BOTH)
+        await sandbox.client.rerun_failed(run)
+        await sandbox.send_webhooks()
+    assert [got.json for got in there.got] == [
+        {"state": "running", "revision": 1, "ended": None},
+        {"state": "failed", "revision": 1, "ended": "2030-01-01T12:00:00Z"},
+    ]
 
 
 async def test_results_that_are_too_large_are_left_out(open_sandbox: OpenSandbox) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -41,12 +42,20 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
         case "processor":
             while True:
                 pass
+        case "deaf":
+            signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+            while True:
+                pass
+        case "real-time signal":
+            os.kill(os.getpid(), 40)
         case "raise":
             raise ValueError("no such way")
         case "oversized":
             return {"text": "x" * 2_000_000}
         case "mistyped":
             return ["not", "a", "dict"]  # type: ignore[return-value]
+        case "no JSON":
+            return {"thing": object()}  # type: ignore[dict-item]
         case "later" if not ctx.maybe_done:
             raise RetryLater(60)
         case "print":

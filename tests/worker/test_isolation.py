@@ -65,13 +65,15 @@ async def test_an_isolated_step_runs_elsewhere_and_without_secrets(
     ("way", "code", "message"),
     [
         ("segfault", "CRASHED", "died by SIGSEGV"),
+        ("real-time signal", "CRASHED", "died by signal 40"),
         ("exit", "CRASHED", "died with exit code 3"),
         ("memory", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("crumbs", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("processor", "CPU_LIMIT", "used up its processor time"),
         ("raise", "ERROR", "no such way"),
         ("oversized", "ERROR", "bytes of JSON, over the limit of 1,000,000: keep large data in a file"),
-        ("mistyped", "ERROR", "returned a value that is not the promised dict[str, str]"),
+        ("mistyped", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `object`, got"),
+        ("no JSON", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `str`, got"),
     ],
 )
 async def test_what_an_isolated_step_does_wrong_has_its_code(
@@ -81,6 +83,15 @@ async def test_what_an_isolated_step_does_wrong_has_its_code(
         error = await error_of(sandbox, misbehaving, {"way": way})
     assert error["code"] == code
     assert message in error["message"]
+
+
+async def test_a_child_that_ignores_the_end_of_its_processor_time_is_killed(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "OVERSPENT", 0.0)
+    async with open_sandbox(misbehaving) as sandbox:
+        error = await error_of(sandbox, misbehaving, {"way": "deaf"})
+    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'behaviour' used up its processor time")
 
 
 async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_started(

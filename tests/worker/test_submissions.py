@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from retoma import Context, Pipeline, Pool, Report, Retry, Settings
+from retoma.identifiers import Handle
 from retoma.testing import Sandbox
 from retoma.worker import desk
 from retoma.worker.worker import Worker
@@ -52,9 +53,9 @@ async def cancelled_in_its_submission(
 ) -> AsyncIterator[tuple[Sandbox, UUID]]:
     tell = Workload.cancel
 
-    def noticed(workload: Workload, runs: set[UUID]) -> None:
-        tell(workload, runs)
-        if runs:
+    def noticed(workload: Workload, jobs: set[Handle]) -> None:
+        tell(workload, jobs)
+        if jobs:
             host.told.set()
 
     monkeypatch.setattr(Workload, "cancel", noticed)

@@ -13,6 +13,7 @@ import pytest
 
 from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, seconds
 from retoma.engine.exchange import Lane
+from retoma.identifiers import Handle
 from retoma.records import Job
 from retoma.store import workers
 from retoma.testing import Sandbox
@@ -386,6 +387,64 @@ async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: Open
     untouched = [job for job in jobs if job.state == "ready" and job.attempt == 0]
     assert done
     assert len(done) + len(untouched) == 10
+
+
+async def test_jobs_taken_ahead_are_for_others_when_those_before_them_take_long(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "STALL", 0.0)
+    async with taken_ahead(open_sandbox) as (held, told):
+        held._mean_seconds = 0.0001
+        assert held.room > 0
+        await told.wait()
+        assert [setback.outcome for setback in held.collect()[1]] == ["back", "back"]
+        assert held.room == 0
+
+
+async def test_what_is_unwanted_and_has_not_begun_goes_back_at_once(open_sandbox: OpenSandbox) -> None:
+    async with taken_ahead(open_sandbox) as (held, _):
+        held.cancel(set(held.at_work[1:2]))
+        assert [setback.outcome for setback in held.collect()[1]] == ["back"]
+        assert len(held.at_work) == 2
+
+
+@asynccontextmanager
+async def taken_ahead(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Workload, asyncio.Event]]:
+    """One job at work that never ends, and two behind it."""
+    pipeline, told = Pipeline("slow"), asyncio.Event()
+
+    @pipeline.step
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, asyncio.timeout(PATIENCE):
+        await sandbox.client.start_many(pipeline, [None] * 3)
+        held = Workload(hands._runner, concurrency=1, on_outcome=told.set)
+        held.take(await hands.claim(3))
+        yield held, told
+        held.drop()
+
+
+async def test_a_worker_learns_which_of_its_jobs_are_unwanted(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("three")
+
+    @pipeline.step
+    async def one() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as hands:
+        started = await sandbox.client.start_many(pipeline, [None] * 2)
+        claims = {claim.run: claim.handle for claim in await hands.claim(2)}
+        wanted, cancelled = (claims[run.id] for run in started)
+
+        async def unwanted() -> set[Handle]:
+            return await workers.unwanted(sandbox.database, hands.worker, [wanted, cancelled])
+
+        assert await unwanted() == set()
+        await sandbox.client.cancel(started[1].id)
+        assert await unwanted() == {cancelled}
+        await fall_silent(sandbox)  # and its jobs are another's
+        assert await unwanted() == {wanted, cancelled}
 
 
 async def test_work_is_found_without_listening(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from retoma.cli.keys import keys
 from retoma.cli.password import password
 from retoma.cli.pools import pools
 from retoma.cli.reviews import reviews
-from retoma.cli.revisions import diff, fork, rerun
+from retoma.cli.revisions import diff, edit, fork, rerun
 from retoma.cli.runs import runs
 from retoma.cli.serving import serve
 from retoma.cli.start import start
@@ -41,7 +41,7 @@ tree.command()(dev)
 tree.command()(worker)
 tree.command()(serve)
 tree.command()(start)
-for act in (rerun, fork, diff):
+for act in (rerun, edit, fork, diff):
     runs.command()(act)
 tree.add_typer(runs, name="runs")
 tree.add_typer(reviews, name="reviews")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
 from retoma.cli.demo.showing import showing, telling
-from retoma.cli.listening import address, bound, serving
+from retoma.cli.listening import address, bound, serving, tell_where
 from retoma.cli.options import AppPlace
 from retoma.cli.process import KeptWorker
 from retoma.cli.session import in_loop, read_settings
@@ -79,22 +80,26 @@ def dev(
             "say where the application is (retoma dev film.py), or see the demo: retoma dev --demo"
         )
     place = DEMO if built_in else app or settings.app or ""
-    loaded = application.load(place, settings)
-    if demo and not built_in and loaded.demo is None:
-        raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
-    worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
-    code = in_loop(_dev(loaded, settings, place, worker, demo=demo, once=once))
+    with bound(settings, LOOPBACK, fall_back=True) as listening:
+        tell_where(listening)
+        loaded = application.load(place, settings)
+        if demo and not built_in and loaded.demo is None:
+            raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
+        worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
+        code = in_loop(_dev(loaded, settings, listening, place, worker, demo=demo, once=once))
     raise typer.Exit(code)
 
 
-async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, demo: bool, once: bool) -> int:
+async def _dev(
+    app: App, settings: Settings, listening: socket.socket, place: str, worker: list[str], *, demo: bool, once: bool
+) -> int:
     with open_board() as board:
         board.say(text("title", version=version("retoma"), app=app.name), style="bold")
         board.say(text("preparing"), style="dim")
         async with connect(app, settings) as client:
             kind = text("embedded" if settings.database_url is None else "own")
             board.say(text("database", kind=kind, address=_address(client, settings)))
-            async with _served(app, client, settings, board) as here:
+            async with _served(app, client, settings, listening, board) as here:
                 if place == DEMO and demo:
                     return await _demo(client, settings, board, worker, once=once)
                 async with telling(client, here, board):
@@ -105,9 +110,10 @@ async def _dev(app: App, settings: Settings, place: str, worker: list[str], *, d
 
 
 @asynccontextmanager
-async def _served(app: App, client: Client, settings: Settings, board: Board) -> AsyncIterator[str]:
+async def _served(
+    app: App, client: Client, settings: Settings, listening: socket.socket, board: Board
+) -> AsyncIterator[str]:
     """The API, for this machine only, so that it needs no key. Gives its address."""
-    listening = bound(settings, LOOPBACK, fall_back=True)
     port = listening.getsockname()[1]
     if settings.port not in (0, port):
         board.say(text("port taken", port=settings.port, other=port), style="yellow")

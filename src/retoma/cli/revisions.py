@@ -1,4 +1,4 @@
-"""`retoma runs rerun`, `fork` and `diff`: make work anew, and see what came of it."""
+"""`retoma runs rerun`, `edit`, `fork` and `diff`: make work anew or put it right, and see what came of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from retoma.app import App
 from retoma.cli import application, output
-from retoma.cli.inputs import read_fields
+from retoma.cli.inputs import read_fields, read_json
 from retoma.cli.options import AppOption, Shape, ShortFormat
 from retoma.cli.runs import RunId, found_run, say_revision
 from retoma.cli.session import in_loop, opened_client, read_settings
@@ -66,6 +66,27 @@ def rerun(
     in_loop(_rerun(known, run, steps or [], asked, how))
 
 
+def edit(
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step whose result is put right.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The result, as JSON; or @file, or - for stdin.")],
+    item: Annotated[str, typer.Option("--item", help="Of this item.")] = "",
+    stay: Annotated[bool, typer.Option("--stay", help="Leave what depends on it as it is, and stale.")] = False,
+    app: AppOption = None,
+    how: Shape = ShortFormat.TABLE,
+) -> None:
+    """Put a result of your own in place of a step's, and have made anew what depends on it.
+
+    The application says what the step gives: --app, RETOMA_APP or retoma.toml.
+
+    \b
+    retoma runs edit 0199a3 script @script.json
+    retoma runs edit 0199a3 picture '"a calm sea"' --item intro --stay
+    """
+    given = {"value": read_json("VALUE", value), "item": item, "and_continue": not stay}
+    in_loop(_edit(application.load(app, read_settings()), run, step, given, how))
+
+
 def fork(
     run: RunId,
     fields: Annotated[
@@ -112,6 +133,12 @@ async def _rerun(app: App | None, text: str, steps: Sequence[str], asked: dict[s
         run = await found_run(client, text)
         made: Revision = await client.rerun(run, *steps, **asked, by=BY)
         say_revision(run, made, how)
+
+
+async def _edit(app: App, text: str, step: str, given: dict[str, Any], how: ShortFormat) -> None:
+    async with opened_client(read_settings(), app) as client:
+        run = await found_run(client, text)
+        say_revision(run, await client.edit(run, step, **given, by=BY), how)
 
 
 async def _fork(app: App, text: str, fields: Sequence[str], how: ShortFormat) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +16,7 @@ import typer
 
 from retoma.app import App
 from retoma.cli import application
-from retoma.cli.listening import Listener, address, bound
+from retoma.cli.listening import Listener, address, bound, tell_where
 from retoma.cli.listening import serving as listening_server
 from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_client, read_settings
@@ -54,12 +55,13 @@ def serve(
         if given is not None:
             os.environ[name] = str(given)
     settings = read_settings()
-    loaded = application.load(app, settings) if app or settings.app else None
-    in_quick_loop(_serve(loaded, settings))
+    with bound(settings, settings.host) as listening:
+        tell_where(listening)
+        loaded = application.load(app, settings) if app or settings.app else None
+        in_quick_loop(_serve(loaded, settings, listening))
 
 
-async def _serve(app: App | None, settings: Settings) -> None:
-    listening = bound(settings, settings.host)
+async def _serve(app: App | None, settings: Settings, listening: socket.socket) -> None:
     async with opened_client(settings, app) as client:
         await _say_how_to_make_a_key(client)
         async with (
@@ -81,8 +83,9 @@ async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]
         database,
         silence=timedelta(seconds=settings.silence_seconds),
         refresh=nothing,
-        runs_at_work=list,
-        on_stopping=lambda _: None,
+        worker=0,
+        at_work=list,
+        on_unwanted=lambda _: None,
         on_work=lambda: None,
         on_look=lambda: None,
     )

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from retoma.app import App
 from retoma.client import Client
+from retoma.define.codec import sentence_of
 from retoma.outgoing import Guard
 from retoma.settings import Settings
 from retoma.store.database import Database
@@ -24,9 +25,8 @@ def read_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise typer.BadParameter(
-            f"a setting is wrong: {said}; `retoma config show --help` says where they come from"
+            f"a setting is wrong: {sentence_of(error)}; `retoma config show --help` says where they come from"
         ) from None
     except TOMLDecodeError as error:
         raise typer.BadParameter(f"retoma.toml cannot be read: {error}") from None

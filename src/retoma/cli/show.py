@@ -27,6 +27,7 @@ class Facts:
     running: list[Job]
     errors: dict[tuple[str, str], Any]
     results: dict[str, Any]
+    stale: list[tuple[str, str]]
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -35,6 +36,7 @@ class Facts:
             "waits": [asdict(wait) | {"why": wait.why} for wait in self.waits],
             "errors": [{"step": step, "item": item} | error for (step, item), error in self.errors.items()],
             "results": self.results,
+            "stale": [{"step": step, "item": item} for step, item in self.stale],
         }
 
 
@@ -50,6 +52,7 @@ async def facts(client: Client, run: Run, silence: timedelta) -> Facts:
         running=[job for job in jobs if job.state is JobState.RUNNING],
         errors=await client.errors(run.id),
         results={step: result for step, result in (await client.results(run.id)).items() if step in order},
+        stale=[(step, item) for step, item in await client.stale(run.id) if step in order],
     )
 
 
@@ -59,6 +62,8 @@ def print_facts(known: Facts) -> None:
     console.print(_when(run))
     if run.input:
         console.print(f"input    {output.value(run.input, 200)}")
+    if known.stale:
+        console.print(f"stale    {_stale_line(known)}")
     console.print()
     console.print(output.table([_step_row(step) for step in known.steps], _STEP_COLUMNS))
     for title, lines in (
@@ -140,6 +145,13 @@ def _error_lines(known: Facts) -> list[str]:
 def _result_lines(known: Facts) -> list[str]:
     some = list(known.results.items())[:MOST_RESULTS]
     return [f"{step}: {output.value(result, 160)}" for step, result in some]
+
+
+def _stale_line(known: Facts) -> str:
+    named = [_name(step, item) for step, item in known.stale[:MOST_RESULTS]]
+    more = len(known.stale) - len(named)
+    listed = ", ".join([*named, *([f"and {more} more"] if more else [])])
+    return f"{listed}; `retoma runs rerun {known.run.id} --stale` makes it anew"
 
 
 def _name(step: str, item: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from retoma.client.checks import as_json, encoded, validated
+from retoma.client.checks import as_json, check_name, digest_of_values, encoded, validated
 from retoma.client.runs import Runs
-from retoma.define.codec import codec_of
+from retoma.define.codec import codec_of, sentence_of
 from retoma.define.mistakes import suggestion
 from retoma.define.pipeline import Pipeline
 from retoma.engine.start import Started
@@ -19,9 +19,14 @@ from retoma.identifiers import new_run_id
 from retoma.records import Made, Revision, Run
 from retoma.states import JOB_ENDS, RunState
 from retoma.store import revisions, runs, watchdog
+from retoma.store.revisions import Ask
 
 
 class Acts(Runs):
+    """An act that makes a revision or a run takes a `key`: asked for again with it, it is answered as before and not
+    done twice. The same key for something else raises KeyReused.
+    """
+
     async def cancel(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
         """Let nothing new start in this run. Gives its state: `cancelling` while something still ends."""
         state = await runs.cancel(self.database, run, await self._tenant_filter(tenant), by)
@@ -56,13 +61,15 @@ class Acts(Runs):
         items: Sequence[str] | None = None,
         tenant: str | None = None,
         by: str = "client",
+        key: str | None = None,
     ) -> Revision:
         """Make anew what has no result in a run that is over, and what depends on it; the rest keeps its results.
 
         With `step`, only what failed of that step, and with `items` only these of its items. Raises AtWork while the
         run is not over; who asks for the same while it is under way gets the same answer.
         """
-        made = await revisions.rerun_failed(self.database, run, await self._tenant_filter(tenant), by, step, items)
+        ask = _ask(key, "rerun_failed", step, items)
+        made = await revisions.rerun_failed(self.database, run, await self._tenant_filter(tenant), by, step, items, ask)
         return self._revised(made, f"run {run}")
 
     async def rerun(
@@ -78,6 +85,7 @@ class Acts(Runs):
         tenant: str | None = None,
         by: str = "client",
         why: str | None = None,
+        key: str | None = None,
     ) -> Revision:
         """Make these steps anew, or these `items` of one, and what depends on them, at a new revision.
 
@@ -100,6 +108,7 @@ class Acts(Runs):
             stale=stale,
             alone=alone,
             fresh=fresh or after is not None,
+            ask=_ask(key, "rerun", steps, items, group, after, stale, alone, fresh, why),
         )
         return self._revised(made, f"run {run}")
 
@@ -112,18 +121,25 @@ class Acts(Runs):
         return await revisions.made(self.database, run, step, item, limit)
 
     async def fork(
-        self, run: UUID, changes: Mapping[str, Any] | None = None, *, tenant: str | None = None, by: str = "client"
+        self,
+        run: UUID,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+        by: str = "client",
+        key: str | None = None,
     ) -> Started:
         """Start a run with a changed input that shares the results of one that is over.
 
         What takes a changed field is made anew, what publishes too, and what depends on these where it would be made
         of something else. The last review before something is published is asked again. Shared results cost nothing.
+        A `key` is as that of a start: it is one of its tenant and pipeline.
         """
         found = await self.show(run, tenant=tenant)
         pipeline = self._own(found.pipeline)
         given = validated(pipeline, {**(found.input or {}), **(changes or {})})
         new = new_run_id()
-        made = await revisions.fork(
+        forked, made = await revisions.fork(
             self.database,
             run,
             await self._tenant_filter(tenant),
@@ -131,9 +147,10 @@ class Acts(Runs):
             new=new,
             value=as_json(given),
             steps=_touched(pipeline, json.loads(as_json(given)), found.input or {}),
+            ask=_ask(key, "fork", run, changes),
         )
         self._revised(made, f"run {run}")
-        return Started(new, True)
+        return Started(forked, forked == new)
 
     async def edit(
         self,
@@ -145,6 +162,7 @@ class Acts(Runs):
         and_continue: bool = True,
         tenant: str | None = None,
         by: str = "client",
+        key: str | None = None,
     ) -> Revision:
         """Put a person's result in place of a job's, and make anew what depends on it; or leave that stale.
 
@@ -152,18 +170,26 @@ class Acts(Runs):
         """
         found, text = await self.show(run, tenant=tenant), encoded(value)
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
-            await self._check_ended(found, step, item)
             text = self._fitting(found.pipeline, step, text)
-        made = await revisions.edit(
-            self.database, run, await self._tenant_filter(tenant), by, step, item, text, stay=not and_continue
-        )
+        owner, ask = await self._tenant_filter(tenant), _ask(key, "edit", step, item, value, and_continue)
+        made = await revisions.edit(self.database, run, owner, by, step, item, text, ask, stay=not and_continue)
+        if made is None:
+            await self._check_ended(found, step, item)
         return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
 
     async def skip(
-        self, run: UUID, step: str, items: Sequence[str], *, tenant: str | None = None, by: str = "client"
+        self,
+        run: UUID,
+        step: str,
+        items: Sequence[str],
+        *,
+        tenant: str | None = None,
+        by: str = "client",
+        key: str | None = None,
     ) -> Revision:
         """Leave out items that a person does not want, in a run that is over, and make anew what joins them."""
-        made = await revisions.skip(self.database, run, await self._tenant_filter(tenant), by, step, items)
+        ask = _ask(key, "skip", step, items)
+        made = await revisions.skip(self.database, run, await self._tenant_filter(tenant), by, step, items, ask)
         return self._revised(made, f"any of these items of {step} in run {run}")
 
     async def _chosen_steps(self, run: Run, steps: Sequence[str], group: str | None, after: str | None) -> list[str]:
@@ -197,7 +223,7 @@ class Acts(Runs):
         try:
             return codec.encode(codec.decode(text))
         except (ValueError, TypeError) as error:
-            raise InvalidInput(f"this is no result of {step!r}: {error}") from error
+            raise InvalidInput(f"this is no result of {step!r}: {sentence_of(error)}") from error
 
     def _revised(self, made: Revision | None, what: str) -> Revision:
         if made is None:
@@ -205,6 +231,11 @@ class Acts(Runs):
         if made.jobs:
             self._starter.tell_of_work()
         return made
+
+
+def _ask(key: str | None, *asked: Any) -> Ask:
+    check_name("key", key)
+    return Ask(key or uuid4().hex, digest_of_values(asked).hex())
 
 
 def _touched(pipeline: Pipeline, given: Mapping[str, Any], former: Mapping[str, Any]) -> list[str]:

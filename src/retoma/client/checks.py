@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from retoma.define.codec import LARGEST_RESULT
+from retoma.define.codec import LARGEST_RESULT, sentence_of
 from retoma.define.options import HIGHEST_PRIORITY
 from retoma.define.pipeline import MOST_RESUMES, Pipeline
 from retoma.errors import InvalidInput
@@ -45,7 +45,7 @@ def validated(pipeline: Pipeline, given: Input) -> BaseModel | None:
         plain = given.model_dump() if isinstance(given, BaseModel) else dict(given or {})
         return pipeline.inputs.model_validate(plain)
     except ValidationError as error:
-        raise InvalidInput(f"pipeline {pipeline.name!r} refuses this input: {_said(error)}") from error
+        raise InvalidInput(f"pipeline {pipeline.name!r} refuses this input: {sentence_of(error)}") from error
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"pipeline {pipeline.name!r} takes its input as a dictionary or a model: {error}") from error
 
@@ -78,13 +78,21 @@ def as_json(inputs: BaseModel | None) -> str:
 
 
 def check(*, tenant: str, key: str | None, priority: int, run_at: datetime | None) -> None:
-    for what, name in (("tenant", tenant), ("key", key)):
-        if name is not None and not is_name(name):
-            raise InvalidInput(f"a {what} is 1 to {LONGEST_NAME} characters of text; given: {name!r:.80}")
+    check_name("tenant", tenant)
+    check_name("key", key)
+    check_time("run_at", run_at)
     if not isinstance(priority, int) or abs(priority) > HIGHEST_PRIORITY:
         raise InvalidInput(f"a priority is a whole number up to {HIGHEST_PRIORITY}; given: {priority!r:.80}")
-    if run_at is not None and (run_at.tzinfo is None or run_at.year > LAST_YEAR):
-        raise InvalidInput(f"run_at is a time with its zone, up to the year {LAST_YEAR}; given: {run_at}")
+
+
+def check_name(what: str, given: str | None) -> None:
+    if given is not None and not is_name(given):
+        raise InvalidInput(f"a {what} is 1 to {LONGEST_NAME} characters of text; given: {given!r:.80}")
+
+
+def check_time(what: str, given: datetime | None) -> None:
+    if given is not None and (given.tzinfo is None or given.year > LAST_YEAR):
+        raise InvalidInput(f"{what} is a time with its zone, up to the year {LAST_YEAR}; given: {given}")
 
 
 def check_limits(resumes: int | None, retries: int | None, deadline: timedelta | None) -> None:
@@ -104,14 +112,13 @@ def is_name(given: object) -> bool:
     return "\0" not in given and not any("\ud800" <= character <= "\udfff" for character in given)
 
 
-def _said(error: ValidationError) -> str:
-    """Field by field, on one line."""
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in error.errors())
-
-
 def digest_of(inputs: BaseModel | None) -> bytes:
     """Of what the caller gave, in one form: neither defaults nor the order of keys or of a set matter."""
     given = {} if inputs is None else inputs.model_dump(exclude_unset=True, exclude_defaults=True)
+    return digest_of_values(given)
+
+
+def digest_of_values(given: Any) -> bytes:
     return hashlib.sha256(json.dumps(_canonical(given), sort_keys=True).encode()).digest()
 
 

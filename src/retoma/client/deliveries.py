@@ -60,7 +60,10 @@ class Deliveries(Base):
         found = await self.delivery(delivery, tenant=tenant)
         if found.state is not DeliveryState.DEAD:
             raise Conflict(f"delivery {delivery} is {found.state}: only a dead one is sent again")
-        raise Conflict(f"endpoint {found.endpoint} of delivery {delivery} is disabled: enable it first")
+        raise Conflict(
+            f"endpoint {found.endpoint} of delivery {delivery} is disabled: enable it first, with "
+            f"`retoma endpoints enable {found.endpoint}` or POST /api/v1/endpoints/{found.endpoint}/enable"
+        )
 
     async def redrive_all(
         self,

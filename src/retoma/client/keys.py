@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from retoma.client.base import Base
-from retoma.client.checks import check
+from retoma.client.checks import check_name, check_time
 from retoma.engine import keys
 from retoma.engine.keys import OVERLAP
 from retoma.records import KeyRecord, NewKey, Scope
@@ -25,7 +25,9 @@ class Keys(Base):
 
         Raises Conflict if two keys of this name live already.
         """
-        check(tenant=name if tenant is None else tenant, key=name, priority=0, run_at=expires_at)
+        check_name("tenant", tenant)
+        check_name("name", name)
+        check_time("expires_at", expires_at)
         owner = None if tenant is None else (await self._tenants.id_of(tenant), tenant)
         return await keys.make(self.database, name, map(Scope, scopes), owner, expires_at)
 

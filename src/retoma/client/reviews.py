@@ -70,8 +70,8 @@ class Reviews(Base):
     async def decide(self, review: UUID, decision: Decision, *, tenant: str | None = None) -> Review:
         """Decide a review; the first decision wins. Gives the review as it stands.
 
-        Raises AlreadyDecided with the winner, Conflict if another revision was seen, and InvalidInput if what was given
-        does not fit; then the review stays open.
+        Raises AlreadyDecided with the winner, KeyReused if its key came with another decision, Conflict if another
+        revision was seen, and InvalidInput if what was given does not fit; then the review stays open.
         """
         found = await self.review(review, tenant=tenant)
         pipeline = self.app.pipelines.get(found.pipeline) if self.app else None

@@ -87,20 +87,21 @@ class Runs(Base):
         """How often this run was resumed by itself since it last progressed."""
         return await watchdog.resumes(self.database, run)
 
-    async def results(self, run: UUID) -> dict[str, Any]:
-        """The current results by step; of an `each` step, a dictionary by item."""
-        return await runs.results(self.database, run)
+    async def results(self, run: UUID, *, revision: int | None = None) -> dict[str, Any]:
+        """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
+        return await runs.results(self.database, run, revision)
 
-    async def errors(self, run: UUID) -> dict[tuple[str, str], Any]:
-        """What the newest failure or retry of each job said, by step and item."""
-        return await runs.last_errors(self.database, run)
+    async def errors(self, run: UUID, *, revision: int | None = None) -> dict[tuple[str, str], Any]:
+        """What the newest failure or retry of each job said, or that through a revision, by step and item."""
+        return await runs.last_errors(self.database, run, revision)
 
     async def graph(self, run: Run) -> Graph:
         """The shape that this run keeps."""
         return await versions.shape(self.database, run.version)
 
-    async def jobs(self, run: UUID) -> list[Job]:
-        return await runs.jobs(self.database, run)
+    async def jobs(self, run: UUID, *, revision: int | None = None) -> list[Job]:
+        """The current job of each step and item, or that of a revision."""
+        return await runs.jobs(self.database, run, revision)
 
     async def step_jobs(
         self,

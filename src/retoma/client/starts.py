@@ -43,7 +43,7 @@ class Starts(Runs):
         """Start a run. When this returns, the run is committed and will reach its end.
 
         The same `key` with the same input gives back the same run, whatever its state; with another input it
-        raises Conflict. Of an input that was made of something else, `asked` is that: it is compared in place of the
+        raises KeyReused. Of an input that was made of something else, `asked` is that: it is compared in place of the
         input. `run_at` lets it begin later. A level of `priority` is worth ten minutes of waiting.
         If it is not over `deadline` after it began, it fails. `resumes` is in place of its pipeline's; of its jobs none
         is retried more than `retries` times, whatever its step says.
@@ -88,7 +88,7 @@ class Starts(Runs):
     ) -> list[Started]:
         """Start many runs of one pipeline, in their order; `webhook` is told of each.
 
-        The same `key` with the same inputs gives back the same runs; with others it raises Conflict and starts none.
+        The same `key` with the same inputs gives back the same runs; with others it raises KeyReused and starts none.
         """
         pipeline = self._own(pipeline)
         inputs = await all_validated(pipeline, given)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from math import isfinite
 from typing import Any, get_args, get_origin
 
 import msgspec
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 _SCALARS = (int, str, float, bool, type(None))
 LARGEST_RESULT = 1_000_000  # bytes of JSON
 _encoder = msgspec.json.Encoder()
+_UNEXPECTED = re.compile(r"Expected (`[^`]+`).*?\[(?:field_name='(\w+)', )?.*?input_type=(\w+)\]", re.DOTALL)
+
+
+class NotPromised(TypeError):
+    """A value of another type than its annotation says."""
 
 
 class Codec:
-    """`decode` raises ValueError, and `encode` ValueError or TypeError, with a sentence for people."""
+    """`decode` raises ValueError, and `encode` ValueError or TypeError; `sentence_of` tells it."""
 
     def __init__(self, decode: Callable[[str], Any], encode: Callable[[Any], str]) -> None:
         self.decode = decode
@@ -33,6 +40,18 @@ def codec_of(annotation: Any) -> Codec:
 
 def encode_any(value: Any) -> str:
     return _encoder.encode(value).decode()
+
+
+def sentence_of(error: BaseException) -> str:
+    """What a person needs of an error: of pydantic's, field by field on one line, and none of the values."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(map(_of_field, error.errors(include_url=False, include_input=False)))
+
+
+def _of_field(wrong: Any) -> str:
+    place, message = ".".join(map(str, wrong["loc"])), wrong["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
 
 
 def size_of(text: str) -> int:
@@ -53,7 +72,13 @@ def _made(annotation: Any) -> Codec:
 
 def _dumped(adapter: TypeAdapter[Any], value: Any) -> str:
     """So that the next step can read it again."""
-    return adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error").decode()
+    try:
+        return adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error").decode()
+    except PydanticSerializationError as error:
+        if (unexpected := _UNEXPECTED.search(str(error))) is None:
+            raise
+        expected, field, found = unexpected.groups()
+        raise NotPromised(f"Expected {expected}, got `{found}`{f' - at `{field}`' if field else ''}") from error
 
 
 _cached = cache(_made)
@@ -70,9 +95,9 @@ def _scalar_encoder(expected: Any) -> Callable[[Any], str]:
 
     def encode(value: Any) -> str:
         if not isinstance(value, accepted):
-            raise TypeError(f"returned {type(value).__name__} where {expected.__name__} is promised")
+            raise NotPromised(f"Expected `{expected.__name__}`, got `{type(value).__name__}`")
         if isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"returned {value}, for which JSON has no number")
+            raise ValueError(f"JSON has no number for {value}")
         return _encoder.encode(value).decode()
 
     return encode
@@ -83,6 +108,6 @@ def _plain_encoder(expected: Any) -> Callable[[Any], str]:
         try:
             return _encoder.encode(msgspec.convert(value, expected)).decode()
         except msgspec.ValidationError as error:
-            raise TypeError(f"returned a value that is not the promised {expected}: {error}") from error
+            raise NotPromised(str(error)) from error
 
     return encode

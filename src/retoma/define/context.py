@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -24,6 +25,8 @@ class Desk(Protocol):
     def callback_url(self) -> str | None: ...
 
     def charge(self, charge: Charge) -> None: ...
+
+    async def now(self) -> datetime: ...
 
     async def limit_run(self, limit: Duration) -> None: ...
 
@@ -134,6 +137,10 @@ class Context:
         """What the application knows of this tenant now, as `Client.set_profile` kept it; None if that is nothing."""
         return None if self.desk is None else await self.desk.profile(self.tenant)
 
+    async def now(self) -> datetime:
+        """The database's time, which all workers share; in a step called by its unit test the machine's."""
+        return datetime.now(UTC) if self.desk is None else await self.desk.now()
+
     async def limit_run(self, limit: Duration) -> None:
         """Let the whole run fail if it is not over so long from the first call of this in it."""
         if self.desk is not None:
@@ -183,6 +190,9 @@ class NoDesk:
 
     def charge(self, charge: Charge) -> None:
         self.charges.append(charge)
+
+    async def now(self) -> datetime:
+        raise DefinitionError(_ISOLATED)
 
     async def limit_run(self, *_: object) -> None:
         raise DefinitionError(_ISOLATED)

@@ -41,7 +41,7 @@ class Handover:
     """Work given to the outside, as it is written down while the job is parked.
 
     `poll` and `cancel` are where the functions are found again, in whatever process looks next: `name.method` of a
-    resource, or `module:function`.
+    resource, or `module:function`. `effect` names the part of the job, done once, that has given it.
     """
 
     handle: Any
@@ -51,6 +51,7 @@ class Handover:
     queued: timedelta | None
     running: timedelta | None
     total: timedelta
+    effect: str | None = None
 
     def to_json(self) -> str:
         """As `retoma.hand_over` reads it: durations in seconds."""
@@ -63,6 +64,10 @@ class Parked(BaseException):
     def __init__(self, handover: Handover) -> None:
         super().__init__("this step's outside work goes on; its function is called again when that has ended")
         self.handover = handover
+
+
+class Stopped(BaseException):
+    """Ends a step's function in a run that is stopping, where it would begin something new. Not an error: let it pass."""
 
 
 def place_of(function: Callable[..., Any] | None, what: str, resources: dict[str, Any]) -> str | None:

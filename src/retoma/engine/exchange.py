@@ -10,6 +10,7 @@ from math import inf
 from typing import Any, Literal
 from uuid import UUID
 
+from retoma.identifiers import Handle
 from retoma.logs import get_logger
 from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing
 from retoma.store.statements import statements
@@ -18,15 +19,27 @@ log = get_logger("retoma.exchange")
 _SQL = statements("calls")
 _NO_DELAY = timedelta(0)
 
-Handle = tuple[UUID, str, str, int, int]
 Setback = Literal[
-    "failed", "skipped", "retry", "crashed", "crashed_for_good", "wait", "back", "parked", "review", "interrupted"
+    "failed",
+    "skipped",
+    "retry",
+    "crashed",
+    "crashed_for_good",
+    "wait",
+    "back",
+    "parked",
+    "review",
+    "interrupted",
+    "stopped",
 ]
 
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A job that this worker holds. JSON stays text until the step's function needs it."""
+    """A job that this worker holds. JSON stays text until the step's function needs it.
+
+    If it is the `last`, its run is stopping: the attempt may only find what goes on outside, and begins nothing.
+    """
 
     run: UUID
     step: str
@@ -42,6 +55,7 @@ class Claim:
     run_input: str | None
     item_value: str | None
     results: list[str | None]
+    last: bool = False
     handle: Handle = field(init=False)
 
     def __post_init__(self) -> None:
@@ -189,7 +203,7 @@ def _answer(rows: Sequence[Row]) -> Answer:
     answer = Answer()
     for row in rows:
         what = row[0]
-        if what == "claimed":
+        if what in ("claimed", "last"):
             answer.claimed.append(_claim(row))
         elif what == "kept":
             answer.kept.append(_claim(row))
@@ -204,5 +218,6 @@ def _answer(rows: Sequence[Row]) -> Answer:
 
 def _claim(row: Row) -> Claim:
     claim = Claim(*row[1:])
+    claim.last = row[0] == "last"
     claim.results = claim.results or []
     return claim

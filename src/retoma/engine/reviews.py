@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from retoma.define.codec import LARGEST_RESULT, codec_of, size_of
+from retoma.define.codec import LARGEST_RESULT, codec_of, sentence_of, size_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, NotFound, RevisionChanged
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, RevisionChanged
 from retoma.records import Review
 from retoma.states import ReviewState
 from retoma.store import reviews
@@ -61,7 +61,7 @@ class Decision:
 async def decide(
     database: Database, review: Review, tenant: int | None, decision: Decision, pipeline: Pipeline | None
 ) -> None:
-    """Raises InvalidInput, AlreadyDecided with the winner, or Conflict."""
+    """Raises InvalidInput, AlreadyDecided with the winner, KeyReused, or Conflict."""
     decision = replace(decision, extra=_extra(review, decision, pipeline))
     _check(decision, review)
     value = await _approved(database, review, decision, pipeline) if decision.action == "approve" else None
@@ -114,7 +114,7 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
         codec = codec_of(form)
         return _bounded(codec.encode(codec.decode(text)))
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"this is nothing that {review.step!r} can give: {error}") from error
+        raise InvalidInput(f"this is nothing that {review.step!r} can give: {sentence_of(error)}") from error
 
 
 def _extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dict[str, Any]:
@@ -128,10 +128,18 @@ def _extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dic
                 f"{review.step!r} has no feedback form; say it in the notes: {', '.join(decision.extra)}"
             )
         return {}
+    about = {"to": _target(review, decision), "review": review}
     try:
-        return form.model_validate(decision.extra).model_dump(mode="json", exclude_defaults=True)
+        return form.model_validate(decision.extra, context=about).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
-        raise InvalidInput(f"this is nothing that {review.step!r} can be sent back with: {error}") from error
+        raise InvalidInput(
+            f"this is nothing that {review.step!r} can be sent back with: {sentence_of(error)}"
+        ) from error
+
+
+def _target(review: Review, decision: Decision) -> str:
+    """The step that the work goes back to."""
+    return decision.to or next(iter(review.may_go_back_to), review.step)
 
 
 def _check(decision: Decision, review: Review) -> None:
@@ -181,6 +189,8 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
     match outcome:
         case None:
             return NotFound(f"there is no review {review.id}")
+        case "reused":
+            return KeyReused(f"the key {decision.key!r} was used for another decision on review {review.id}")
         case "changed":
             return RevisionChanged(
                 f"what you saw was revision {decision.seen} and this is of revision {review.revision}: look at it again"
@@ -189,9 +199,8 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
             allowed = ", ".join(map(repr, review.may_go_back_to))
             return InvalidInput(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
         case "missed":
-            to = decision.to or next(iter(review.may_go_back_to), review.step)
             items = f", or it has no such items: {', '.join(decision.items)}" if decision.items else ""
-            return InvalidInput(f"nothing of {to!r} leads to {review.step!r} again{items}")
+            return InvalidInput(f"nothing of {_target(review, decision)!r} leads to {review.step!r} again{items}")
         case "capped":
             return Conflict(
                 f"{review.step!r} went back {review.sent_back} times, as often as it may: approve it, reject it, "

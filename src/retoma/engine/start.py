@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from retoma.errors import Conflict, DatabaseUnavailable
+from retoma.errors import DatabaseUnavailable, KeyReused
 from retoma.store.database import PATIENCE, Database, Link, Row, backoff, is_cut, is_passing, is_there
 from retoma.store.notify import Teller
 from retoma.store.statements import statements
@@ -65,7 +65,7 @@ class Starter:
         self._teller = Teller(database, at_most_every=SECONDS_BETWEEN_TELLS)
 
     async def start(self, start: Start) -> Started:
-        """Returns after the commit. Raises Conflict if the key belongs to another input."""
+        """Returns after the commit. Raises KeyReused if the key belongs to another input."""
         (started,) = await self._started([start])
         return started
 
@@ -182,12 +182,12 @@ def _answer(batch: list[Waiting], rows: list[Row]) -> None:
             continue
         try:
             waiting.answer.set_result([_started(start, row) for start, row in zip(waiting.starts, mine, strict=True)])
-        except Conflict as conflict:
-            waiting.answer.set_exception(conflict)
+        except KeyReused as error:
+            waiting.answer.set_exception(error)
 
 
 def _started(start: Start, row: Row) -> Started:
     started, created, same_input = row
     if not same_input:
-        raise Conflict(f"the key {start.key!r} belongs to run {started}, which was started with another input")
+        raise KeyReused(f"the key {start.key!r} belongs to run {started}, which was started with another input")
     return Started(started, created)

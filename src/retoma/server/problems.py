@@ -25,6 +25,7 @@ from retoma.errors import (
     DatabaseUnavailable,
     Gone,
     InvalidInput,
+    KeyReused,
     NotFound,
     RetomaError,
     RevisionChanged,
@@ -118,6 +119,9 @@ def of_error(error: RetomaError) -> Problem:
             cause = error.__cause__
             fields = _fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
             return Problem(422, "INVALID_INPUT", said, errors=fields)
+        case KeyReused():
+            # A mistake of the caller's, as RFC drafts on it say.
+            return Problem(422, "IDEMPOTENCY_KEY_REUSED", said)
         case AtWork():
             return Problem(409, "AT_WORK", said)
         case AlreadyDecided():
@@ -166,8 +170,7 @@ def unavailable() -> Problem:
     return Problem(
         503,
         "DATABASE_UNAVAILABLE",
-        "the database does not answer; whether this was done is not known: send it again, a start with the same "
-        "Idempotency-Key",
+        "the database does not answer; whether this was done is not known: send it again with the same Idempotency-Key",
         headers=RETRY_AFTER,
     )
 

@@ -26,6 +26,7 @@ from retoma.server.routes import (
     charges,
     deliveries,
     documents,
+    endpoints,
     files,
     health,
     items,
@@ -53,6 +54,7 @@ _ROUTERS = (
     pools.router,
     workers.router,
     deliveries.router,
+    endpoints.router,
     documents.router,
 )
 

@@ -303,6 +303,25 @@ class Redriven(BaseModel):
     deliveries: int = Field(description="How many will be sent again.")
 
 
+class EndpointShape(BaseModel):
+    id: int
+    tenant: str
+    url: str
+    created_at: datetime
+    failures: int = Field(description="In a row.")
+    failing_since: datetime | None
+    open_until: datetime | None = Field(description="Until then nothing is sent.")
+    disabled_at: datetime | None = Field(description="Since then nothing is sent, until it is enabled.")
+    disabled_because: str | None
+    due: int = Field(description="How many webhooks are still to be sent to it.")
+    dead: int = Field(description="How many were given up, and can be sent again once it is not disabled.")
+
+
+class EndpointPage(BaseModel):
+    endpoints: list[EndpointShape]
+    next: int | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+
+
 class QueueShape(BaseModel):
     queue: str
     ready: int

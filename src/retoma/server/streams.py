@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from retoma.engine.live import LiveReader
+from retoma.engine.loops import kept_going
 from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
@@ -22,9 +23,11 @@ from retoma.store.database import Database
 log = get_logger("retoma.live")
 
 SECONDS_BETWEEN_PINGS = 15
+SECONDS_BETWEEN_SLOTS = 1.0
 LONGEST_LIFE = 900  # seconds; then its watcher comes again, and shows that its key is still good
 LARGEST_BACKLOG = 256 * 1024  # bytes that one who reads slowly may be behind
 MOST_STREAMS = 20_000
+MOST_IDLE_READS = 150  # of which nobody hears; then the reader ends
 FURTHEST_BACK = 100_000  # events of all runs that one who was away may ask for
 PAUSE_WITHOUT_DATABASE = 1.0
 LOOKS_AHEAD = 100  # for this process to reach what another has told already
@@ -148,14 +151,18 @@ class Streams:
         It must be closed. What came between `after` and its `begins_after` is the caller's to fetch.
         """
         self._admit(key)
-        owner = None if tenant is None else await self._tenants.id_of(tenant)
-        async with self._beginning:
-            await self._begin()
-        await self._reach(after or 0)
-        self._admit(key)
+        try:
+            owner = None if tenant is None else await self._tenants.id_of(tenant)
+            async with self._beginning:
+                await self._begin()
+            await self._reach(after or 0)
+            if self._closed:
+                self._stop()
+                raise _no_room()
+        except BaseException:
+            self._let_go(key)
+            raise
         stream = Stream(key, run, owner, self._through)
-        self._of_keys[key] += 1
-        self._count += 1
         self._group(stream).add(stream)
         self._slots[self._opened % SECONDS_BETWEEN_PINGS].add(stream)
         self._opened += 1
@@ -168,10 +175,7 @@ class Streams:
             slot.discard(stream)
         if not group:
             self._forget_group(stream)
-        self._count -= 1
-        self._of_keys[stream.key] -= 1
-        if not self._of_keys[stream.key]:
-            del self._of_keys[stream.key]
+        self._let_go(stream.key)
 
     def close(self) -> None:
         """End all streams, and let none begin: this server stops."""
@@ -181,19 +185,28 @@ class Streams:
         self._stop()
 
     def _admit(self, key: Hashable) -> None:
+        """Count one more. From now on the reader does not end."""
         if self._closed or self._count >= MOST_STREAMS:
-            raise Problem(503, "TOO_MANY_STREAMS", "this server has no room for another stream", headers=_SOON)
+            raise _no_room()
         if self._of_keys[key] >= self._per_key:
             raise Problem(
                 429, "TOO_MANY_STREAMS", f"this key has {self._per_key} streams open: close one first", headers=_SOON
             )
+        self._of_keys[key] += 1
+        self._count += 1
+
+    def _let_go(self, key: Hashable) -> None:
+        self._count -= 1
+        self._of_keys[key] -= 1
+        if not self._of_keys[key]:
+            del self._of_keys[key]
 
     async def _begin(self) -> None:
-        if not self._tasks or any(task.done() for task in self._tasks):
-            self._stop()
+        if not self._tasks:
             await self.reader.begin()
             self._through = self.reader.through
-            self._tasks = [asyncio.create_task(self._feed()), asyncio.create_task(self._ping())]
+            loops = {"live events": self._feed, "pings": self._ping}
+            self._tasks = [asyncio.create_task(kept_going(name, loop)) for name, loop in loops.items()]
 
     async def _reach(self, after: int) -> None:
         """Another process may have told events that this one has yet to read: it must not tell them again."""
@@ -209,17 +222,28 @@ class Streams:
 
     async def _feed(self) -> None:
         """Read for all, until nobody has watched for a while."""
-        quiet = 0
-        while quiet < SECONDS_BETWEEN_PINGS * 10:
-            quiet = 0 if self._count else quiet + 1
+        idle = 0
+        while idle < MOST_IDLE_READS:
             try:
                 self.share(await self.reader.read_after_pause())
             except DatabaseUnavailable as error:
                 log.warning("live events wait for the database", error=str(error))
                 await asyncio.sleep(PAUSE_WITHOUT_DATABASE)
+            idle = 0 if self._count else idle + 1
+        self._stop()  # this task too
 
     def share(self, found: Iterable[LiveEvent]) -> None:
-        """Give each who watches what is theirs, in its order."""
+        """Give each who watches what is theirs, in its order. If that fails they are cut off, and come again for it."""
+        try:
+            self._share(found)
+        except Exception:
+            for stream in self.all():
+                stream.cut()
+            raise
+        finally:
+            self._through = self.reader.through
+
+    def _share(self, found: Iterable[LiveEvent]) -> None:
         frames = [(event, frame(event)) for event in found] if self._count else []
         for tenant, streams in self._of_tenants.items() if frames else ():
             if chunk := b"".join(told for event, told in frames if tenant in (None, event.tenant)):
@@ -229,13 +253,12 @@ class Streams:
             _put(watching, told)
             if event.kind == "end":
                 _end(watching)
-        self._through = self.reader.through
 
     async def _ping(self) -> None:
         """A part of all in each second, so that they do not all come at once."""
         while True:
             for slot in self._slots:
-                await asyncio.sleep(1)
+                await asyncio.sleep(SECONDS_BETWEEN_SLOTS)
                 await self.ping(slot)
 
     async def ping(self, streams: Iterable[Stream]) -> None:
@@ -272,6 +295,10 @@ class Streams:
 def _put(streams: Iterable[Stream], chunk: bytes) -> None:
     for stream in streams:
         stream.put(chunk)
+
+
+def _no_room() -> Problem:
+    return Problem(503, "TOO_MANY_STREAMS", "this server has no room for another stream", headers=_SOON)
 
 
 def _end(streams: Iterable[Stream]) -> None:

@@ -48,6 +48,7 @@ _PASSING = (
 # Seconds after which a call is made again on another connection, and twice as long each time that did not help:
 # a connection that died in silence would otherwise be waited for without end.
 PATIENCE = 10.0
+UPGRADES = 40  # tries, in about four minutes
 _FAREWELL = 2.0  # seconds for a connection to end well
 # To compile our statements takes a hundred times longer than to run them. A process that stands still at this very
 # moment must not keep what it has locked.
@@ -136,9 +137,21 @@ class Database:
         return row
 
     async def upgrade(self) -> list[str]:
-        with self._explained():
-            async with self.connection() as connection:
-                return await migrate.upgrade(connection)
+        """Waits for minutes where others keep a table, and lets all others go on in its pauses."""
+        for wait in backoff(tries=UPGRADES, first=1.0, cap=6.0):
+            try:
+                with self._explained():
+                    async with self.connection() as connection:
+                        return await migrate.upgrade(connection)
+            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+                if wait is None:
+                    raise DatabaseUnavailable(
+                        f"the schema at {self.address} could not be brought to this release, as other transactions "
+                        "keep its tables: end those that `retoma doctor` shows, and run `retoma db upgrade` again"
+                    ) from error
+                log.warning("the upgrade waits for other transactions", error=str(error))
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
 
     async def require_current(self) -> None:
         with self._explained():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _STORE = files("retoma.store")
 RELEASE = version("retoma")
 _LOCK = 7_361_726_001  # the advisory lock that only migrations take
+LONGEST_WAIT = "2s"  # for a lock on a table: whoever comes later for that table waits behind us
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,12 @@ def migrations() -> list[Migration]:
 async def upgrade(connection: Connection) -> list[str]:
     """Apply what is missing, in one transaction; gives the names of what was applied.
 
-    What a newer release has applied stays: its functions serve this one too, its tables may not.
+    What a newer release has applied stays: its functions serve this one too, its tables may not. Raises
+    LockNotAvailableError when others keep a table for long.
     """
     async with connection.transaction():
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute(f"set local lock_timeout = '{LONGEST_WAIT}'")
         await connection.execute(_BOOKS)
         found = await status(connection)
         _refuse_newer_tables(found)

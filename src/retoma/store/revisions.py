@@ -4,37 +4,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from retoma.errors import AtWork
+from retoma.errors import AtWork, KeyReused
 from retoma.records import Made, Revision
 from retoma.states import JobState
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("revisions")
-_NOT_OVER, _LIST_HAS_ITEMS, _AT_WORK = "RT002", "RT003", "RT004"
+_NOT_OVER, _LIST_HAS_ITEMS, _AT_WORK, _KEY_REUSED = "RT002", "RT003", "RT004", "RT005"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """By what an act is known when it is asked for again: it is then answered as before, and not done twice.
+
+    `digest` is that of all that it asks for, in hexadecimal.
+    """
+
+    key: str
+    digest: str
 
 
 async def rerun_failed(
-    database: Database, run: UUID, tenant: int | None, by: str, step: str | None, items: Sequence[str] | None
+    database: Database, run: UUID, tenant: int | None, by: str, step: str | None, items: Sequence[str] | None, ask: Ask
 ) -> Revision | None:
     """None if there is no such run."""
     chosen = None if items is None else list(items)
-    return await _acted(database, "rerun_failed", run, tenant=tenant, by=by, step=step, items=chosen)
+    return _revision(await _acted(database, "rerun_failed", run, ask, tenant=tenant, by=by, step=step, items=chosen))
 
 
 async def edit(
-    database: Database, run: UUID, tenant: int | None, by: str, step: str, item: str, value: str, *, stay: bool
+    database: Database,
+    run: UUID,
+    tenant: int | None,
+    by: str,
+    step: str,
+    item: str,
+    value: str,
+    ask: Ask,
+    *,
+    stay: bool,
 ) -> Revision | None:
     """None if there is no such job. `value` is JSON; with `stay` what depends on it is left as it is."""
-    return await _acted(
-        database, "edit_result", run, tenant=tenant, by=by, step=step, item=item, value=value, stay=stay
-    )
+    asked = {"tenant": tenant, "by": by, "step": step, "item": item, "value": value, "stay": stay}
+    return _revision(await _acted(database, "edit_result", run, ask, **asked))
 
 
 async def rerun(
@@ -49,12 +68,14 @@ async def rerun(
     stale: bool,
     alone: bool,
     fresh: bool,
+    ask: Ask,
 ) -> Revision | None:
     """None if there is no such run; no jobs if there is nothing to make."""
-    return await _acted(
+    row = await _acted(
         database,
         "rerun",
         run,
+        ask,
         tenant=tenant,
         by=by,
         why=why,
@@ -64,12 +85,15 @@ async def rerun(
         alone=alone,
         fresh=fresh,
     )
+    return _revision(row)
 
 
 async def fork(
-    database: Database, run: UUID, tenant: int | None, *, by: str, new: UUID, value: str, steps: Sequence[str]
-) -> Revision | None:
-    return await _acted(database, "fork", run, tenant=tenant, by=by, new=new, input=value, steps=list(steps))
+    database: Database, run: UUID, tenant: int | None, *, by: str, new: UUID, value: str, steps: Sequence[str], ask: Ask
+) -> tuple[UUID, Revision | None]:
+    """The new run, which is another than `new` if its key was used before."""
+    row = await _acted(database, "fork", run, ask, tenant=tenant, by=by, new=new, input=value, steps=list(steps))
+    return row["run"], _revision(row)
 
 
 async def stale(database: Database, run: UUID) -> list[tuple[str, str]]:
@@ -112,17 +136,20 @@ def _made(row: asyncpg.Record) -> Made:
 
 
 async def skip(
-    database: Database, run: UUID, tenant: int | None, by: str, step: str, items: Sequence[str]
+    database: Database, run: UUID, tenant: int | None, by: str, step: str, items: Sequence[str], ask: Ask
 ) -> Revision | None:
     """None if there are no such jobs."""
-    return await _acted(database, "skip_items", run, tenant=tenant, by=by, step=step, items=list(items))
+    return _revision(await _acted(database, "skip_items", run, ask, tenant=tenant, by=by, step=step, items=list(items)))
 
 
-async def _acted(database: Database, act: str, run: UUID, **values: Any) -> Revision | None:
+async def _acted(database: Database, act: str, run: UUID, ask: Ask, **values: Any) -> asyncpg.Record:
     try:
-        row = await database.fetch_one(_SQL[act], run=run, **values)
+        return await database.fetch_one(_SQL[act], run=run, ask=json.dumps(asdict(ask)), **values)
     except asyncpg.PostgresError as error:
         raise _explained(run, error) from error
+
+
+def _revision(row: asyncpg.Record) -> Revision | None:
     return None if row["revision"] is None else Revision(row["revision"], row["jobs"])
 
 
@@ -133,4 +160,6 @@ def _explained(run: UUID, error: asyncpg.PostgresError) -> Exception:
         return AtWork(f"run {run} would get another list for items that exist already: make the list anew by a rerun")
     if error.sqlstate == _AT_WORK:
         return AtWork(f"run {run} is at work on {error}: let that end first, or cancel the run")
+    if error.sqlstate == _KEY_REUSED:
+        return KeyReused(f"the key {str(error)!r} was used for something else than this act on run {run}: take another")
     return error

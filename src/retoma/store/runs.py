@@ -78,9 +78,9 @@ async def began(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime
     return {row["id"]: row["began_at"] for row in rows}
 
 
-async def jobs(database: Database, run: UUID) -> list[Job]:
-    """The current job of every step and item, in the order of items."""
-    rows = await database.fetch(_SQL["jobs_of_run"], run=run)
+async def jobs(database: Database, run: UUID, through: int | None = None) -> list[Job]:
+    """The current job of every step and item, or that of a revision, in the order of items."""
+    rows = await database.fetch(_SQL["jobs_of_run"], run=run, through=through)
     return sorted((_job(row) for row in rows), key=lambda job: (job.created_at, job.step, job.position))
 
 
@@ -92,10 +92,10 @@ async def progress(database: Database, run: UUID) -> list[StepProgress]:
     return [_progress(step, rows) for step, rows in by_step.items()]
 
 
-async def results(database: Database, run: UUID) -> dict[str, Any]:
-    """The current results by step; of an `each` step, a dictionary by item."""
+async def results(database: Database, run: UUID, through: int | None = None) -> dict[str, Any]:
+    """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
     found: dict[str, Any] = {}
-    for row in await database.fetch(_SQL["results_of_run"], run=run):
+    for row in await database.fetch(_SQL["results_of_run"], run=run, through=through):
         if row["each"]:
             found.setdefault(row["step"], {})[row["item"]] = json.loads(row["output"])
         else:
@@ -152,9 +152,9 @@ async def data_with(database: Database, run: UUID, text: str, limit: int, *, of_
     return [_loaded(row["said"]) for row in rows]
 
 
-async def last_errors(database: Database, run: UUID) -> dict[tuple[str, str], Any]:
+async def last_errors(database: Database, run: UUID, through: int | None = None) -> dict[tuple[str, str], Any]:
     """What the newest failure or retry of each job said, and in which attempt, by step and item."""
-    rows = await database.fetch(_SQL["last_errors_of_run"], run=run)
+    rows = await database.fetch(_SQL["last_errors_of_run"], run=run, through=through)
     return {(row["step"], row["item"]): {**_loaded(row["data"]), "attempt": row["attempt"]} for row in rows}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from uuid import UUID
 
+from retoma.identifiers import Handle
 from retoma.records import WorkerRecord
 from retoma.store.database import Database
 from retoma.store.statements import statements
@@ -58,6 +58,9 @@ async def promote(database: Database, limit: int) -> Promotion:
     return Promotion(**await database.fetch_one(_CALLS["promote"], limit=limit))
 
 
-async def stopping_runs(database: Database, runs: Sequence[UUID]) -> set[UUID]:
-    rows = await database.fetch(_SQL["stopping_runs"], runs=list(runs))
-    return {row["id"] for row in rows}
+async def unwanted(database: Database, worker: int, jobs: Sequence[Handle]) -> set[Handle]:
+    """Which of these jobs are no longer this worker's, or of a run that is stopping."""
+    columns = {
+        name: [job[place] for job in jobs] for place, name in enumerate(("run", "step", "item", "revision", "fence"))
+    }
+    return {tuple(row) for row in await database.fetch(_SQL["unwanted_jobs"], worker=worker, **columns)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from inspect import isawaitable
 from typing import Any
@@ -20,25 +21,34 @@ LARGEST = 20_000
 
 async def body_of(client: Client, taken: Taken, public_url: str | None) -> str:
     """The body for this event: the application's own, or ours. It is JSON, and is signed and sent as it is here."""
-    run = await client.show(taken.run)
+    run = await _at_its_event(client, taken)
     if client.app is not None and client.app.webhook_body is not None:
         made = client.app.webhook_body(client, run, taken.event)
         return _text(await made if isawaitable(made) else made)
     return await _standard(client, run, taken, public_url)
 
 
+async def _at_its_event(client: Client, taken: Taken) -> Run:
+    """The run as it was when this was owed: it may have been made anew since."""
+    run = await client.show(taken.run)
+    if taken.event == STARTED:
+        return replace(run, state=RunState.RUNNING, revision=1, ended_at=None)
+    ends = [end for end in await client.events(run.id, kinds=["end"]) if end.at == taken.created_at]
+    state = RunState(taken.event.removeprefix("run."))
+    return replace(run, state=state, revision=ends[-1].revision, ended_at=taken.created_at)
+
+
 async def _standard(client: Client, run: Run, taken: Taken, public_url: str | None) -> str:
     """Without the results, and then without the input, if it would be too large: the run's URL has them."""
-    ended = taken.event != STARTED
-    results = await client.results(run.id) if ended else None
+    results = await client.results(run.id, revision=run.revision) if run.is_over else None
     data: dict[str, Any] = {
         "run": run.id,
         "tenant": run.tenant,
         "pipeline": run.pipeline,
-        "state": taken.event.removeprefix("run.") if ended else "running",
+        "state": run.state,
         "seq": taken.seq,
     }
-    if data["state"] == RunState.FAILED:
+    if run.state is RunState.FAILED:
         data["error"] = await _why(client, run)
     if public_url:
         data["url"] = f"{public_url.rstrip('/')}/api/v1/runs/{run.id}"
@@ -52,7 +62,7 @@ async def _standard(client: Client, run: Run, taken: Taken, public_url: str | No
 
 async def _why(client: Client, run: Run) -> dict[str, Any] | None:
     """What failed last."""
-    failures = await client.events(run.id, kinds=["failure"])
+    failures = [each for each in await client.events(run.id, kinds=["failure"]) if each.revision <= run.revision]
     if not failures:
         return None
     last = failures[-1]

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
+from retoma.define.codec import sentence_of
 from retoma.define.context import Context
 from retoma.define.items import NOT_WANTED
-from retoma.define.outside import Parked
+from retoma.define.outside import Parked, Stopped
 from retoma.define.retry import LONGEST_DELAY
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
@@ -62,6 +63,8 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         return SetBack(claim, "review", code=clean(asked.code)[:LONGEST_CODE], error=_reason(plan, asked))
     except Parked as parked:
         return SetBack(claim, "parked", error=parked.handover.to_json())
+    except Stopped:
+        return SetBack(claim, "stopped")
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
@@ -194,7 +197,7 @@ def told(code: str, error: BaseException | str) -> str:
 
 def _said(error: BaseException) -> str:
     try:
-        return str(error)
+        return sentence_of(error)
     except Exception:  # noqa: BLE001  (an error of a step may fail even at saying what it is)
         return f"a {type(error).__name__} that cannot say what it is"
 

@@ -10,9 +10,10 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from retoma.define.charge import Charge
@@ -28,6 +29,7 @@ from retoma.worker.undertaker import Undertaker
 LARGEST_ANSWER = 64 << 20  # bytes; a result is far smaller
 JOBS_PER_CHILD = 500
 STARTING_AT_ONCE = max(2, os.cpu_count() or 1)
+OVERSPENT = 3.0  # seconds of processor time after which a child dies that does not mind its limit
 HARMLESS = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
 
 
@@ -53,7 +55,8 @@ class Children:
         on_body(claim)
         began = time.monotonic()
         try:
-            answer = await self._answer(child, _request(plan, claim, context, isolation, child), plan.step.name)
+            with child.spending(isolation):
+                answer = await self._answer(child, _request(plan, claim, context, isolation, child), plan.step.name)
         except (Crashed, TooLarge) as error:
             await child.kill()
             return crashed(plan, claim, error, time.monotonic() - began)
@@ -111,6 +114,7 @@ class _Child:
         self.knows: set[tuple[int, str]] = set()  # the versions and steps whose shape it was sent
         self._process = process
         self._undertaker = undertaker
+        self._is_overspent = False
         undertaker.watch(process.pid)
 
     @classmethod
@@ -144,6 +148,33 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
+    @contextmanager
+    def spending(self, isolation: Isolation) -> Iterator[None]:
+        """Kill it if the attempt within outlives its processor time: a step may ignore the kernel's signal."""
+        if isolation.cpu is None or sys.platform != "linux":
+            yield
+            return
+        limit = self._spent() + as_timedelta(isolation.cpu).total_seconds() + OVERSPENT
+        watch = asyncio.create_task(self._die_at(limit))
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def _die_at(self, limit: float) -> None:
+        while (left := limit - self._spent()) > 0:  # noqa: ASYNC110  (nobody tells how much it has used)
+            await asyncio.sleep(left)
+        self._is_overspent = True
+        self._process.kill()
+
+    def _spent(self) -> float:
+        """Its processor time so far, in seconds; nothing once it is gone."""
+        with suppress(OSError):
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+            user, system = stat.rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Its answer. EOFError if it died instead; after TooLarge it must be killed."""
         self.jobs += 1
@@ -168,19 +199,24 @@ class _Child:
 
     async def obituary(self, step: str) -> Crashed:
         code = await self._process.wait()
+        if self._is_overspent or code == -signal.SIGXCPU:
+            return Crashed(f"{step!r} used up its processor time", "CPU_LIMIT")
         if code == -signal.SIGKILL:
             return Crashed(
                 f"the child process of {step!r} was killed by the system, most likely for lack of memory",
                 OUT_OF_MEMORY,
             )
-        if code == -signal.SIGXCPU:
-            return Crashed(f"{step!r} used up its processor time", "CPU_LIMIT")
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        how = f"by {_signal(-code)}" if code < 0 else f"with exit code {code}"
         return Crashed(f"the child process of {step!r} died {how}")
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         self._process.stdin.writelines(framed(message))
+
+
+def _signal(number: int) -> str:
+    """Its name; most of the real-time signals have none."""
+    return next((each.name for each in signal.Signals if each == number), f"signal {number}")
 
 
 def _checked(length: int) -> int:

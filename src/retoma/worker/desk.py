@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ from retoma.define.context import Limits, called
 from retoma.define.durations import Duration, as_timedelta
 from retoma.define.file import File
 from retoma.define.mistakes import LONGEST_NAME
-from retoma.define.outside import Cancel, Handover, Parked, Poll, place_of
+from retoma.define.outside import Cancel, Handover, Parked, Poll, Stopped, place_of
 from retoma.engine.exchange import Claim
 from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutcomeUnknown, OutsideFailed, RetryLater
 from retoma.records import Fact
-from retoma.store import facts, outside, profiles, watchdog
+from retoma.store import clock, facts, outside, profiles, watchdog
 from retoma.store.database import Database
 from retoma.worker.ledger import Ledger
 from retoma.worker.plan import Plan
@@ -57,6 +57,7 @@ class AttemptDesk:
         self._desks = desks
         self._claim = claim
         self._plan = plan
+        self._effect: str | None = None  # the part that was done last
         self._token = secrets.token_urlsafe(TOKEN_BYTES) if desks.public_url else None
 
     @property
@@ -67,6 +68,9 @@ class AttemptDesk:
 
     def charge(self, charge: Charge) -> None:
         self._desks.ledger.add(self._claim, charge)
+
+    async def now(self) -> datetime:
+        return await clock.now(self._desks.database)
 
     async def limit_run(self, limit: Duration) -> None:
         names = ("run", "step", "item", "revision", "fence")
@@ -91,6 +95,7 @@ class AttemptDesk:
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)
+        self._effect = name
         token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
         state, known = await outside.begin(self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE)
         if state == "lost":
@@ -127,11 +132,13 @@ class AttemptDesk:
 
     async def _call(self, part: outside.Part, call: Callable[[], Any]) -> Any:
         try:
+            if self._claim.last:
+                raise Stopped
             return await called(call)
         except OutcomeUnknown:
             raise
-        except (RetryLater, GiveUp):
-            # The step says that nothing happened; after any other error nobody knows.
+        except (RetryLater, GiveUp, Stopped):
+            # Nothing happened, or the step says so; after any other error nobody knows.
             await outside.undo(self._desks.database, part)
             raise
 
@@ -156,6 +163,7 @@ class AttemptDesk:
             queued=None if limits.queued is None else _duration("queued", limits.queued),
             running=None if limits.running is None else _duration("running", limits.running),
             total=_duration("total", limits.total or self._plan.step.policy.timeout),
+            effect=self._effect,
         )
 
     def _plain(self, handle: Any) -> Any:
@@ -173,7 +181,7 @@ class AttemptDesk:
 async def _seen_through(work: Coroutine[Any, Any, str]) -> str:
     """Let what has begun come to its record though the attempt is told to end: nobody could cancel outside what nobody
     knows of. The attempt goes on then, to where it parks. After a while it is given up all the same."""
-    task, attempt = asyncio.ensure_future(work), asyncio.current_task()
+    task, attempt = asyncio.ensure_future(_contained(work)), asyncio.current_task()
     told, give_up = 0, inf
     while not task.done() and time.monotonic() < give_up:
         try:
@@ -187,6 +195,13 @@ async def _seen_through(work: Coroutine[Any, Any, str]) -> str:
         assert attempt is not None
         attempt.uncancel()
     return task.result()
+
+
+async def _contained(work: Coroutine[Any, Any, str]) -> str:
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:  # which would end the worker, were they a task's own
+        raise RuntimeError(f"a call within once raised {error!r}") from error
 
 
 def _duration(name: str, given: object) -> timedelta:

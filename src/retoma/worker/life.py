@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
+from retoma.engine.loops import kept_going
 from retoma.engine.tenants import Tenants
 from retoma.errors import Unrecordable, WorkerGone
 from retoma.logs import get_logger
@@ -19,7 +20,6 @@ from retoma.worker.catalog import Catalog
 from retoma.worker.children import Children
 from retoma.worker.desk import Desks
 from retoma.worker.heart import Heart
-from retoma.worker.loops import kept_going
 from retoma.worker.poller import Poller
 from retoma.worker.runner import Runner
 from retoma.worker.threads import Threads
@@ -122,8 +122,9 @@ class Life:
             self._database,
             silence=self._silence,
             refresh=lambda: self._catalog.refresh(self._database),
-            runs_at_work=lambda: self._workload.runs,
-            on_stopping=self._workload.cancel,
+            worker=self.id,
+            at_work=lambda: self._workload.at_work,
+            on_unwanted=self._workload.cancel,
             on_work=self._wakeup.set,
             on_look=self._poller.wake,
         )

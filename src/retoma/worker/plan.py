@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from retoma.define.codec import LARGEST_RESULT, codec_of, encode_any, size_of
+from retoma.define.codec import LARGEST_RESULT, NotPromised, codec_of, encode_any, size_of
 from retoma.define.context import Context
 from retoma.define.graph import EdgeKind, Graph
 from retoma.define.items import NOT_WANTED, Failed, ItemCounts, Items
@@ -81,7 +81,7 @@ class Plan:
 
     def output(self, value: Any) -> str:
         """The result as JSON. Raises ValueError or TypeError with a sentence that says what to do."""
-        output = self._encode(value)
+        output = self._json_of(value)
         if (size := size_of(output)) > LARGEST_RESULT:
             raise ValueError(
                 f"the result of {self.step.name!r} is {size:,} bytes of JSON, over the limit of "
@@ -99,6 +99,22 @@ class Plan:
             return None
         keys = self._item_set.keys_of(value)
         return dict(zip(keys, map(self._encode_item, value), strict=True))
+
+    def _json_of(self, value: Any) -> str:
+        name, promised = self.step.name, self.step.returns
+        try:
+            return self._encode(value)
+        except NotPromised as error:
+            promised = promised.__name__ if isinstance(promised, type) else promised
+            raise TypeError(
+                f"the result of {name!r} is not the promised {promised}: {error}: "
+                "change the annotation or what it returns"
+            ) from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"the result of {name!r} cannot be JSON: {error}: "
+                "return text, numbers, lists, dicts, a dataclass or a pydantic model"
+            ) from error
 
 
 def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:

@@ -31,6 +31,7 @@ from retoma.worker.threads import Threads
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 UNAVAILABLE_DELAY = timedelta(seconds=1)
 INPUTS_KEPT = 8
+LAST_TRY = 60.0  # seconds to find what goes on outside, in a run that is stopping
 
 
 class Runner:
@@ -101,7 +102,7 @@ class Runner:
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""
         plan = self._catalog.plan_of(claim.version, claim.step)
-        return plan.timeout if plan else inf
+        return min(plan.timeout if plan else inf, LAST_TRY if claim.last else inf)
 
     def crashed(self, claim: Claim, error: Exception) -> SetBack:
         """How a job goes back for which something of ours failed, and not its step."""

@@ -1,4 +1,4 @@
-"""What any worker does for all, every second: declare the silent dead, make due work ready, notice stopping runs."""
+"""What any worker does for all, every second: declare the silent dead, make due work ready, notice what is unwanted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from math import inf
-from uuid import UUID
 
 from retoma.engine import watchdog
 from retoma.errors import DatabaseUnavailable
+from retoma.identifiers import Handle
 from retoma.logs import get_logger
 from retoma.store import gauges, workers
 from retoma.store.database import Database
@@ -31,16 +31,18 @@ class Upkeep:
         *,
         silence: timedelta,
         refresh: Callable[[], Awaitable[None]],
-        runs_at_work: Callable[[], list[UUID]],
-        on_stopping: Callable[[set[UUID]], None],
+        worker: int,
+        at_work: Callable[[], list[Handle]],
+        on_unwanted: Callable[[set[Handle]], None],
         on_work: Callable[[], None],
         on_look: Callable[[], None],
     ) -> None:
         self._database = database
         self._silence = silence
         self._refresh = refresh
-        self._runs_at_work = runs_at_work
-        self._on_stopping = on_stopping
+        self._worker = worker
+        self._at_work = at_work
+        self._on_unwanted = on_unwanted
         self._on_work = on_work
         self._on_look = on_look
         self._answered_at = inf
@@ -74,8 +76,8 @@ class Upkeep:
             if found.watch_in is not None and found.watch_in <= NOW:
                 await watchdog.look(self._database, self._silence)
                 self._on_work()
-        if runs := self._runs_at_work():
-            self._on_stopping(await workers.stopping_runs(self._database, runs))
+        if jobs := self._at_work():
+            self._on_unwanted(await workers.unwanted(self._database, self._worker, jobs))
         # A look that is due is under way; the next is known when it has ended.
         look_in = found.look_in if found.look_in and found.look_in > NOW else None
         ahead = [one.total_seconds() for one in (found.next_in, look_in) if one is not None]

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
-from retoma.engine.exchange import Claim, Handle, Result, SetBack
+from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.identifiers import Handle
 from retoma.worker.runner import UNAVAILABLE_DELAY, Runner
 
 LARGEST_PREFETCH = 480
@@ -18,7 +18,8 @@ LONGEST_WATCH = 0.1  # seconds between two looks at who has outlived its timeout
 SHORTEST_WATCH = 0.01
 LONGEST_START = 60.0  # seconds, beyond its timeout, until the body of a job must have begun
 LONGEST_BLOCK = 5.0  # seconds past a timeout after which a blocked loop is given up
-TRIAL = 5.0  # seconds after which a suspect is trusted: what kills its worker does so soon
+TRIAL = 1.0  # seconds after which a suspect is trusted: what kills its worker does so soon
+STALL = 0.5  # seconds without a beginning after which what was taken ahead is for others
 GRACE = 3.0  # seconds that a job has to obey its cancellation
 IGNORED = "; it ignored its cancellation: let CancelledError pass, or give the step isolation"
 BLOCKED = "; it blocked the event loop: make the step a plain `def`, so that it has a thread of its own"
@@ -44,6 +45,7 @@ class Workload:
         self._mean_seconds = FIRST_GUESS
         self._watch: asyncio.TimerHandle | None = None
         self._looked_at = time.monotonic()
+        self._began_at = time.monotonic()
         self._closing = False
         self._dropped = False
 
@@ -69,9 +71,10 @@ class Workload:
         return bool(self._suspects)
 
     @property
-    def runs(self) -> list[UUID]:
-        """The runs that held jobs belong to."""
-        return list({claim.run for claim in self._held.values()})
+    def at_work(self) -> list[Handle]:
+        """Jobs that could be told to end: what may only be found, to be ended outside, is left to do so."""
+        claims = [*(running.claim for running in self._running.values()), *self._ahead]
+        return [claim.handle for claim in claims if not claim.last]
 
     @property
     def overdue(self) -> list[str]:
@@ -109,17 +112,17 @@ class Workload:
             self._suspects.discard(claim.handle)
         return results, setbacks
 
-    def cancel(self, runs: set[UUID]) -> None:
-        """Tell the jobs of these runs that they are not wanted any more."""
+    def cancel(self, jobs: set[Handle]) -> None:
+        """Tell these jobs that they are not wanted any more. Those that have not begun go back."""
         for running in list(self._running.values()):
-            if running.claim.run in runs:
+            if running.claim.handle in jobs:
                 running.cancel()
+        self._give_back([claim for claim in self._ahead if claim.handle in jobs])
 
     def close(self) -> None:
         """Take nothing more, and give back what has not begun."""
         self._closing = True
-        while self._ahead:
-            self._setbacks.append(SetBack(self._ahead.popleft(), "back"))
+        self._give_back(list(self._ahead))
         self._on_outcome()
 
     def interrupt(self) -> None:
@@ -136,7 +139,16 @@ class Workload:
         self._running.clear()
         self._on_outcome()
 
+    def _give_back(self, claims: Sequence[Claim]) -> None:
+        """What was taken ahead and has not begun."""
+        for claim in claims:
+            self._ahead.remove(claim)
+            self._setbacks.append(SetBack(claim, "back"))
+        if claims:
+            self._on_outcome()
+
     def _begin(self, claim: Claim) -> None:
+        self._began_at = time.monotonic()
         task = asyncio.get_running_loop().create_task(self._work(claim))
         deadline = time.monotonic() + self._runner.timeout_of(claim) + LONGEST_START
         self._running[claim.handle] = _Running(claim, task, deadline)
@@ -207,6 +219,10 @@ class Workload:
                 running.cancel()
             elif running.told and now >= running.deadline + GRACE:
                 self._end(self._too_late(running, IGNORED))
+        if self._ahead and now - self._began_at > STALL:
+            # They are slower than was thought: others may have a hand free, and slots of pools are not for waiting.
+            self._mean_seconds = max(self._mean_seconds, 2 * self._concurrency * SECONDS_AHEAD)
+            self._give_back(list(self._ahead))
         if self._running:
             self._watch_again(min(running.deadline for running in self._running.values()))
 

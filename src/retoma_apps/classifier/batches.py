@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -108,13 +109,19 @@ async def listed(
 
 
 class Execution:
-    """One execution with what there is to say about it now."""
+    """One execution with what there is to say about it now.
+
+    Pages keep many of them, and so it lets go of its input: of that, `batch` has neither criteria nor documents.
+    """
 
     def __init__(self, run: Run, totals: ItemTotals, stuck: Stuck | None) -> None:
-        self.run = run
+        given = run.input if isinstance(run.input, dict) else {}
+        self.run = replace(run, input=None)
         self.totals = totals
         self.stuck = stuck
-        self.batch = run.input if isinstance(run.input, dict) else {}
+        self.batch = {name: given[name] for name in given.keys() - {"criterios", "documentos"}}
+        self.total = len(given.get("documentos", ()))
+        """As the execution was given them, also before they are laid out."""
 
     @property
     def status(self) -> Status:
@@ -124,11 +131,6 @@ class Execution:
     @property
     def name(self) -> str:
         return str(self.batch.get("nome") or "")
-
-    @property
-    def total(self) -> int:
-        """As the execution was given them, also before they are laid out."""
-        return len(self.batch.get("documentos", ()))
 
     @property
     def counts(self) -> dict[DocumentStatus, int]:

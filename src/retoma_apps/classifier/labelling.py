@@ -21,6 +21,7 @@ LONGEST_TEXT = 24_000  # characters of a document that the model is shown
 SHOWN_EXAMPLES = 12
 LONGEST_EXAMPLE = 600
 MOST_TOKENS = 400
+MOST_KEPT = 8  # files of examples
 OFFLINE = "offline/tf-idf"
 
 
@@ -50,12 +51,13 @@ class Labeller:
         return Classification(**answer.value.model_dump(), modelo=answer.reply.model or model)
 
     async def _examples_of(self, file: File | None) -> tuple[list[Example], OfflineLlm]:
-        """And what learns from them, of the last project: an execution asks for the same ones thousands of times."""
+        """And what learns from them, of the last few: an execution asks for the same ones thousands of times."""
         if file is None:
             return [], _offline([])
         if file.file not in self._examples:
             given = [Example.model_validate(each) for each in json.loads(await self._files.load(file))]
-            self._examples = {file.file: (given, _offline(given))}
+            others = list(self._examples.items())[1 - MOST_KEPT :]
+            self._examples = dict(others) | {file.file: (given, _offline(given))}
         return self._examples[file.file]
 
 

@@ -43,7 +43,10 @@ async def taken(files: Files, name: str, chunks: AsyncIterable[bytes]) -> list[U
     """
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         async for chunk in chunks:
-            spool.write(chunk)
+            if spool.tell() + len(chunk) > _IN_MEMORY:
+                await asyncio.to_thread(spool.write, chunk)  # to the disk
+            else:
+                spool.write(chunk)
         size = spool.tell()
         file = cast(BinaryIO, spool)  # in all but name
         if await asyncio.to_thread(_is_batch, file, name):

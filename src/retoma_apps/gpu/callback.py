@@ -10,7 +10,7 @@ from retoma_apps.gpu.states import job_id, status_of
 
 
 async def callback(client: Client, run: Run, event: str) -> dict[str, Any]:
-    """It says the same at every attempt: its times are the job's, not those of the sending."""
+    """It says the same at every attempt, of the job as it was at the event: its times are not those of the sending."""
     began_at = (await client.began([run.id])).get(run.id)
     return {
         "jobId": job_id(run.id),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Style, Zoom, parse_srt
-from retoma_apps.providers.gpu.orders import Picture, Subtitles, Url
+from retoma_apps.providers.gpu.orders import AddAudioFields, CaptionFields, Img2VidFields
 
-MOST_IMAGES = 1000
 LARGEST_ID = 2**53
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 _MEDIA = "https://media.example.com"
@@ -46,28 +44,10 @@ class Submission(BaseModel):
         return 0.0
 
 
-class Img2VidJob(Submission):
+class Img2VidJob(Img2VidFields, Submission):
     model_config = _example(
         images=[{"id": "1", "image_url": f"{_MEDIA}/1.jpg", "duracao": 5.32}], zoom_types=["zoomin"]
     )
-
-    images: Annotated[list[Image], Field(min_length=1, max_length=MOST_IMAGES)]
-    zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(
-        default_factory=lambda: list(DEFAULT_ZOOMS), description="Taken in turn by the images."
-    )
-    picture: Picture = Picture()
-
-    @field_validator("images")
-    @classmethod
-    def _ids_name_one_image_each(cls, images: list[Image]) -> list[Image]:
-        seen: set[str] = set()
-        for image in images:
-            if not image.id.isprintable():
-                raise ValueError(f"the id {image.id!r} has characters that cannot be shown")
-            if image.id in seen:
-                raise ValueError(f"two images have the id {image.id!r}")
-            seen.add(image.id)
-        return images
 
     @property
     def media(self) -> list[str]:
@@ -78,46 +58,17 @@ class Img2VidJob(Submission):
         return sum(image.duracao for image in self.images)
 
 
-class CaptionJob(Submission):
+class CaptionJob(CaptionFields, Submission):
     model_config = _example(video_url=f"{_MEDIA}/film.mp4", text="Olá!")
-
-    video_url: Url
-    subtitles: Subtitles | None = Field(None, description="SRT, the URL of such a file, or segments.")
-    text: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
-        None, description="One text that stays for the whole video."
-    )
-    style: Style = Style()
-
-    @field_validator("subtitles", "text", mode="before")
-    @classmethod
-    def _empty_is_not_given(cls, given: object) -> object:
-        return None if given == "" else given
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.subtitles is None) == (self.text is None):
-            raise ValueError("give either `subtitles` or `text`")
-        if isinstance(self.subtitles, str) and not _is_url(self.subtitles):
-            parse_srt(self.subtitles)
-        return self
 
     @property
     def media(self) -> list[str]:
-        given = self.subtitles
-        return [self.video_url, given] if isinstance(given, str) and _is_url(given) else [self.video_url]
+        return [self.video_url, self.subtitles_url] if self.subtitles_url else [self.video_url]
 
 
-class AddAudioJob(Submission):
+class AddAudioJob(AddAudioFields, Submission):
     model_config = _example(video_url=f"{_MEDIA}/film.mp4", audio_url=f"{_MEDIA}/trilha.mp3", volume=0.4)
-
-    video_url: Url
-    audio_url: Url
-    volume: Annotated[float, Field(ge=0, le=10, description="Of the added audio; 1 leaves it as it is.")] = 1.0
 
     @property
     def media(self) -> list[str]:
         return [self.video_url, self.audio_url]
-
-
-def _is_url(given: str) -> bool:
-    return given.startswith(("http://", "https://")) and not any(map(str.isspace, given))

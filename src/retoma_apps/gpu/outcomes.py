@@ -30,6 +30,8 @@ class Run(Protocol):
     @property
     def state(self) -> str: ...
     @property
+    def revision(self) -> int: ...
+    @property
     def input(self) -> Any: ...
     @property
     def created_at(self) -> datetime: ...
@@ -79,7 +81,7 @@ def _shown(at: datetime) -> datetime:
 
 
 async def _made(client: Client, run: Run) -> dict[str, Any]:
-    results = await client.results(run.id)
+    results = await client.results(run.id, revision=run.revision)
     match run.pipeline:
         case "img2vid":
             return {"videos": results["videos"]}
@@ -91,7 +93,7 @@ async def _made(client: Client, run: Run) -> dict[str, Any]:
 
 async def _partly(client: Client, run: Run) -> dict[str, Any]:
     """Some images have no video. If none has one, the job has no result at all."""
-    videos = (await client.results(run.id)).get("videos", [])
+    videos = (await client.results(run.id, revision=run.revision)).get("videos", [])
     failed = await _failed_images(client, run)
     named = "; ".join(f"{fault['id']}: {fault['message']}" for fault in failed[:MOST_NAMED])
     if not videos:
@@ -106,13 +108,17 @@ async def _partly(client: Client, run: Run) -> dict[str, Any]:
 
 async def _failed_images(client: Client, run: Run) -> list[dict[str, str]]:
     """In the order of the request."""
-    errors = await client.errors(run.id)
+    errors = await client.errors(run.id, revision=run.revision)
     faults = {
         item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
         for (step, item), error in errors.items()
         if step == "lone_clip"
     }
-    lost = {job.item for job in await client.jobs(run.id) if job.step == "lone_clip" and job.state != "succeeded"}
+    lost = {
+        job.item
+        for job in await client.jobs(run.id, revision=run.revision)
+        if job.step == "lone_clip" and job.state != "succeeded"
+    }
     ids: Sequence[str] = [str(image["id"]) for image in run.input["images"]]
     return [faults.get(each, _unexplained(each)) for each in ids if each in lost]
 
@@ -123,10 +129,14 @@ def _unexplained(image: str) -> dict[str, str]:
 
 async def _error(client: Client, run: Run, began_at: datetime | None) -> dict[str, str]:
     """What stopped the job. Its other parts were only stopped with it."""
-    errors = await client.errors(run.id)
+    errors = await client.errors(run.id, revision=run.revision)
     if (late := errors.get(("", ""))) is not None:
         return _timed_out(run, began_at, late)
-    final = {(job.step, job.item) for job in await client.jobs(run.id) if job.state in ("failed", "quarantined")}
+    final = {
+        (job.step, job.item)
+        for job in await client.jobs(run.id, revision=run.revision)
+        if job.state in ("failed", "quarantined")
+    }
     told = [(item, error) for (step, item), error in errors.items() if (step, item) in final]
     if not told:
         return {"code": "PROCESSING_ERROR", "message": "the job was stopped"}

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from retoma_apps.providers.gpu import DEFAULT_ZOOMS, Image, Zoom, filename
+from retoma_apps.providers.gpu import Image, Zoom, filename
+from retoma_apps.providers.gpu.orders import movements
 
 MOST_IN_A_PART = 20
 WebUrl = Annotated[str, Field(pattern=r"^https?://")]
@@ -89,11 +90,8 @@ def divided(images: Sequence[Image], part_seconds: float) -> list[Part]:
 
 def with_zooms(images: Sequence[Image], zoom_types: Sequence[Zoom]) -> list[Image]:
     """Each image with its own movement, or the next in turn, whatever part it will be in."""
-    turns = zoom_types or DEFAULT_ZOOMS
-    return [
-        image if image.zoom else image.model_copy(update={"zoom": turns[position % len(turns)]})
-        for position, image in enumerate(images)
-    ]
+    moved = zip(images, movements(images, zoom_types), strict=True)
+    return [image.model_copy(update={"zoom": zoom}) for image, zoom in moved]
 
 
 def together(images: Sequence[Image], videos: Iterable[Video]) -> list[Video]:

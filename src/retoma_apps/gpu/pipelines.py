@@ -83,7 +83,7 @@ async def lone_clip(
     wanted = [image for image in with_zooms(images, zoom_types) if image.id == leftover.id]
     _tell_of_retry(ctx)
     found = _clips(wanted, await _rendered_whole("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
-    if not found.videos:
+    if not found.videos:  # of work that has succeeded, so that a retry would be given the same
         raise GiveUp(found.failed[0].message, found.failed[0].code)
     return found.videos[0]
 

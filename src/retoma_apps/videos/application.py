@@ -71,7 +71,7 @@ def _writer() -> Writer:
 
 
 def _voices() -> dict[str, Speech]:
-    """The first is who speaks where a channel names no voice."""
+    """eSpeak has a usual voice for every language, for a channel that names none."""
     azure, elevenlabs = AzureSettings(), ElevenLabsSettings()
     voices: dict[str, Speech] = {}
     if azure.key.get_secret_value():

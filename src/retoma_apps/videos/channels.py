@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from uuid import UUID
 
 from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
-from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker
 from retoma_apps.videos.models import Brief, Channel, Order
 from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.voices import speaks
 
 
 class TooLate(InvalidInput):
@@ -27,24 +26,6 @@ async def channel_of(client: Client, name: str) -> Channel:
         return Channel.model_validate((await client.profile(name)).value)
     except NotFound:
         return Channel()
-
-
-def can_speak(voice: str, language: str, voices: Mapping[str, object], kept: str) -> bool:
-    """Whether a channel of this language may have the voice. The one that is `kept` stays if its key is gone."""
-    if not voice:
-        return True
-    try:
-        known = speaker(voice)
-    except UnknownVoice:
-        return False
-    return known.speaks(language) and (voice == kept or known.provider in voices)
-
-
-def check_voice(voice: str, language: str, voices: Mapping[str, object], kept: str = "") -> None:
-    """Raises InvalidInput with the voices that there are, if this one cannot speak here."""
-    if not can_speak(voice, language, voices, kept):
-        there = ", ".join(name for name in KNOWN if can_speak(name, language, voices, ""))
-        raise InvalidInput(f"voice: {voice!r} is not known, has no key, or does not speak {language}; there is {there}")
 
 
 async def ordered(client: Client, order: Order, *, key: str | None) -> UUID:
@@ -69,6 +50,6 @@ async def _brief(client: Client, order: Order) -> Brief:
     given = channel.model_dump(exclude={"account"}) | order.model_dump(
         exclude_none=True, exclude={"webhook_url", "channel"}
     )
-    if given["language"] != channel.language and not can_speak(channel.voice, given["language"], {}, channel.voice):
+    if not speaks(channel.voice, given["language"]):
         given["voice"] = ""
     return Brief.model_validate(given | {"topic": order.topic.strip()})

@@ -77,10 +77,7 @@ def script_data(run: Run, script: Script) -> dict[str, Any]:
         "script_full": script.text,
         "scenes": [scene.model_dump() for scene in script.scenes],
         "word_count": script.word_count,
-        "quality_report": {
-            **script.quality.model_dump(exclude={"issues"}),
-            "issues": [issue.model_dump() for issue in script.quality.issues],
-        },
+        "quality_report": script.quality.model_dump(),
         "research_sources": [source.model_dump() for source in script.sources],
         "facts_used": script.facts_used,
         "knowledge_reuse_rate": script.knowledge_reuse_rate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,7 @@ from pydantic import (
     JsonValue,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from retoma import File
@@ -111,6 +112,12 @@ class Brief(Defaults):
     topic: Topic
     scheduled_for: Moment | None = None
 
+    @model_validator(mode="after")
+    def _can_be_spoken(self) -> Self:
+        if self.voice and not speaker(self.voice).speaks(self.language):
+            raise ValueError(f"voice: {self.voice!r} does not speak {self.language}: name another, or none")
+        return self
+
 
 class Source(Part):
     name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
@@ -129,15 +136,19 @@ class Known(Part):
     facts: list[Fact] = []
 
 
-class Research(Part):
-    """All facts there are for the script; the first `reused` of them were known before.
+class Wished(Part):
+    """`wishes` are what reviewers have said so far of this topic in this language, the last one last."""
 
-    `wishes` are what reviewers have said of it so far, the last one last, and so are those of a script.
-    """
+    topic: str = Field("", json_schema_extra=HIDDEN)
+    language: Language = Field("pt-BR", json_schema_extra=HIDDEN)
+    wishes: list[str] = Field([], json_schema_extra=HIDDEN)
+
+
+class Research(Wished):
+    """All facts there are for the script; the first `reused` of them were known before."""
 
     facts: list[Fact]
     reused: int = 0
-    wishes: list[str] = []
 
 
 class Scene(Part):
@@ -164,7 +175,7 @@ class Quality(Part):
     issues: list[Issue] = []
 
 
-class Script(Part):
+class Script(Wished):
     title: str = Field(min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
     scenes: list[Scene] = Field(min_length=1, max_length=200, json_schema_extra={"pt": {"title": "Cenas"}})
     description: str = Field("", max_length=4500, json_schema_extra={"pt": {"title": "Descrição"}})
@@ -172,15 +183,14 @@ class Script(Part):
         [], max_length=30, json_schema_extra={"pt": {"title": "Palavras-chave"}}
     )
     word_count: int = Field(0, validate_default=True, json_schema_extra=HIDDEN)
-    quality: Quality = Field(
-        Quality(passed=True, readability_score=0, visual_markers=0),
-        json_schema_extra=HIDDEN,
-    )
+    seconds: int | None = Field(None, description="The wanted length.", json_schema_extra=HIDDEN)
     sources: list[Source] = Field([], json_schema_extra={"pt": {"title": "Fontes"}})
     facts_used: int = Field(0, json_schema_extra=HIDDEN)
     facts: list[str] = Field([], description="Those that it uses, in their own words.", json_schema_extra=HIDDEN)
     knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
-    wishes: list[str] = Field([], json_schema_extra=HIDDEN)
+    quality: Quality = Field(
+        Quality(passed=True, readability_score=0, visual_markers=0), validate_default=True, json_schema_extra=HIDDEN
+    )
 
     @property
     def text(self) -> str:
@@ -192,6 +202,16 @@ class Script(Part):
         """Of its scenes, whatever was given: a script that a person has edited brings its former count."""
         return sum(words.word_count(scene.text) for scene in given.data.get("scenes", []))
 
+    @field_validator("quality")
+    @classmethod
+    def _reported(cls, quality: Quality, given: ValidationInfo) -> Quality:
+        """Of the text as it stands, for the same reason."""
+        from retoma_apps.videos.writing.quality import report  # which itself is about scripts
+
+        fields = given.data
+        whole = cls.model_fields.keys() - {"quality"} <= fields.keys()
+        return report(cls.model_construct(**fields), fields["language"], fields["seconds"]) if whole else quality
+
 
 class Line(Part):
     """A subtitle, in seconds of the narration."""
@@ -202,13 +222,17 @@ class Line(Part):
 
 
 class Narration(Part):
-    """`scene_starts` has where each scene of the script begins, in seconds."""
+    """`scene_starts` has where each scene of the script begins, in seconds.
+
+    `ordered_voice` is the one that the video was ordered with, which may be none, whatever reviewers asked for since.
+    """
 
     model_config = ConfigDict(frozen=True, json_schema_extra=HIDDEN)
 
     audio: File
     seconds: float
     voice: str
+    ordered_voice: str = ""
     rate: float = 1.0
     lines: list[Line]
     scene_starts: list[float]
@@ -282,12 +306,11 @@ class Thumbnail(Part):
     text: str
 
 
-class Thumbnails(Part):
-    """`texts` and `wishes` are what reviewers have asked for so far: words for the first ones, and all else."""
+class Thumbnails(Wished):
+    """`texts` are the words for the first ones that reviewers have asked for so far."""
 
     variants: list[Thumbnail]
     texts: list[str] = []
-    wishes: list[str] = []
 
 
 class Wishes(Part):
@@ -330,6 +353,9 @@ class FootageWishes(Wishes):
     queries: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[str, Field(max_length=200)]] = {}
 
 
+Wish = TypeVar("Wish")
+
+
 class FinalWishes(Wishes):
     subtitles: bool | None = Field(
         None,
@@ -358,6 +384,17 @@ class FinalWishes(Wishes):
             "en": {"title": "Words on the thumbnails"},
         },
     )
+
+    @field_validator("subtitles", "thumbnail_texts")
+    @classmethod
+    def _has_an_effect(cls, wish: Wish, given: ValidationInfo) -> Wish:
+        target = (given.context or {}).get("to")
+        if target and wish not in (None, []) and target != _MADE_BY[given.field_name or ""]:
+            raise ValueError(f"it means nothing to {target}, which the work goes back to")
+        return wish
+
+
+_MADE_BY = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_gen"}
 
 
 class FinalChoice(Part):

@@ -8,28 +8,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from retoma import Context, Feedback, File, GiveUp
+from retoma import Context, Feedback, File
 from retoma_apps.providers.speech import Piece, Speech, Word, pieces, verify
 from retoma_apps.videos.media.lines import lines
 from retoma_apps.videos.media.narration import join
 from retoma_apps.videos.models import Language, Narration, Script
 from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.voices import speaks
 
 LONGEST_PIECE = 2_500
 """Characters: about three minutes, far below where any voice cuts its answer."""
 _SLOWEST, _QUICKEST = 0.6, 1.6
 _RATE_STEP = 0.1
-_QUICKER = re.compile(r"mais r[áa]pid|acelera|faster|quicker", re.IGNORECASE)
-_SLOWER = re.compile(r"mais (lent|devagar)|desacelera|slower", re.IGNORECASE)
+_QUICKER = re.compile(r"mais r[áa]pid|\bacele\w+|faster|quicker", re.IGNORECASE)
+_SLOWER = re.compile(r"mais (lent|devagar)|\bdesacele\w+|slower", re.IGNORECASE)
 
 
 async def narrated(script: Script, voice: str, language: Language, studio: Studio, ctx: Context) -> Narration:
-    """Made anew, it keeps the voice and the speed that it had, unless a reviewer asks for others."""
-    former = Narration.model_validate(ctx.former) if ctx.former else None
+    """Made anew, it keeps the voice and the speed that it had, unless a reviewer or a fork asks for others."""
+    former = _former(voice, language, ctx)
     before = former.voice if former else voice
     wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else before
     rate = rate_of(ctx.feedback, former.rate if former else 1.0)
-    speech, own_name, name = _speaker(wanted, before, language, studio)
+    speech, own_name, name = studio.voice(wanted, language)
     parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
     said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
     sounds = [await studio.files.load(File.model_validate(one["audio"])) for one in said]
@@ -41,20 +42,17 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
             audio=await ctx.save_file(sound, "narration.wav"),
             seconds=joined.seconds,
             voice=name,
+            ordered_voice=voice,
             rate=rate,
             lines=shown,
             scene_starts=_scene_starts(parts, joined.starts, len(script.scenes)),
         )
 
 
-def _speaker(wanted: str, before: str, language: Language, studio: Studio) -> tuple[Speech, str, str]:
-    """One that cannot speak here leaves the former in its place: the reviewer hears it, and may ask for another."""
-    try:
-        return studio.voice(wanted, language)
-    except GiveUp:
-        if wanted == before:
-            raise
-        return studio.voice(before, language)
+def _former(voice: str, language: Language, ctx: Context) -> Narration | None:
+    """What was made before for the same order: that of a video which was forked may be for another."""
+    former = Narration.model_validate(ctx.former) if ctx.former else None
+    return former if former and former.ordered_voice == voice and speaks(former.voice, language) else None
 
 
 async def _said(

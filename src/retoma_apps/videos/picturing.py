@@ -10,21 +10,21 @@ from typing import Any
 
 from retoma import Context
 from retoma_apps.videos.media.thumbnails import LAYOUTS, PALETTES, SIZE, thumbnail
-from retoma_apps.videos.models import Script, Thumbnail, Thumbnails
+from retoma_apps.videos.models import Language, Script, Thumbnail, Thumbnails
 from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.wishes import wishes_with
+from retoma_apps.videos.wishes import former_of, wishes_with
 from retoma_apps.videos.writing.headlines import thumbnail_texts
 
 
-async def pictured(script: Script, studio: Studio, ctx: Context) -> Thumbnails:
+async def pictured(topic: str, language: Language, script: Script, studio: Studio, ctx: Context) -> Thumbnails:
     """Made anew, they keep the words that a reviewer gave them, and what was wished for."""
-    former = Thumbnails.model_validate(ctx.former) if ctx.former else Thumbnails(variants=[])
+    former = former_of(Thumbnails, topic, language, ctx) or Thumbnails(variants=[])
     asked = ctx.feedback.extra.get("thumbnail_texts", []) if ctx.feedback else []
     texts = [*asked, *former.texts[len(asked) :]]
     wishes = wishes_with(former.wishes, ctx)
     written = [*texts, *thumbnail_texts(script)[len(texts) :]]
     variants = [await _variant(number, text, script, wishes, studio, ctx) for number, text in enumerate(written, 1)]
-    return Thumbnails(variants=variants, texts=texts, wishes=wishes)
+    return Thumbnails(topic=topic, language=language, wishes=wishes, variants=variants, texts=texts)
 
 
 async def _variant(

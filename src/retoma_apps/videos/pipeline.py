@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TypedDict
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
 
 from retoma import Context, Pipeline, Pool, Retry, exponential, fixed, hours, minutes
 from retoma.records import Fact as Learnt
@@ -32,7 +32,7 @@ from retoma_apps.videos.models import (
     Upload,
 )
 from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.wishes import wishes_with
+from retoma_apps.videos.wishes import former_of, wishes_with
 from retoma_apps.videos.writing.port import Paid
 
 
@@ -69,9 +69,15 @@ async def research(
     topic: str, language: Language, style: str, knowledge_query: Known, *, studio: Studio, ctx: Context
 ) -> Research:
     brief, known = Brief(topic=topic, language=language, style=style), knowledge_query.facts
-    wishes = wishes_with(Research.model_validate(ctx.former).wishes if ctx.former else [], ctx)
-    found = await studio.writer.research(brief, known, wishes, paid=_charging(studio, ctx))
-    return Research(facts=[*known, *found.facts], reused=len(known), wishes=wishes)
+    former = former_of(Research, topic, language, ctx)
+    wishes = wishes_with(former.wishes if former else [], ctx)
+
+    async def look() -> list[dict[str, Any]]:
+        found = await studio.writer.research(brief, known, wishes, paid=_charging(studio, ctx))
+        return [fact.model_dump() for fact in found.facts]
+
+    facts = [*known, *map(Fact.model_validate, await ctx.once("research", look))]
+    return Research(topic=topic, language=language, wishes=wishes, facts=facts, reused=len(known))
 
 
 @longform.step(pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5))
@@ -79,18 +85,22 @@ async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, studio: Studio, ctx: Context
 ) -> Script:
     brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
-    former = Script.model_validate(ctx.former) if ctx.former else None
+    former = former_of(Script, topic, language, ctx)
     met = former.wishes if former else []
     wishes = wishes_with([*met, *(wish for wish in research.wishes if wish not in met)], ctx)
-    written = await studio.writer.script(
-        brief,
-        research.facts,
-        wishes=wishes,
-        former=former if wishes != met else None,
-        paid=_charging(studio, ctx),
-    )
-    rate = reuse_rate(written.script, research)
-    return written.script.model_copy(update={"knowledge_reuse_rate": rate, "wishes": wishes})
+
+    async def write() -> dict[str, Any]:
+        written = await studio.writer.script(
+            brief,
+            research.facts,
+            wishes=wishes,
+            former=former if wishes != met else None,
+            paid=_charging(studio, ctx),
+        )
+        return written.script.model_dump()
+
+    script = Script.model_validate(await ctx.once("script", write))
+    return script.model_copy(update={"knowledge_reuse_rate": reuse_rate(script, research), "wishes": wishes})
 
 
 def reuse_rate(script: Script, research: Research) -> float:
@@ -136,8 +146,10 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
 
 
 @longform.step(after="broll_review", pool=IMAGES, retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
-async def thumbnail_gen(script_review: Script, *, studio: Studio, ctx: Context) -> Thumbnails:
-    return await picturing.pictured(script_review, studio, ctx)
+async def thumbnail_gen(
+    topic: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
+) -> Thumbnails:
+    return await picturing.pictured(topic, language, script_review, studio, ctx)
 
 
 longform.review(
@@ -196,13 +208,13 @@ async def analytics_init(
         language=language,
         seconds=video_assembly.seconds,
         words=script_review.word_count,
-        began_at=datetime.now(UTC),
+        began_at=await ctx.now(),
     )
 
 
 @longform.step(after=analytics_init, retry=Retry(3, backoff=exponential(60)))
-async def publication(upload: Upload, *, studio: Studio) -> Publication:
-    return await publishing.seen_published(upload, studio)
+async def publication(upload: Upload, *, studio: Studio, ctx: Context) -> Publication:
+    return await publishing.seen_published(upload, studio, ctx)
 
 
 longform.group("images", [thumbnail_gen])

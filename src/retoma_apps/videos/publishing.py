@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from retoma import Context, GiveUp, NeedsReview, RetryLater
@@ -21,7 +21,9 @@ from retoma_apps.videos.models import (
 from retoma_apps.videos.studio import Studio
 
 MOST_SESSIONS = 3
-LOOK_AGAIN = timedelta(minutes=1)
+SOON = timedelta(minutes=10)
+LOOKS_AT_FIRST, LOOKS_LATER = timedelta(minutes=1), timedelta(minutes=15)
+"""How far apart they are before it has waited until SOON, and after."""
 LONGEST_WAIT = timedelta(days=1)
 _NOT_PUBLIC = (
     "the video should have been public for a day, and the channel says that it is {state}: make it public at {url} and "
@@ -52,7 +54,7 @@ async def uploaded(
         credits=tuple(broll.credits),
         tags=tuple(choice.tags if choice.tags is not None else script.tags),
         language=language,
-        publish_at=scheduled_for if scheduled_for and scheduled_for > datetime.now(UTC) else None,
+        publish_at=scheduled_for if scheduled_for and scheduled_for > await ctx.now() else None,
     )
     published = await _found(channel, video, ctx) or await _sent(channel, video, ctx.path(film.video), ctx)
     refused = await _refused(channel, published, ctx.path(thumbnail.image))
@@ -62,7 +64,7 @@ async def uploaded(
         account=account,
         channel=channel.name,
         title=video.title,
-        uploaded_at=datetime.now(UTC),
+        uploaded_at=await ctx.now(),
         publish_at=video.publish_at,
         thumbnail_refused=refused,
     )
@@ -108,20 +110,18 @@ async def _sent(channel: Channel, video: VideoToPublish, path: Path, ctx: Contex
     raise GiveUp(f"the channel forgot {MOST_SESSIONS} uploads one after the other", "UPLOAD_FORGOTTEN")
 
 
-async def seen_published(upload: Upload, studio: Studio) -> Publication:
+async def seen_published(upload: Upload, studio: Studio, ctx: Context) -> Publication:
     """Asked again until the channel shows it to all, or has not for so long that a person must look."""
-    if upload.publish_at and (ahead := upload.publish_at - datetime.now(UTC)) > timedelta(0):
+    now = await ctx.now()
+    if upload.publish_at and (ahead := upload.publish_at - now) > timedelta(0):
         raise RetryLater(ahead, f"it is to be published at {upload.publish_at:%Y-%m-%d %H:%M} UTC")
     status = await studio.channel(upload.account).status(upload.video_id)
     if status.state == "published":
-        return _public(upload)
+        return Publication(url=upload.url, published_at=now)
     if status.state in ("failed", "rejected", "deleted"):
         raise GiveUp(f"the channel has not taken the video: {status.state} {status.reason}".strip(), "NOT_PUBLISHED")
-    if datetime.now(UTC) - (upload.publish_at or upload.uploaded_at) > LONGEST_WAIT:
+    waited = now - (upload.publish_at or upload.uploaded_at)
+    if waited > LONGEST_WAIT:
         said = _NOT_PUBLIC.format(state=status.state, url=upload.url)
-        raise NeedsReview(said, value=_public(upload), code="NOT_PUBLIC")
-    raise RetryLater(LOOK_AGAIN, f"the channel says that it is {status.state}")
-
-
-def _public(upload: Upload) -> Publication:
-    return Publication(url=upload.url, published_at=datetime.now(UTC))
+        raise NeedsReview(said, value=Publication(url=upload.url, published_at=now), code="NOT_PUBLIC")
+    raise RetryLater(LOOKS_AT_FIRST if waited < SOON else LOOKS_LATER, f"the channel says that it is {status.state}")

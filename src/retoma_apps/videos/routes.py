@@ -16,13 +16,14 @@ from retoma.records import Decided, Review, Run, Scope
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of, send_file
 from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.videos import checkpoints
-from retoma_apps.videos.channels import channel_of, check_voice, ordered
+from retoma_apps.videos.channels import channel_of, ordered
 from retoma_apps.videos.checkpoints import TYPES, Kind
 from retoma_apps.videos.models import Channel, ChannelName, Language, Order
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.stages import done_of, stage_of, title_of
 from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.verdicts import Revision, Verdict, decision_of
+from retoma_apps.videos.voices import check_voice
 
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]

@@ -42,14 +42,12 @@ class Studio:
 
     def voice(self, name: str, language: str) -> tuple[Speech, str, str]:
         """Who speaks under this name, and by what name of its own; without one the usual voice of the language."""
-        if not name:
-            provider = next(iter(self.voices))
-            name = usual_voice(language, provider)
+        name = name or usual_voice(language, self.voices)
         known = speaker(name)
-        if known.provider not in self.voices:
+        if known.provider not in self.voices or not known.speaks(language):
             raise GiveUp(
-                f"the voice {name!r} needs {known.provider}, and no key for it is set: choose another voice for the "
-                f"channel, or set the key; there is {', '.join(self.voices)}",
+                f"the voice {name!r} has no key here or does not speak {language}: set the key of {known.provider}, or "
+                f"fork the video with another voice; there is {', '.join(self.voices)}",
                 "NO_VOICE",
             )
         return self.voices[known.provider], known.voice, name

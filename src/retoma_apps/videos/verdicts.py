@@ -10,18 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from retoma import Client, Comment, Decision
 from retoma.errors import InvalidInput
 from retoma.records import Review
-from retoma_apps.videos.channels import check_voice
 from retoma_apps.videos.models import FinalChoice, FinalWishes, FootageWishes, NarrationWishes
+from retoma_apps.videos.voices import check_voice
 
 ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
 ALWAYS = {"action", "notes", "reviewer", "seen_revision"}
-WISHES = {
-    "audio_generation": {"voice", "rate"},
-    "broll_search": {"clips", "queries"},
-    "video_assembly": {"subtitles"},
-    "thumbnail_gen": {"thumbnail_texts"},
-}
-"""By the step that is done again, what it can be asked for in fields."""
 IN_FORMS = {*NarrationWishes.model_fields, *FootageWishes.model_fields, *FinalWishes.model_fields}
 
 
@@ -82,27 +75,20 @@ async def decision_of(
 
 
 def _refuse_strangers(given: Verdict, review: Review) -> None:
-    target = _target(given, review)
     said = given.model_dump(exclude_defaults=True).keys()
-    if strange := sorted(said - ALWAYS - _fitting(given, review, target)):
-        back = f", back to {target}" if target else ""
-        raise InvalidInput(f"{', '.join(strange)}: it means nothing when {review.step} is {given.action}{back}")
+    if strange := sorted(said - ALWAYS - _fitting(given, review)):
+        raise InvalidInput(f"{', '.join(strange)}: it means nothing when {review.step} is {given.action}")
 
 
-def _target(given: Verdict, review: Review) -> str | None:
-    if given.action != "revision_requested":
-        return None
-    return given.rewind_to or next(iter(review.may_go_back_to), None)
-
-
-def _fitting(given: Verdict, review: Review, target: str | None) -> set[str]:
+def _fitting(given: Verdict, review: Review) -> set[str]:
+    """A wish that is of no use to the step that the work goes back to is refused by the review's form."""
     match given.action:
         case "approved":
             return set(FinalChoice.model_fields) if review.step == "final_review" else {"value"}
         case "rejected":
             return set()
         case "revision_requested":
-            return {"rewind_to", "comments"} | WISHES.get(target or "", set())
+            return {"rewind_to", "comments", *IN_FORMS} | ({"clips"} if review.step == "broll_review" else set())
 
 
 async def _refuse_clips_beyond(client: Client, given: Verdict, review: Review) -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from retoma import minutes
 from retoma.identifiers import new_run_id
+from retoma_apps.classifier import batches
 from tests.apps.classifier.conftest import OpenOffice
 from tests.apps.classifier.office import KEY, SPOILT, TEXTS, Office, a_project, refused
 
@@ -86,6 +89,13 @@ async def test_an_execution_is_shown_by_the_names_of_the_seed(office: Office) ->
         "travamento": None,
     }
     assert (await office.api.get(f"/execucoes/{execution}")).json()["id"] == execution
+
+
+async def test_what_is_kept_of_an_execution_is_small(office: Office) -> None:
+    execution = await office.begin(await office.project(prompt="Classifique. " * 600))
+    kept = await batches.execution(office.client, await office.client.show(UUID(execution)))
+    assert (kept.total, kept.counts["PENDENTE"]) == (3, 3)
+    assert len(pickle.dumps(vars(kept))) < 3_000
 
 
 async def test_each_processed_document_is_a_heartbeat(office: Office) -> None:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from retoma_apps.classifier.labelling import LONGEST_TEXT, SHOWN_EXAMPLES, answer_model, few, messages
-from retoma_apps.classifier.models import Category, Criteria, Example
+from retoma import Context
+from retoma.files import FileSettings, files_of
+from retoma.identifiers import new_run_id
+from retoma_apps.classifier.labelling import LONGEST_TEXT, SHOWN_EXAMPLES, Labeller, answer_model, few, messages
+from retoma_apps.classifier.models import Category, Criteria, Example, Text
 from retoma_apps.providers.llm.prompts import unquoted
-from tests.apps.classifier.office import LABELS, TEXTS, Office
+from tests.apps.classifier.office import EXAMPLES, LABELS, TEXTS, Office
 
 CRITERIA = Criteria(
     taxonomia=[Category(rotulo="ofício", descricao="Pede algo."), Category(rotulo="x: y")], prompt="Leia."
@@ -32,6 +39,18 @@ def test_examples_of_every_label_are_shown() -> None:
     shown = few([*many, Example(texto="rare", rotulo="parecer")])
     assert len(shown) == SHOWN_EXAMPLES
     assert [each.texto for each in shown[:3]] == ["0", "rare", "1"]
+
+
+async def test_examples_of_several_executions_at_once_are_read_once(tmp_path: Path) -> None:
+    files = files_of(FileSettings(home=tmp_path))
+    labeller, ctx = Labeller(files), Context(new_run_id(), "", "classificacao", "label")
+    examples = [[example | {"texto": f"{example['texto']} {number}"} for example in EXAMPLES] for number in range(3)]
+    kept = [await files.save(json.dumps(each).encode(), name="exemplos.json") for each in examples]
+    criteria = [Criteria(taxonomia=[Category(rotulo=label) for label in LABELS], exemplos=file) for file in kept]
+    for each in criteria:
+        await labeller.label(Text(texto=TEXTS["a.txt"]), each, ctx)
+    shutil.rmtree(tmp_path)
+    assert {(await labeller.label(Text(texto=TEXTS["a.txt"]), each, ctx)).rotulo for each in criteria} == {"sentença"}
 
 
 @pytest.mark.parametrize("wrong", [{"rotulo": "aprovado"}, {"confianca": 1.1}, {"confianca": "alta"}, {"rotulo": None}])

@@ -12,7 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from retoma.records import WaitReason
+from retoma import Client
+from retoma.records import Run, WaitReason
 from retoma.states import RunState
 from retoma_apps.classifier import projects
 from retoma_apps.classifier.models import Category, Example, Project
@@ -235,6 +236,38 @@ async def test_people_put_labels_right_when_the_execution_is_over(desk: Desk) ->
         "bad": ("CONCLUIDO", "ofício", None),
     }
     assert "parecer o modelo disse sentença" in await desk.read(f"execucoes/{execution}")
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        ("corrigir", "O rótulo foi corrigido."),
+        ("confirmar", "O rótulo foi confirmado."),
+        ("pular", "O documento foi pulado."),
+    ],
+)
+async def test_who_puts_right_many_need_not_wait_for_the_summary(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, act: str, said: str
+) -> None:
+    execution = await desk.office.done()
+    waited = Client.wait
+
+    async def summed_up(client: Client, run: UUID, timeout: timedelta | None = None) -> Run:
+        await desk.office.work()
+        return await waited(client, run, timeout)
+
+    monkeypatch.setattr(Client, "wait", summed_up)
+    await desk.act(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
+    assert await desk.act(f"execucoes/{execution}/{act}", n="2", rotulo="sentença") == said
+
+
+async def test_a_label_that_was_never_made_is_not_confirmed(desk: Desk) -> None:
+    execution = await desk.office.begin(await desk.office.project())
+    await desk.act(f"execucoes/{execution}/cancelar")
+    await desk.office.work()
+    fields = {"csrf": await desk.token(), "n": "1"}
+    answer = await desk.visitor.post(f"/classificador/execucoes/{execution}/confirmar", fields)
+    assert answer.status_code == 404
 
 
 async def test_an_act_needs_the_token_of_its_session(desk: Desk) -> None:

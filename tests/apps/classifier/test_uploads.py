@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import tempfile
+import threading
 import zipfile
 from io import BytesIO
+from typing import Any
 
 import pytest
 
@@ -24,6 +27,23 @@ async def test_a_document_is_kept_under_its_name(office: Office) -> None:
             "media_type": "text/plain",
         },
     }
+
+
+async def test_a_large_file_is_written_apart_from_the_event_loop(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers = set[int]()
+
+    class Spool(tempfile.SpooledTemporaryFile[bytes]):
+        def write(self, data: Any) -> int:
+            writers.add(threading.get_ident())
+            return super().write(data)
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", Spool)
+    await office.send("a.txt", "a" * 1000)
+    assert writers == {threading.get_ident()}
+    await office.send("b.txt", "b" * (1 << 21))
+    assert len(writers) > 1
 
 
 async def test_a_zip_gives_the_files_in_its_folders(office: Office) -> None:

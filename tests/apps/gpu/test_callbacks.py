@@ -12,6 +12,7 @@ import pytest
 
 from retoma import Settings
 from retoma_apps.gpu.settings import GpuSettings, Rules
+from retoma_apps.gpu.states import run_id
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
 from tests.receiver import Got, receiver, says
@@ -81,6 +82,21 @@ async def test_a_job_of_which_no_image_could_be_rendered_names_the_one_at_fault(
         "details": "Failed images: 42: Image 42 is corrupted",
     }
     assert "result" not in told
+
+
+async def test_a_callback_tells_of_the_end_that_it_is_for_though_the_job_runs_again(studio: Studio) -> None:
+    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+    async with receiver() as there:
+        job = await ended(studio, there.url, img2vid(3))
+        before = await studio.show(job)
+        await studio.client.rerun_failed(run_id(job))
+        (told,) = await studio.callbacks(there)
+    assert (told["status"], told["error"]["code"]) == ("FAILED", "PARTIAL_FAILURE")
+    assert (told["result"], told["error"], told["timestamp"]) == (
+        before["result"],
+        before["error"],
+        before["completedAt"],
+    )
 
 
 async def test_a_cancelled_job_is_told_too(studio: Studio) -> None:

@@ -97,6 +97,17 @@ async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(studio:
     assert studio.standin.submits.total() == 1
 
 
+async def test_an_image_that_the_host_could_not_fetch_is_tried_alone_and_once_more(studio: Studio) -> None:
+    faults = studio.standin.faults
+    faults.bad_images, faults.partial, faults.code = {"2"}, True, "DOWNLOAD_FAILED"
+    job = await studio.submit(img2vid(3))
+    await studio.work()
+    shown = await studio.show(job)
+    assert [(fault["id"], fault["code"]) for fault in shown["result"]["failed"]] == [("2", "DOWNLOAD_FAILED")]
+    assert shown["attempts"] == {"clips:0": 1, "lone_clip:2": 2}
+    assert Counter(len(one.input["images"]) for one in studio.standin.jobs) == {3: 1, 1: 2}
+
+
 async def test_a_part_that_gives_no_videos_is_tried_again_and_then_image_by_image(studio: Studio) -> None:
     studio.standin.faults.mute_images = {"5"}
     job = await studio.submit(img2vid(14))

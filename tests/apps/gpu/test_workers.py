@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from retoma import Settings
+from retoma.cli.listening import address, bound, serving
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
 from tests.receiver import receiver
@@ -161,3 +163,16 @@ async def test_time_grows_with_the_images_without_a_cliff_at_fifty(studio: Studi
         await studio.work()
         took.append(await studio.api.sandbox.clock.now() - began)
     assert took[0] == took[1]
+
+
+async def test_runpods_hint_is_taken_at_its_first_call_and_ends_the_waiting(studio: Studio) -> None:
+    settings = Settings(port=0)
+    listening = bound(settings, "127.0.0.1")
+    async with serving(studio.api.server, listening, settings):
+        studio.client.app.resources["host"].origin = address(listening)
+        job = await studio.submit(operation="caption")
+        await studio.do()
+        await studio.standin.advance(60)
+        assert studio.standin.webhooks == {"taken": 1}
+        await studio.do()
+        assert (await studio.show(job))["status"] == "COMPLETED"

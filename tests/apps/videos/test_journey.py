@@ -18,7 +18,6 @@ from PIL import Image
 from retoma.store.database import Database
 from retoma.testing import NOON
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos import publishing
 from retoma_apps.videos.media.probe import Media, probe
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.studio import Studio
@@ -30,20 +29,11 @@ SCHEDULED = NOON + timedelta(days=1)
 REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
 
 
-class Calendar(datetime):
-    """A clock on the wall that the test sets."""
-
-    at = NOON
-
-    @classmethod
-    def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-        return cls.at.astimezone(tz)
-
-
 @dataclass
 class Journey:
-    """What was answered on the way, by the name of the checkpoint."""
+    """What was answered on the way, by the name of the checkpoint. `at` is the channel's time."""
 
+    at: datetime = NOON
     checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
     videos: dict[str, dict[str, Any]] = field(default_factory=dict)
     files: dict[str, httpx2.Response] = field(default_factory=dict)
@@ -63,16 +53,14 @@ class Journey:
 async def journey(database: Database, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Journey]:
     await empty(database)
     folder = tmp_path_factory.mktemp("journey")
-    channel = LocalChannel(folder / "channel", now=lambda: Calendar.at)
+    seen = Journey()
+    channel = LocalChannel(folder / "channel", now=lambda: seen.at)
     studio = replace(small_studio(folder), channel=lambda _: channel)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(publishing, "datetime", Calendar)
-        async with a_house(database, folder, studio) as house:
-            seen = Journey()
-            await _travel(house, seen)
-            seen.channel = await channel.videos()
-            seen.film = await probe(seen.channel[0].video)
-            yield seen
+    async with a_house(database, folder, studio) as house:
+        await _travel(house, seen)
+        seen.channel = await channel.videos()
+        seen.film = await probe(seen.channel[0].video)
+        yield seen
 
 
 async def _travel(house: House, seen: Journey) -> None:
@@ -89,8 +77,9 @@ async def _travel(house: House, seen: Journey) -> None:
         assert answer.status_code == 200, answer.text
     await house.work()
     seen.uploaded = await house.show(video)
-    Calendar.at = SCHEDULED
-    await house.api.sandbox.work()
+    await house.api.sandbox.clock.set(SCHEDULED)
+    seen.at = await house.api.sandbox.clock.now()
+    await house.work()
     seen.published = await house.show(video)
     seen.results = await house.client.results((await house.client.runs())[0].id)
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
-from retoma import GiveUp, NeedsReview, ProviderRefuses, RetryLater
+from retoma import Context, GiveUp, NeedsReview, ProviderRefuses, RetryLater
 from retoma.store.database import Database
 from retoma_apps.providers.youtube import LocalChannel, LocalVideo, Status, VideoToPublish, mark_of
 from retoma_apps.videos import filming, publishing
@@ -174,27 +174,55 @@ class Shy(LocalChannel):
 async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_it_should_be(
     tmp_path: Path, uploaded: int, scheduled: int | None, expected: type[Exception]
 ) -> None:
+    with pytest.raises(expected, match="processed"):
+        await looked(tmp_path, uploaded * HOUR, None if scheduled is None else scheduled * HOUR)
+
+
+async def looked(folder: Path, uploaded: timedelta, scheduled: timedelta | None = None) -> None:
+    """At a video that was uploaded, and was to be published, so long ago."""
     now = datetime.now(UTC)
-    studio = replace(small_studio(tmp_path), channel=lambda _: Shy(tmp_path))
     upload = Upload(
         video_id="abc",
         url="https://youtu.example/abc",
         channel="youtube",
         title="Renda fixa",
-        uploaded_at=now - uploaded * HOUR,
-        publish_at=None if scheduled is None else now - scheduled * HOUR,
+        uploaded_at=now - uploaded,
+        publish_at=None if scheduled is None else now - scheduled,
     )
-    with pytest.raises(expected, match="processed"):
-        await publishing.seen_published(upload, studio)
+    studio = replace(small_studio(folder), channel=lambda _: Shy(folder))
+    await publishing.seen_published(upload, studio, Context(uuid4(), "financas", "longform", "publication"))
+
+
+@pytest.mark.parametrize(("waited", "pause"), [(0, 1), (9, 1), (11, 15), (1_000, 15)])
+async def test_the_longer_a_video_is_not_public_the_less_often_its_channel_is_asked(
+    tmp_path: Path, waited: int, pause: int
+) -> None:
+    with pytest.raises(RetryLater) as asked:
+        await looked(tmp_path, timedelta(minutes=waited))
+    assert asked.value.delay == timedelta(minutes=pause)
+
+
+async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(house: QuickHouse) -> None:
+    at_noon = datetime.now(UTC) - HOUR  # by the database
+    await house.api.sandbox.clock.set(at_noon)
+    final = await house.at("final_review", scheduled_for=(at_noon + timedelta(minutes=40)).isoformat())
+    await house.approve(final)
+    await house.work()
+    (video,) = await videos(house)
+    assert video.publish_at == at_noon + timedelta(minutes=40)
+    results = await house.client.results(UUID(final["video_id"]))
+    assert datetime.fromisoformat(results["upload"]["uploaded_at"]) == at_noon
+    assert (await house.show(final["video_id"]))["stage"] == "uploaded"
 
 
 async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(
     house: QuickHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "LONGEST_WAIT", timedelta(0))
     monkeypatch.setattr(LocalChannel, "status", Shy.status)
     final = await house.at("final_review")
     await house.approve(final)
+    await house.work()
+    await house.api.sandbox.clock.advance(25 * HOUR)
     asked = await house.asked(final["video_id"])
     assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("publication", "NOT_PUBLIC")
     await house.decide(asked, "revision_requested", notes="olhe de novo")

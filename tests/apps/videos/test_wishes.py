@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from retoma.store.database import Database
 from retoma_apps.providers.footage import ClipUnavailable, Found
 from retoma_apps.videos import filming
 from retoma_apps.videos.filming import assembled, has_subtitles, searched
-from retoma_apps.videos.narrating import _speaker, rate_of
+from retoma_apps.videos.narrating import rate_of
 from tests.apps.videos.quick import QuickHouse, a_quick_house
 from tests.apps.videos.studio import small_studio
 from tests.conftest import empty
@@ -114,11 +114,19 @@ async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(house: Quick
     assert await clips_of(house, checkpoint) == [first[0], "um rio 0", *first[2:]]
 
 
-def test_a_voice_that_cannot_speak_here_leaves_the_former_in_its_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
+def test_a_voice_without_a_key_or_of_another_language_is_told_of_and_no_other_speaks(
+    tmp_path: Path, voice: str
+) -> None:
+    with pytest.raises(GiveUp, match="has no key here or does not speak pt-BR") as told:
+        small_studio(tmp_path).voice(voice, "pt-BR")
+    assert told.value.code == "NO_VOICE"
+
+
+def test_the_usual_voice_is_of_the_first_provider_that_has_one_for_the_language(tmp_path: Path) -> None:
     studio = small_studio(tmp_path)
-    assert _speaker("azure_pt_br_antonio", "espeak_pt_br", "pt-BR", studio)[2] == "espeak_pt_br"
-    with pytest.raises(GiveUp, match="needs azure"):
-        _speaker("azure_pt_br_antonio", "azure_pt_br_antonio", "pt-BR", studio)
+    both = replace(studio, voices={"elevenlabs": studio.voices["espeak"], **studio.voices})
+    assert [both.voice("", language)[2] for language in ("pt-BR", "en")] == ["espeak_pt_br", "espeak_en"]
 
 
 async def test_clips_that_are_replaced_differ_from_each_other_and_other_words_for_them_hold(house: QuickHouse) -> None:
@@ -243,6 +251,9 @@ async def test_more_words_than_a_thumbnail_takes_are_refused(house: QuickHouse, 
         (None, 1.2),
         (Feedback(notes="de novo"), 1.2),
         (Feedback(notes="Fale mais devagar."), 1.1),
+        (Feedback(notes="Desacelere um pouco."), 1.1),
+        (Feedback(notes="Desacelera"), 1.1),
+        (Feedback(notes="Acelere."), 1.3),
         (Feedback(comments=(Comment("faster here", 3.5),)), 1.3),
         (Feedback(notes="slower", extra={"rate": 0.9}), 0.9),
     ],

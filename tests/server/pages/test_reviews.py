@@ -208,6 +208,13 @@ async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(
     assert "my long thoughts" in page
 
 
+async def test_who_goes_back_to_the_form_and_decides_otherwise_is_told_what_stands(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    await decide(visitor, review, "approve")
+    answer = await decide(visitor, review, "reject", notes="off topic")
+    assert (answer.status_code, "decided at 2030-01-01 12:00:00: approved." in seen(answer)) == (409, True)
+
+
 async def test_another_revision_than_was_seen_is_not_approved(visitor: Visitor) -> None:
     review = await asked(visitor.api.sandbox)
     answer = await decide(visitor, review, "approve", seen="7")
@@ -280,7 +287,7 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
     assert answer.status_code == 200
     outcomes = seen(answer)
     assert "good · draft_review approved" in " ".join(outcomes.split())
-    assert "picture" in outcomes
+    assert "can give: picture: Field required" in outcomes
     for said in ("Marina decided at", "look at it again", "there is no review"):
         assert said in outcomes
     states = [(await now_of(visitor, each)).state for each in (good, bad, taken, old)]

@@ -18,7 +18,7 @@ from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
 from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, RetomaError
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, RetomaError
 from retoma.records import Review, Run, Subject
 from retoma.server.pages import differences, moments, trail, typed
 from retoma.server.pages.asked import file_url, first_was, urgency
@@ -269,6 +269,8 @@ async def _refused(visit: Visit, act: str, fields: list[typed.Field], error: Ret
     match error:
         case AlreadyDecided():
             return await _bounced(visit, act, 409, winner=error.winner)
+        case KeyReused():  # they went back to their form, and decide otherwise
+            return await _bounced(visit, act, 409, winner=await visit.client.review(visit.id("review")))
         case Conflict():
             return await _bounced(visit, act, 409, why=str(error))
         case InvalidInput():

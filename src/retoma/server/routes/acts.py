@@ -27,11 +27,15 @@ from retoma.server.shapes import (
     Started,
     StuckPage,
     StuckShape,
+    idempotency_key,
 )
 
 router = APIRouter(tags=["acts"])
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
+IdempotencyKey = Annotated[
+    str | None, idempotency_key("The same act with the same key is done once, however often it is sent.")
+]
 _REFUSED = documented(404, 409)
 MOST_ITEMS = 10_000
 MOST_STEPS = 500
@@ -89,32 +93,34 @@ async def resume(run: UUID, by: Writer) -> Cancelled:
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)
-async def rerun(run: UUID, given: RerunGiven, by: Writer) -> Revised:
+async def rerun(run: UUID, given: RerunGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
     await own(by, run)
-    return _revised(run, await (_made_anew(run, given, by) if given.names_work else _what_failed(run, given, by)))
+    act = _made_anew if given.names_work else _what_failed
+    return _revised(run, await act(run, given, by, key))
 
 
-async def _made_anew(run: UUID, given: RerunGiven, by: Caller) -> Revision:
+async def _made_anew(run: UUID, given: RerunGiven, by: Caller, key: str | None) -> Revision:
     if given.step is not None:
         raise InvalidInput("`step` is for what failed: name what is to be made anew in `steps`")
     asked = given.model_dump(exclude={"step", "steps"})
-    return await by.client.rerun(run, *given.steps, **asked, tenant=by.tenant, by=_who(by))
+    return await by.client.rerun(run, *given.steps, **asked, tenant=by.tenant, by=_who(by), key=key)
 
 
-async def _what_failed(run: UUID, given: RerunGiven, by: Caller) -> Revision:
+async def _what_failed(run: UUID, given: RerunGiven, by: Caller, key: str | None) -> Revision:
     if given.alone or given.fresh:
         raise InvalidInput("say in `steps` what is to be made anew `alone` or `fresh`")
-    return await by.client.rerun_failed(run, step=given.step, items=given.items, tenant=by.tenant, by=_who(by))
+    return await by.client.rerun_failed(run, step=given.step, items=given.items, tenant=by.tenant, by=_who(by), key=key)
 
 
 @router.post(
     "/runs/{run:uuid}/fork",
     status_code=202,
     summary="Start a run with a changed input that shares the results of one that is over",
-    responses=_REFUSED,
+    responses={200: {"description": "This key was used before; it is the same run.", "model": Started}, **_REFUSED},
 )
-async def fork(run: UUID, given: ForkGiven, by: Writer, answer: Response) -> Started:
-    started = await by.client.fork(run, given.input, tenant=by.tenant, by=_who(by))
+async def fork(run: UUID, given: ForkGiven, by: Writer, answer: Response, key: IdempotencyKey = None) -> Started:
+    started = await by.client.fork(run, given.input, tenant=by.tenant, by=_who(by), key=key)
+    answer.status_code = 202 if started.created else 200
     answer.headers["Location"] = f"/api/v1/runs/{started.id}"
     return Started(id=started.id, created=started.created)
 
@@ -145,7 +151,7 @@ async def revisions(
 
 
 @router.post("/runs/{run:uuid}/edit", summary="Put a person's result in place of a job's", responses=_REFUSED)
-async def edit(run: UUID, given: EditGiven, by: Writer) -> Revised:
+async def edit(run: UUID, given: EditGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
     made = await by.client.edit(
         run,
         given.step,
@@ -154,13 +160,15 @@ async def edit(run: UUID, given: EditGiven, by: Writer) -> Revised:
         and_continue=given.and_continue,
         tenant=by.tenant,
         by=_who(by),
+        key=key,
     )
     return _revised(run, made)
 
 
 @router.post("/runs/{run:uuid}/skip", summary="Leave items out of a run that is over", responses=_REFUSED)
-async def skip(run: UUID, given: SkipGiven, by: Writer) -> Revised:
-    return _revised(run, await by.client.skip(run, given.step, given.items, tenant=by.tenant, by=_who(by)))
+async def skip(run: UUID, given: SkipGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
+    made = await by.client.skip(run, given.step, given.items, tenant=by.tenant, by=_who(by), key=key)
+    return _revised(run, made)
 
 
 def _who(by: Caller) -> str:

@@ -22,11 +22,10 @@ router = APIRouter(tags=["callbacks"], dependencies=[public])
 
 @router.post(
     "/callbacks/{token}",
-    status_code=202,
     summary="Say that outside work has ended",
     response_class=Response,
     responses={
-        202: {"description": "It is taken as a hint; the outside is asked whether it is so."},
+        200: {"description": "It is taken as a hint; the outside is asked whether it is so."},
         **documented(404, 410),
     },
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
@@ -41,7 +40,7 @@ async def call_back(request: Request, token: Annotated[str, Path(pattern=r"^[A-Z
     except NotFound:
         door.note_failure(address_of(request))
         raise
-    return Response(status_code=202)
+    return Response(status_code=200)  # to anything else RunPod calls again
 
 
 def _said(body: bytes) -> Any:

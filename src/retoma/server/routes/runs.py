@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -13,7 +11,6 @@ from starlette.responses import Response
 
 from retoma.define.webhook import Webhook
 from retoma.engine.tenants import DEFAULT
-from retoma.errors import Conflict
 from retoma.records import Run
 from retoma.server.callers import Caller, caller
 from retoma.server.problems import Problem, documented
@@ -59,16 +56,15 @@ _NOT_FOUND = documented(404)
     },
 )
 async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Response:
-    with _key_reused():
-        started = await by.client.start(
-            given.pipeline,
-            given.input,
-            tenant=tenant_of(by, given.tenant),
-            key=key,
-            run_at=given.run_at,
-            priority=given.priority,
-            webhook=_webhook(given.webhook),
-        )
+    started = await by.client.start(
+        given.pipeline,
+        given.input,
+        tenant=tenant_of(by, given.tenant),
+        key=key,
+        run_at=given.run_at,
+        priority=given.priority,
+        webhook=_webhook(given.webhook),
+    )
     return _answered(
         {"id": started.id, "created": started.created},
         202 if started.created else 200,
@@ -88,15 +84,14 @@ async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Re
     },
 )
 async def start_many(given: BulkGiven, by: Writer, key: IdempotencyKey = None) -> Response:
-    with _key_reused():
-        started = await by.client.start_many(
-            given.pipeline,
-            given.inputs,
-            tenant=tenant_of(by, given.tenant),
-            key=key,
-            priority=given.priority,
-            webhook=_webhook(given.webhook),
-        )
+    started = await by.client.start_many(
+        given.pipeline,
+        given.inputs,
+        tenant=tenant_of(by, given.tenant),
+        key=key,
+        priority=given.priority,
+        webhook=_webhook(given.webhook),
+    )
     created = any(run.created for run in started)
     return _answered({"runs": [run.id for run in started]}, 202 if created else 200)
 
@@ -169,15 +164,6 @@ def tenant_of(by: Caller, asked: str | None) -> str:
     if asked not in (None, by.tenant):
         raise Problem(403, "OTHER_TENANT", "this key starts runs of its own tenant only: leave `tenant` out")
     return by.tenant
-
-
-@contextmanager
-def _key_reused() -> Iterator[None]:
-    """A key that was used for other input is a mistake of the caller's, as RFC drafts on it say: 422."""
-    try:
-        yield
-    except Conflict as error:
-        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
 
 
 def _webhook(given: WebhookGiven | None) -> Webhook | None:

@@ -1,18 +1,18 @@
 -- name: rerun_failed
 select o_revision as revision, o_jobs as jobs
-  from retoma.rerun_failed(:run, :tenant, :by, :step, :items);
+  from retoma.rerun_failed(:run, :tenant, :by, :step, :items, :ask);
 
 -- name: edit_result
 select o_revision as revision, o_jobs as jobs
-  from retoma.edit_result(:run, :tenant, :by, :step, :item, :value, :stay);
+  from retoma.edit_result(:run, :tenant, :by, :step, :item, :value, :stay, :ask);
 
 -- name: rerun
 select o_revision as revision, o_jobs as jobs
-  from retoma.rerun(:run, :tenant, :by, :why, :steps::text[], :items::text[], :stale, :alone, :fresh);
+  from retoma.rerun(:run, :tenant, :by, :why, :steps::text[], :items::text[], :stale, :alone, :fresh, :ask);
 
 -- name: fork
-select o_revision as revision, o_jobs as jobs
-  from retoma.fork_run(:run, :tenant, :by, :new, :input, :steps::text[]);
+select o_revision as revision, o_jobs as jobs, o_run as run
+  from retoma.fork_run(:run, :tenant, :by, :new, :input, :steps::text[], :ask);
 
 -- name: stale
 select s.step, s.item
@@ -35,4 +35,4 @@ select o_reused::text as reused, o_former::text as former, o_feedback::text as f
 
 -- name: skip_items
 select o_revision as revision, o_jobs as jobs
-  from retoma.skip_items(:run, :tenant, :by, :step, :items);
+  from retoma.skip_items(:run, :tenant, :by, :step, :items, :ask);

@@ -56,10 +56,10 @@ select r.id, greatest(retoma.began_at(r), r.created_at) as began_at
  where r.id = any (:runs::uuid[]) and retoma.began_at(r) is not null;
 
 -- name: jobs_of_run
--- The current job of every step and item.
+-- The job of every step and item, as they are now or stood through a revision.
 select j.step, j.item, j.revision, j.state::text as state, j.position, j.attempt, j.deaths, j.queue, j.code,
        j.created_at, j.ready_at, j.started_at, j.ended_at, j.waiting_on, j.output::text as output
-  from retoma.standing(:run) j
+  from retoma.stood(:run, coalesce(:through::int, retoma.latest())) j
  order by j.step, j.item;
 
 -- name: steps_of_run
@@ -74,9 +74,9 @@ select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce
  where r.id = :run;
 
 -- name: results_of_run
--- The current results of a run.
+-- The results of a run, as they are now or stood through a revision.
 select c.step, c.item, s.each, c.output::text as output
-  from retoma.standing(:run) c
+  from retoma.stood(:run, coalesce(:through::int, retoma.latest())) c
   join retoma.steps s on s.version = c.version and s.step = c.step
  where c.state = 'succeeded' and not s.hidden
  order by s.place, c.position;
@@ -89,10 +89,10 @@ select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.da
  limit :limit;
 
 -- name: last_errors_of_run
--- The newest failure or retry of each job that has one.
+-- The newest failure or retry of each job that has one, of all or through a revision.
 select distinct on (e.step, e.item) e.step, e.item, e.at, e.attempt, e.kind, e.data::text as data
   from retoma.events e
- where e.run = :run and e.kind in ('failure', 'retry')
+ where e.run = :run and e.kind in ('failure', 'retry') and e.revision <= coalesce(:through::int, retoma.latest())
  order by e.step, e.item, e.id desc;
 
 -- name: jobs_of_step

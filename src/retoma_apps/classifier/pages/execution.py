@@ -263,7 +263,7 @@ async def _cancel(visit: Visit, run: Run) -> str:
 async def _correct(visit: Visit, run: Run) -> str:
     code, label = _code(visit, run), visit.fields.get("rotulo", "")
     try:
-        await _when_over(visit.client, run, lambda: _labelled(visit, run, code, label))
+        await _when_over(visit.client, run, lambda run: _labelled(visit, run, code, label))
     except InvalidInput:
         return "sem_rotulo"
     return "corrigido"
@@ -272,14 +272,16 @@ async def _correct(visit: Visit, run: Run) -> str:
 async def _confirm(visit: Visit, run: Run) -> str:
     """The model's label, as a person's."""
     code = _code(visit, run)
-    [shown], _ = await batches.shown_documents(visit.client, run, only=[code], limit=1)
-    await _when_over(visit.client, run, lambda: _labelled(visit, run, code, shown["rotulo"] or ""))
+    shown, _ = await batches.shown_documents(visit.client, run, only=[code], limit=1)
+    if not shown:
+        raise NotFound(f"{code} has no label: this execution ended before it was read")
+    await _when_over(visit.client, run, lambda run: _labelled(visit, run, code, shown[0]["rotulo"] or ""))
     return "confirmado"
 
 
 async def _skip(visit: Visit, run: Run) -> str:
     code = _code(visit, run)
-    await _when_over(visit.client, run, lambda: visit.client.skip(run.id, "text", [code], by=visit.by))
+    await _when_over(visit.client, run, lambda run: visit.client.skip(run.id, "text", [code], by=visit.by))
     return "pulado"
 
 
@@ -287,15 +289,14 @@ async def _labelled(visit: Visit, run: Run, code: str, label: str) -> None:
     await batches.corrected(visit.client, run, code, label, tenant=None, by=visit.by)
 
 
-async def _when_over(client: Client, run: Run, act: Callable[[], Awaitable[Any]]) -> None:
+async def _when_over(client: Client, run: Run, act: Callable[[Run], Awaitable[Any]]) -> None:
     """After each correction the summary is made again, which takes a moment; who corrects many need not wait for it."""
     try:
-        await act()
+        await act(run)
     except AtWork:
         if not _is_summing_up(await batches.execution(client, run)):
             raise
-        await client.wait(run.id, SUMMARY_TAKES)
-        await act()
+        await act(await client.wait(run.id, SUMMARY_TAKES))
 
 
 def _is_summing_up(seen: batches.Execution) -> bool:

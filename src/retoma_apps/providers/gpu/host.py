@@ -15,7 +15,7 @@ class GpuHost(Protocol):
     """Renders video elsewhere. `input` is one of the orders of orders.py, as plain JSON.
 
     An `img2vid` gives `{"videos": [{"id", "video_url", "filename"}], "failed": [{"id", "code", "message"}]}`, the other
-    operations give `{"video_url", "filename"}`.
+    operations give `{"video_url", "filename"}`. Work that gives no video at all is reported as failed.
     """
 
     async def submit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Self
 
@@ -20,13 +20,14 @@ from pydantic import (
 
 from retoma import GiveUp
 from retoma.files import PREFIX
-from retoma_apps.providers.captions import MOST_SEGMENTS, Segment, Style, parse_srt
+from retoma_apps.providers.captions import ALWAYS, MOST_SEGMENTS, Segment, Style, parse_srt
 from retoma_apps.providers.gpu.host import Operation
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
 
 Url = Annotated[str, Field(pattern=r"^https?://", max_length=2048)]
 Prefix = Annotated[str, Field(pattern=PREFIX.pattern, max_length=200)]
 LONGEST_SUBTITLES = 2_000_000
+MOST_IMAGES = 1000
 Subtitles = Annotated[
     Annotated[list[Segment], Field(max_length=MOST_SEGMENTS), Tag("segments")]
     | Annotated[str, Field(max_length=LONGEST_SUBTITLES), Tag("srt")],
@@ -43,14 +44,6 @@ def filename(label: str) -> str:
     return f"video.{sha256(label.encode(errors='surrogatepass')).hexdigest()[:32]}.mp4"
 
 
-class Order(BaseModel):
-    """`prefix` is where the outputs go; the server makes it, never a caller."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    prefix: Prefix
-
-
 class Image(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -65,6 +58,12 @@ class Image(BaseModel):
         return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
 
 
+def movements(images: Sequence[Image], zoom_types: Sequence[Zoom]) -> list[Zoom]:
+    """Of each image: its own, or the next of `zoom_types` in turn."""
+    turns = zoom_types or DEFAULT_ZOOMS
+    return [image.zoom or turns[position % len(turns)] for position, image in enumerate(images)]
+
+
 class Picture(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -73,54 +72,84 @@ class Picture(BaseModel):
     fps: Annotated[int, Field(ge=1, le=60)] = 30
 
 
-class Img2Vid(Order):
-    images: Annotated[list[Image], Field(min_length=1, max_length=1000)]
-    zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(default_factory=lambda: list(DEFAULT_ZOOMS))
+class Img2VidFields(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    images: Annotated[list[Image], Field(min_length=1, max_length=MOST_IMAGES)]
+    zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(
+        default_factory=lambda: list(DEFAULT_ZOOMS), description="Taken in turn by the images."
+    )
     picture: Picture = Picture()
 
     @field_validator("images")
     @classmethod
-    def _ids_are_unique(cls, images: list[Image]) -> list[Image]:
+    def _ids_name_one_image_each(cls, images: list[Image]) -> list[Image]:
         seen: set[str] = set()
         for image in images:
+            if not image.id.isprintable():
+                raise ValueError(f"the id {image.id!r} has characters that cannot be shown")
             if image.id in seen:
                 raise ValueError(f"two images have the id {image.id!r}")
             seen.add(image.id)
         return images
 
-    def clips(self) -> Iterator[tuple[Image, Zoom]]:
-        """Each image with the movement it gets: its own, or the next of `zoom_types` in turn."""
-        turns = self.zoom_types or list(DEFAULT_ZOOMS)
-        for position, image in enumerate(self.images):
-            yield image, image.zoom or turns[position % len(turns)]
 
-
-class Caption(Order):
-    """Either `subtitles` (SRT, its URL, or segments) or one `text` that stays for the whole video."""
+class CaptionFields(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     video_url: Url
-    subtitles: Subtitles | None = None
-    text: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    subtitles: Subtitles | None = Field(None, description="SRT, the URL of such a file, or segments.")
+    text: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
+        None, description="One text that stays for the whole video."
+    )
     style: Style = Style()
+
+    @field_validator("subtitles", "text", mode="before")
+    @classmethod
+    def _empty_is_not_given(cls, given: object) -> object:
+        return None if given == "" else given
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.subtitles is None) == (self.text is None):
             raise ValueError("give either `subtitles` or `text`")
-        if isinstance(self.subtitles, str) and self.subtitles_url is None:
-            parse_srt(self.subtitles)
+        if self.subtitles_url is None and not any(segment.text.strip() for segment in self.segments()):
+            raise ValueError("there is nothing to show: give `subtitles` or a `text` with words in it")
         return self
 
     @property
     def subtitles_url(self) -> str | None:
         given = self.subtitles
-        return given if isinstance(given, str) and re.match(r"https?://\S+$", given) else None
+        return given if isinstance(given, str) and re.fullmatch(r"https?://\S+", given) else None
+
+    def segments(self) -> list[Segment]:
+        """What is shown when, unless it has to be fetched from `subtitles_url`."""
+        if self.text is not None:
+            return [Segment(start=0, end=ALWAYS, text=self.text)]
+        return self.subtitles if isinstance(self.subtitles, list) else parse_srt(self.subtitles or "")
 
 
-class AddAudio(Order):
+class AddAudioFields(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
     video_url: Url
     audio_url: Url
     volume: Annotated[float, Field(ge=0, le=10, description="Of the added audio; 1 leaves it as it is.")] = 1.0
+
+
+class Order(BaseModel):
+    """What callers may say of an operation, and `prefix`, where the outputs go, which only the server says."""
+
+    prefix: Prefix
+
+
+class Img2Vid(Img2VidFields, Order): ...
+
+
+class Caption(CaptionFields, Order): ...
+
+
+class AddAudio(AddAudioFields, Order): ...
 
 
 MODELS: dict[Operation, type[Img2Vid | Caption | AddAudio]] = {

@@ -213,12 +213,23 @@ def _report(told: dict[str, Any]) -> Report:
 
 
 def _made(output: Any) -> Report:
-    """Work that is done and gives neither a video nor a fault has failed: it is handed over anew."""
+    """Work that is done and gives no video has failed, by its first fault if it names any: it is handed over anew."""
     told = output if isinstance(output, dict) else {}
-    videos = told.get("videos")
-    if told.get("failed") or any(map(_has_url, [told, *(videos if isinstance(videos, list) else ())])):
+    if any(map(_has_url, [told, *_listed(told, "videos")])):
         return Report("succeeded", result=output, progress=1.0)
-    return Report("failed", code="NO_VIDEO", message="RunPod says that it is done, and gives no video")
+    fault = next((each for each in _listed(told, "failed") if isinstance(each, dict)), {})
+    message = _text(fault, "message") or "RunPod says that it is done, and gives no video"
+    return Report("failed", code=_text(fault, "code") or "NO_VIDEO", message=message)
+
+
+def _listed(told: dict[str, Any], name: str) -> list[Any]:
+    entries = told.get(name)
+    return entries if isinstance(entries, list) else []
+
+
+def _text(told: dict[str, Any], name: str) -> str | None:
+    given = told.get(name)
+    return given[:500] if isinstance(given, str) else None
 
 
 def _has_url(entry: Any) -> bool:

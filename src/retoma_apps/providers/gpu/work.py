@@ -9,9 +9,18 @@ from typing import Any, assert_never
 from retoma.files import Files
 from retoma.outgoing import NoAnswer, Outgoing, UnsafeUrl
 from retoma_apps.providers import ffmpeg, fonts
-from retoma_apps.providers.captions import ALWAYS, Segment, ass_script, burning, parse_srt
+from retoma_apps.providers.captions import Segment, ass_script, burning, parse_srt
 from retoma_apps.providers.ffmpeg import FfmpegFailed
-from retoma_apps.providers.gpu.orders import LONGEST_SUBTITLES, AddAudio, Caption, Image, Img2Vid, Picture, filename
+from retoma_apps.providers.gpu.orders import (
+    LONGEST_SUBTITLES,
+    AddAudio,
+    Caption,
+    Image,
+    Img2Vid,
+    Picture,
+    filename,
+    movements,
+)
 from retoma_apps.providers.gpu.zooms import Zoom, zoom_filter
 
 LARGEST_IMAGE = 50 * 1024**2
@@ -56,7 +65,8 @@ class Work:
         videos: list[dict[str, str]] = []
         failed: list[WorkFailed] = []
         lost: list[dict[str, Any]] = []
-        for done, (image, zoom) in enumerate(order.clips()):
+        moved = zip(order.images, movements(order.images, order.zoom_types), strict=True)
+        for done, (image, zoom) in enumerate(moved):
             try:
                 videos.append(await self._clip(image, zoom, order, done))
             except WorkFailed as error:
@@ -108,16 +118,10 @@ class Work:
         return await self._kept(order.prefix, "captioned.mp4")
 
     async def _segments(self, order: Caption) -> list[Segment]:
-        if order.text is not None:
-            return [Segment(start=0, end=ALWAYS, text=order.text)]
-        if isinstance(order.subtitles, list):
-            return order.subtitles
-        assert order.subtitles is not None
-        return _parsed(await self._subtitles(order.subtitles_url) if order.subtitles_url else order.subtitles)
-
-    async def _subtitles(self, url: str) -> str:
-        path = await self._fetched(url, "subtitles", LONGEST_SUBTITLES, "The subtitles file")
-        return path.read_text(encoding="utf-8", errors="replace")
+        if order.subtitles_url is None:
+            return order.segments()
+        path = await self._fetched(order.subtitles_url, "subtitles", LONGEST_SUBTITLES, "The subtitles file")
+        return _parsed(path.read_text(encoding="utf-8", errors="replace"))
 
     async def _addaudio(self, order: AddAudio) -> dict[str, Any]:
         video, known = await self._video(order.video_url)

@@ -123,9 +123,8 @@ class OfflineLlm:
         model: str = MODEL,
         schema: type[BaseModel] | None = None,
         max_tokens: int = 0,
-        temperature: float = 0.0,
     ) -> Reply:
-        """Costs nothing and counts no tokens. `model`, `max_tokens` and `temperature` mean nothing to it."""
+        """Costs nothing and counts no tokens. `model` and `max_tokens` mean nothing to it."""
         text = unquoted(messages)
         if text is None:
             raise GiveUp("the offline model found no quoted document in its messages", "LLM_BAD_REQUEST")

@@ -30,6 +30,7 @@ from retoma_apps.providers.llm.schemas import strict_schema
 from retoma_apps.providers.pauses import asked_pause
 
 USUAL_PAUSE = timedelta(seconds=10)
+THINKING = 3_500  # tokens before an answer, which the provider counts as part of it
 _LARGEST_ANSWER = 4 * 1024**2
 _MOST_TOKENS = 10**9
 _MOST_COST = 10**12
@@ -81,11 +82,10 @@ class OpenRouter:
         model: str,
         schema: type[BaseModel] | None = None,
         max_tokens: int,
-        temperature: float = 0.0,
     ) -> Reply:
         if not self._key:
             raise ProviderRefuses("no key for OpenRouter is set: set OPENROUTER_API_KEY")
-        body = _body(messages, model, schema, max_tokens, temperature)
+        body = _body(messages, model, schema, max_tokens)
         answer = await self._posted(body)
         told = self._object(answer)
         choice = self._choice(answer, told)
@@ -190,14 +190,12 @@ class OpenRouter:
         return f" ({(said.replace(self._key, '...') if self._key else said)[:200]})"
 
 
-def _body(
-    messages: Sequence[Message], model: str, schema: type[BaseModel] | None, max_tokens: int, temperature: float
-) -> dict[str, Any]:
+def _body(messages: Sequence[Message], model: str, schema: type[BaseModel] | None, max_tokens: int) -> dict[str, Any]:
+    """It names no temperature: models that think take none, and all parameters are required of who answers."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": each.role, "content": each.content} for each in messages],
-        "max_tokens": max_tokens,
-        "temperature": temperature,
+        "max_tokens": max_tokens + THINKING,
     }
     if schema is not None:
         wanted = {"name": schema.__name__[:64], "strict": True, "schema": strict_schema(schema)}

@@ -56,9 +56,10 @@ class Llm(Protocol):
         model: str,
         schema: type[BaseModel] | None = None,
         max_tokens: int,
-        temperature: float = 0.0,
     ) -> Reply:
         """One call, which is paid for. Use `structured` where the answer must fit a schema.
+
+        `max_tokens` are of the answer itself; a model that thinks first is allowed some more for that.
 
         Raises RateLimited, ProviderDown or ProviderRefuses, for which the pool waits; GiveUp where no other try would
         help; or one of errors.py, whose `usage` was paid for.

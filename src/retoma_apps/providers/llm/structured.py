@@ -19,12 +19,11 @@ _LONGEST_ANSWER = 8_000
 
 @dataclass(frozen=True)
 class Structured(Generic[M]):
-    """`usage` is of all calls; `repairs` counts those after the first."""
+    """`usage` is of all calls."""
 
     value: M
     reply: Reply
     usage: Usage
-    repairs: int
 
 
 async def structured(
@@ -34,7 +33,6 @@ async def structured(
     *,
     model: str,
     max_tokens: int,
-    temperature: float = 0.0,
     repairs: int = 1,
     paid: Callable[[Usage], None] | None = None,
 ) -> Structured[M]:
@@ -46,9 +44,9 @@ async def structured(
     asked, bill = list(messages), _Bill(paid)
     for repair in range(repairs + 1):
         try:
-            reply = await llm.ask(asked, model=model, schema=schema, max_tokens=max_tokens, temperature=temperature)
+            reply = await llm.ask(asked, model=model, schema=schema, max_tokens=max_tokens)
             bill.add(reply.usage)
-            return Structured(_checked(reply, schema), reply, bill.total, repair)
+            return Structured(_checked(reply, schema), reply, bill.total)
         except InvalidJson as error:
             bill.add(error.usage)
             if repair == repairs:

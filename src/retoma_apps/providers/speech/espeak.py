@@ -48,9 +48,6 @@ class Espeak:
         pcm = unwrapped(audio)
         return spoken(pcm, timed(text, _marks(told), seconds_of(pcm)))
 
-    async def close(self) -> None:
-        """Nothing is kept between calls."""
-
     async def _ran(self, text: str, *arguments: str) -> tuple[bytes, str]:
         process = await _started(arguments)
         try:

@@ -34,5 +34,3 @@ class Speech(Protocol):
         Text is spoken as it stands: nothing in it is a command. Raises RetryLater, RateLimited, ProviderDown or
         ProviderRefuses, which use up no attempt; GiveUp where no other try would help; or one of errors.py.
         """
-
-    async def close(self) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from retoma_apps.providers.speech.errors import UnknownVoice
@@ -47,12 +48,14 @@ def speaker(name: str) -> Speaker:
     raise UnknownVoice(f"there is no voice {name[:80]!r}; there are {', '.join(KNOWN)} and elevenlabs_<id>")
 
 
-def usual_voice(language: str, provider: str = "espeak") -> str:
-    """The name of the first known voice of a provider for a language, by its first letters: pt, en."""
+def usual_voice(language: str, providers: Collection[str]) -> str:
+    """The name of the first known voice of these providers for a language, by its first letters: pt, en."""
     for name, known in KNOWN.items():
-        if known.provider == provider and known.speaks(language):
+        if known.provider in providers and known.speaks(language):
             return name
-    raise UnknownVoice(f"{provider} has no usual voice for {language[:40]!r}: name one, such as elevenlabs_<id>")
+    raise UnknownVoice(
+        f"{', '.join(providers)}: no usual voice for {language[:40]!r}; name one, such as elevenlabs_<id>"
+    )
 
 
 def _base(language: str) -> str:

@@ -4,7 +4,6 @@ from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.local import LocalChannel, LocalVideo
 from retoma_apps.providers.youtube.port import (
     Channel,
-    Progress,
     Published,
     State,
     Status,
@@ -19,7 +18,6 @@ __all__ = [
     "Channel",
     "LocalChannel",
     "LocalVideo",
-    "Progress",
     "Published",
     "SessionGone",
     "State",

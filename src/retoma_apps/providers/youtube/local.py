@@ -21,14 +21,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from retoma import GiveUp
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.fitting import fitted
 from retoma_apps.providers.youtube.pictures import read_thumbnail
-from retoma_apps.providers.youtube.port import Progress, Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
 
 PART = 8 * 1024**2
 _ID = re.compile(r"local-[0-9a-f]{12}")
@@ -78,8 +78,8 @@ class LocalChannel:
     async def begin(self, video: VideoToPublish, size: int) -> str:
         return await asyncio.to_thread(self._begin, fitted(video), size)
 
-    async def send(self, session: str, path: Path, progress: Progress | None = None) -> Published:
-        return await asyncio.to_thread(self._send, session, path, progress)
+    async def send(self, session: str, path: Path) -> Published:
+        return await asyncio.to_thread(self._send, session, path)
 
     async def find(self, mark: str) -> Published | None:
         found = _id_of(mark)
@@ -99,9 +99,6 @@ class LocalChannel:
     async def video(self, video_id: str) -> LocalVideo | None:
         return await asyncio.to_thread(self._video, video_id)
 
-    async def close(self) -> None:
-        pass
-
     def _begin(self, video: VideoToPublish, size: int) -> str:
         found = _id_of(video.mark)
         if not (self._videos / found).is_dir():
@@ -110,13 +107,13 @@ class LocalChannel:
             _write(folder / "video.json", json.dumps(_told(video, size)).encode())
         return f"local:{found}"
 
-    def _send(self, session: str, path: Path, progress: Progress | None) -> Published:
+    def _send(self, session: str, path: Path) -> Published:
         found, size = _checked(session.removeprefix("local:")), path.stat().st_size
         with suppress(FileNotFoundError), self._locked(found) as folder:
             if not (self._videos / found).is_dir():
                 told = json.loads((folder / "video.json").read_bytes())
                 _check_size(size, told["size"])
-                self._copy(path, folder / "video.mp4", progress)
+                self._copy(path, folder / "video.mp4")
                 self._publish(folder, told)
         if not (self._videos / found).is_dir():
             raise SessionGone
@@ -138,24 +135,23 @@ class LocalChannel:
         finally:
             os.close(handle)
 
-    def _copy(self, source: Path, target: Path, progress: Progress | None) -> None:
+    def _copy(self, source: Path, target: Path) -> None:
         """Go on where the copy ends. What a power cut has spoilt is copied anew."""
-        self._append(source, target, progress)
+        self._append(source, target)
         if not filecmp.cmp(source, target, shallow=False):
             target.unlink()
-            self._append(source, target, progress)
+            self._append(source, target)
 
-    def _append(self, source: Path, target: Path, progress: Progress | None) -> None:
+    def _append(self, source: Path, target: Path) -> None:
         with source.open("rb") as given, target.open("ab") as copied:
-            size, done = source.stat().st_size, copied.tell()
-            given.seek(done)
+            given.seek(copied.tell())
             while part := given.read(self._part_bytes):
-                copied.write(part)
-                copied.flush()
-                done += len(part)
-                if progress is not None:
-                    progress(done, size)
+                self._add(part, copied)
             os.fsync(copied.fileno())
+
+    def _add(self, part: bytes, copied: BinaryIO) -> None:
+        copied.write(part)
+        copied.flush()
 
     def _set_thumbnail(self, video_id: str, path: Path) -> None:
         content, kind = read_thumbnail(path)

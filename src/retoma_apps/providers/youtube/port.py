@@ -11,14 +11,12 @@ and, if `send` raises SessionGone, asks `find` for the video's mark before it be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
-Progress = Callable[[int, int], None]
 """Told how many bytes of how many have been taken."""
 State = Literal["uploaded", "processed", "published", "failed", "rejected", "deleted"]
 _MARK = re.compile(r"retoma-[a-z0-9]{8,40}")
@@ -78,7 +76,7 @@ class Channel(Protocol):
     async def begin(self, video: VideoToPublish, size: int) -> str:
         """Open a session for a file of `size` bytes. Record it before any byte is sent. It is a secret."""
 
-    async def send(self, session: str, path: Path, progress: Progress | None = None) -> Published:
+    async def send(self, session: str, path: Path) -> Published:
         """Send what the session does not have yet. A session that was complete already makes no second video.
 
         Raises SessionGone if the session has ended without a trace: then ask `find` before beginning anew.
@@ -94,5 +92,3 @@ class Channel(Protocol):
         """
 
     async def status(self, video_id: str) -> Status: ...
-
-    async def close(self) -> None: ...

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from retoma import GiveUp, ProviderDown
 from retoma.outgoing import Answer, NoAnswer
 from retoma_apps.providers.youtube.errors import SessionGone
-from retoma_apps.providers.youtube.port import Progress
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 
 Put = Callable[[Mapping[str, str], bytes], Awaitable[Answer]]
@@ -32,26 +31,24 @@ class Upload:
         self._fail = fail
         self._most = 0
 
-    async def run(self, progress: Progress | None = None) -> str:
+    async def run(self) -> str:
         """The video's id. Gives up for now once the session was asked too often without having got further."""
         if not self._size:
             raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
         failures = most = 0
         while True:
-            answer = await self._sent_on(await self._asked(), progress)
+            answer = await self._sent_on(await self._asked())
             if (video := self._video(answer)) is not None:
-                _tell(progress, self._size, self._size)
                 return video
             failures = 1 if self._most > most else failures + 1
             most = self._most
             await self._pause(failures, answer)
 
-    async def _sent_on(self, answer: Answer | None, progress: Progress | None) -> Answer | None:
+    async def _sent_on(self, answer: Answer | None) -> Answer | None:
         """The last answer, after sending for as long as each chunk gets the session further."""
         taken = -1
         while (further := self._taken(answer)) is not None and taken < further < self._size:
             taken, self._most = further, max(further, self._most)
-            _tell(progress, taken, self._size)
             answer = await self._sent(taken)
         return answer
 
@@ -109,11 +106,6 @@ def _read(path: Path, start: int, most: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
         return file.read(most)
-
-
-def _tell(progress: Progress | None, taken: int, size: int) -> None:
-    if progress is not None:
-        progress(taken, size)
 
 
 def _object(answer: Answer) -> dict[str, Any]:

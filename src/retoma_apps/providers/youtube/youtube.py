@@ -20,7 +20,7 @@ from retoma import GiveUp, ProviderDown
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, without_path
 from retoma_apps.providers.youtube.fitting import fitted
 from retoma_apps.providers.youtube.pictures import read_thumbnail
-from retoma_apps.providers.youtube.port import Progress, Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
 from retoma_apps.providers.youtube.refusals import OF_THE_VIDEO, fail
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 from retoma_apps.providers.youtube.tokens import Tokens
@@ -58,7 +58,7 @@ class YouTube:
             raise ProviderDown("YouTube opened no session: its answer names no address of its own")
         return session
 
-    async def send(self, session: str, path: Path, progress: Progress | None = None) -> Published:
+    async def send(self, session: str, path: Path) -> Published:
         if not self._is_ours(session):
             raise GiveUp("this is no session of YouTube's", "SESSION_INVALID")
 
@@ -68,7 +68,7 @@ class YouTube:
         def refuse(answer: Answer) -> NoReturn:
             fail(answer, self._secrets(session))
 
-        return _published(await Upload(self._settings, put, path, refuse).run(progress))
+        return _published(await Upload(self._settings, put, path, refuse).run())
 
     async def find(self, mark: str) -> Published | None:
         playlist = await self._uploads()

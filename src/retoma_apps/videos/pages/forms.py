@@ -10,9 +10,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from retoma_apps.providers.speech import KNOWN
-from retoma_apps.videos.channels import can_speak
 from retoma_apps.videos.models import Channel, Order
 from retoma_apps.videos.pages.words import Words
+from retoma_apps.videos.voices import can_speak
 
 ORDER = ("topic", "channel", "language", "scheduled_for")
 CHANNEL = ("language", "voice", "style", "seconds", "budget", "account")

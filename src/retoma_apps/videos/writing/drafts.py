@@ -1,4 +1,4 @@
-"""A draft becomes a script: cleaned, counted, with its sources and its quality report."""
+"""A draft becomes a script: cleaned, counted, with its sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
 from retoma_apps.videos.words import cleaned, folded, shortened
-from retoma_apps.videos.writing.quality import report
 
 MOST_TAGS = 15
 _LONGEST_TAG = 60
@@ -20,7 +19,10 @@ def finished(
     brief: Brief, *, title: str, scenes: Sequence[Scene], description: str, tags: Sequence[str], facts: Sequence[Fact]
 ) -> Script:
     """`facts` are those that the scenes use. Raises ValueError if nothing is left to be said."""
-    script = Script(
+    return Script(
+        topic=brief.topic,
+        language=brief.language,
+        seconds=brief.seconds,
         title=shortened(_plain(title), _LONGEST_TITLE) or shortened(_plain(brief.topic), _LONGEST_TITLE),
         scenes=[Scene(text=cleaned(scene.text), visual=_plain(scene.visual) or "…") for scene in scenes],
         description="\n".join(_plain(line) for line in description.splitlines())[:_LONGEST_DESCRIPTION],
@@ -29,7 +31,6 @@ def finished(
         facts_used=len(facts),
         facts=[fact.text for fact in facts],
     )
-    return script.model_copy(update={"quality": report(script, brief.language, brief.seconds)})
 
 
 def unknown(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:

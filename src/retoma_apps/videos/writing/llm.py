@@ -89,7 +89,7 @@ class LlmWriter:
             paid=paid,
         )
         found = [fact for each in answer.value.facts if (fact := _fact(each, self.name))]
-        return Researched(facts=unknown(found, known), usage=answer.usage)
+        return Researched(facts=unknown(found, known))
 
     async def script(
         self,
@@ -106,10 +106,9 @@ class LlmWriter:
             Draft,
             model=self.name,
             max_tokens=words_in(brief.seconds) * 4 + 2_000,
-            temperature=0.7,
             paid=paid,
         )
-        return Written(script=_script(brief, facts, answer.value, answer.usage), usage=answer.usage)
+        return Written(script=_script(brief, facts, answer.value, answer.usage))
 
 
 def research_messages(brief: Brief, known: Sequence[Fact], wishes: Sequence[str]) -> list[Message]:

@@ -15,18 +15,16 @@ class Researched(Part):
     """`facts` are new ones: none of those that were known before."""
 
     facts: list[Fact]
-    usage: Usage = Usage()
 
 
 class Written(Part):
-    """The script has its quality report; how much of it was known before is the caller's to say."""
+    """How much of the script was known before is the caller's to say."""
 
     script: Script
-    usage: Usage = Usage()
 
 
 class Writer(Protocol):
-    """`paid` is told what each call has cost at once, whatever follows; the sum of it is the `usage` of the answer."""
+    """`paid` is told what each call has cost at once, whatever follows."""
 
     name: str
 

@@ -155,6 +155,19 @@ def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None
 
 
 @pytest.mark.parametrize(
+    ("failed", "code", "message"),
+    [
+        ([{"id": "1", "code": "DOWNLOAD_FAILED", "message": "404"}, {"id": "2"}], "DOWNLOAD_FAILED", "404"),
+        (["odd", {"code": 7, "message": "x" * 900}], "NO_VIDEO", "x" * 500),
+        ({"code": "ODD"}, "NO_VIDEO", "RunPod says that it is done, and gives no video"),
+    ],
+)
+def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: object, code: str, message: str) -> None:
+    report = _report({"status": "COMPLETED", "output": {"videos": [], "failed": failed}})
+    assert (report.state, report.code, report.message) == ("failed", code, message)
+
+
+@pytest.mark.parametrize(
     ("told", "progress"),
     [
         ("0.4", 0.4),

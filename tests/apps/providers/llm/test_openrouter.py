@@ -41,7 +41,14 @@ async def test_a_schema_is_sent_strict_and_only_to_those_who_keep_to_it(standin:
     assert (wanted["name"], wanted["strict"]) == ("Label", True)
     assert wanted["schema"]["additionalProperties"] is False
     assert wanted["schema"]["required"] == ["label", "confidence"]
-    assert (sent["max_tokens"], sent["temperature"]) == (100, 0.0)
+
+
+async def test_a_model_that_thinks_is_left_room_for_it_and_given_no_temperature(
+    standin: StandIn, llm: OpenRouter
+) -> None:
+    reply = await llm.ask(asking(), schema=Label, **ASKED | {"model": "openai/gpt-5-mini"})
+    assert reply.json["label"] == "sentença"
+    assert standin.requests[0]["max_tokens"] > 1_000
 
 
 async def test_without_a_schema_the_text_is_given_as_it_is_even_if_it_was_cut(

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
 from retoma_apps.providers.llm import OpenRouter
 from retoma_apps.providers.llm.standin import StandIn
@@ -30,6 +32,21 @@ async def test_a_request_of_another_shape_is_refused(base_url: str) -> None:
     bodies.append({"model": "m", "messages": [message], "response_format": loose})
     for body in bodies:
         assert (await call(base_url, "POST", "chat/completions", body)).status == 400
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "finish_reason"),
+    [({"temperature": 0}, 404, None), ({"max_tokens": 400}, 200, "length"), ({"max_tokens": 4_000}, 200, "stop")],
+)
+async def test_a_model_that_thinks_takes_no_temperature_and_needs_tokens_for_it(
+    base_url: str, given: dict[str, Any], status: int, finish_reason: str | None
+) -> None:
+    asked = {"model": "openai/gpt-5-mini", "messages": [{"role": "user", "content": "x"}]}
+    answer = await call(
+        base_url, "POST", "chat/completions", {**asked, **given, "provider": {"require_parameters": True}}
+    )
+    assert answer.status == status
+    assert answer.json().get("choices", [{}])[0].get("finish_reason") == finish_reason
 
 
 async def test_what_an_answer_cost_can_be_asked_for_afterwards(base_url: str, llm: OpenRouter) -> None:

@@ -33,14 +33,18 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "provider", "expected"),
-    [("pt-BR", "espeak", "espeak_pt_br"), ("en", "espeak", "espeak_en"), ("pt-BR", "azure", "azure_pt_br_antonio")],
+    ("language", "providers", "expected"),
+    [
+        ("pt-BR", ["espeak"], "espeak_pt_br"),
+        ("en", ["elevenlabs", "espeak"], "espeak_en"),
+        ("pt-BR", ["azure", "espeak"], "azure_pt_br_antonio"),
+    ],
 )
-def test_each_language_has_its_usual_voice(language: str, provider: str, expected: str) -> None:
-    assert usual_voice(language, provider) == expected
+def test_each_language_has_its_usual_voice(language: str, providers: list[str], expected: str) -> None:
+    assert usual_voice(language, providers) == expected
     assert expected in KNOWN
 
 
 def test_a_language_without_a_usual_voice_says_so() -> None:
     with pytest.raises(UnknownVoice, match="'ja'"):
-        usual_voice("ja")
+        usual_voice("ja", ["espeak"])

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma_apps.providers.gpu.standin.server import served
-from retoma_apps.providers.youtube import VideoToPublish, YouTube, YouTubeSettings, mark_of
+from retoma_apps.providers.youtube import LocalChannel, VideoToPublish, YouTube, YouTubeSettings, mark_of
 from retoma_apps.providers.youtube.settings import GRAIN
 from retoma_apps.providers.youtube.standin import StandIn
 
@@ -30,6 +30,18 @@ class Switch:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.app(scope, receive, send)
+
+
+class Watched(LocalChannel):
+    """Keeps how far a copy was after each part of it."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self.done: list[int] = []
+
+    def _add(self, part: bytes, copied: BinaryIO) -> None:
+        super()._add(part, copied)
+        self.done.append(copied.tell())
 
 
 class Clock:

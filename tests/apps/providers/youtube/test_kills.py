@@ -8,15 +8,14 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from retoma_apps.providers.youtube import LocalChannel, YouTube
+from retoma_apps.providers.youtube import YouTube
 from retoma_apps.providers.youtube.settings import GRAIN
 from retoma_apps.providers.youtube.standin import StandIn
 from tests.apps.providers.youtube import sender
-from tests.apps.providers.youtube.conftest import CONTENT, REFRESH, SECRET, SIZE, Switch, a_video, rewrite
+from tests.apps.providers.youtube.conftest import CONTENT, REFRESH, SECRET, SIZE, Switch, Watched, a_video, rewrite
 
 
 async def sending(where: str, session: str, film: Path, **environment: str) -> Process:
@@ -69,14 +68,13 @@ async def test_a_sender_killed_at_every_chunk_and_after_the_last_byte_makes_one_
 async def test_a_local_channel_whose_sender_is_killed_goes_on_where_it_was(
     tmp_path: Path, film: Path, die_at: int
 ) -> None:
-    channel: Any = LocalChannel(tmp_path / "channel")
+    channel = Watched(tmp_path / "channel")
     session = await channel.begin(a_video(), SIZE)
     victim = await sending(str(tmp_path / "channel"), session, film, DIE_AT=str(die_at))
     assert await victim.wait() == -signal.SIGKILL
     assert await channel.videos() == []
-    told: list[int] = []
-    published = await channel.send(session, film, lambda done, _: told.append(done))
-    assert all(done > die_at for done in told)
+    published = await channel.send(session, film)
+    assert all(done > die_at for done in channel.done)
     [shown] = await channel.videos()
     assert shown.video_id == published.video_id
     assert shown.video.read_bytes() == CONTENT

@@ -10,12 +10,12 @@ import pytest
 
 from retoma import GiveUp
 from retoma_apps.providers.youtube import LocalChannel, SessionGone, Status, mark_of
-from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Clock, a_video, rewrite
+from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Clock, Watched, a_video, rewrite
 
 
 @pytest.fixture
-def channel(tmp_path: Path, clock: Clock) -> LocalChannel:
-    return LocalChannel(tmp_path / "channel", part_bytes=100_000, now=clock)
+def channel(tmp_path: Path, clock: Clock) -> Watched:
+    return Watched(tmp_path / "channel", part_bytes=100_000, now=clock)
 
 
 async def test_a_video_is_shown_with_its_words_and_its_thumbnail(
@@ -83,13 +83,12 @@ async def test_the_newest_come_first(channel: LocalChannel, film: Path, clock: C
     assert [each.title for each in await channel.videos()] == ["third", "second", "first"]
 
 
-async def test_a_copy_goes_on_where_it_ended(channel: LocalChannel, film: Path, tmp_path: Path) -> None:
+async def test_a_copy_goes_on_where_it_ended(channel: Watched, film: Path, tmp_path: Path) -> None:
     session = await channel.begin(a_video(), SIZE)
     begun = tmp_path / "channel/sessions" / session.removeprefix("local:") / "video.mp4"
     begun.write_bytes(CONTENT[:250_000])
-    told: list[int] = []
-    await channel.send(session, film, lambda done, _: told.append(done))
-    assert told[0] == 350_000
+    await channel.send(session, film)
+    assert channel.done[0] == 350_000
     [shown] = await channel.videos()
     assert shown.video.read_bytes() == CONTENT
 

@@ -33,12 +33,12 @@ def the_only(standin: StandIn) -> str:
 async def test_a_video_is_sent_chunk_by_chunk_and_has_an_address(
     standin: StandIn, youtube: YouTube, film: Path
 ) -> None:
-    told: list[tuple[int, int]] = []
-    session = await youtube.begin(a_video(), SIZE)
-    published = await youtube.send(session, film, lambda done, of: told.append((done, of)))
+    taken: list[int] = []
+    standin.on_chunk = taken.append
+    published = await youtube.send(await youtube.begin(a_video(), SIZE), film)
     assert published.video_id == the_only(standin)
     assert published.url == f"https://www.youtube.com/watch?v={published.video_id}"
-    assert told == [*((number * GRAIN, SIZE) for number in range(6)), (SIZE, SIZE)]
+    assert taken == [*(number * GRAIN for number in range(1, 6)), SIZE]
     assert standin.requests["PUT videos"] == 1 + 6  # the question, and the chunks
 
 
@@ -125,10 +125,10 @@ async def test_an_upload_that_gets_no_further_goes_on_later_from_where_it_is(
     standin.on_chunk = break_for_long
     with pytest.raises(ProviderDown, match="503"):
         await youtube.send(session, film)
-    standin.on_chunk = None
-    told: list[int] = []
-    await youtube.send(session, film, lambda done, _: told.append(done))
-    assert told[0] == 3 * GRAIN
+    taken: list[int] = []
+    standin.on_chunk = taken.append
+    await youtube.send(session, film)
+    assert taken == [4 * GRAIN, 5 * GRAIN, SIZE]
     the_only(standin)
 
 

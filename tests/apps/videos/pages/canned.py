@@ -22,11 +22,9 @@ from retoma_apps.videos.models import (
     FinalChoice,
     FinalWishes,
     FootageWishes,
-    Issue,
     Line,
     Narration,
     NarrationWishes,
-    Quality,
     Scene,
     Script,
     Source,
@@ -48,16 +46,12 @@ FILM = bytes(range(256)) * 8
 def script(says: str) -> Script:
     return Script(
         title=f"Title {says}"[:100],
-        scenes=[Scene(text=f"First {says}", visual=f"a coin {says}"), Scene(text="Second.", visual="a bank")],
+        scenes=[Scene(text=f"First {says}", visual=f"a coin {says}"), Scene(text="Second (half.", visual="a bank")],
+        language="en",
+        seconds=600,
         description=f"About {says}",
         tags=[f"tag {says}"[:60]],
         word_count=1850,
-        quality=Quality(
-            passed=False,
-            readability_score=8.5,
-            visual_markers=2,
-            issues=[Issue(code="long", text=f"Too long {says}", blocking=True), Issue(code="dull", text="Dull")],
-        ),
         sources=[
             Source(name=f"Bank {says}", url="https://bank.example/a", confidence=0.95),
             Source(name="Rumour", url="javascript:alert(1)", confidence=0.2),

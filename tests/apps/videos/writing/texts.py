@@ -48,7 +48,6 @@ class ScriptedLlm:
         model: str,
         schema: type[BaseModel] | None = None,
         max_tokens: int,
-        temperature: float = 0.0,
     ) -> Reply:
         self.asked.append(list(messages))
         self.max_tokens = max_tokens

@@ -19,6 +19,7 @@ declare
   v_failed record;
   v_pool retoma.pools;
 begin
+  perform retoma.lock_pools();
   for v_failed in
     select s.pool, count(*)::int as failures, max(j.started_at) as began_at, bool_or(f.code = 'PROVIDER_REFUSES') as refuses,
            max(f.delay) filter (where f.code = 'PROVIDER_REFUSES') as delay
@@ -29,7 +30,7 @@ begin
      group by s.pool
      order by s.pool
   loop
-    select * into v_pool from retoma.pools where name = v_failed.pool for update;
+    select * into v_pool from retoma.pools where name = v_failed.pool;
     continue when retoma.is_tripped(v_pool) and not coalesce(v_failed.began_at >= v_pool.probed_at, false);
     v_pool.failures := case
       when retoma.is_tripped(v_pool) then v_pool.failures + 1
@@ -49,6 +50,7 @@ begin
   if not exists (select from retoma.pools where failures > 0) then
     return;
   end if;
+  perform retoma.lock_pools();
   update retoma.pools p
      set failures = 0, open_until = null, probed_at = null, trouble = null
    where p.failures > 0 and p.name in (

@@ -32,7 +32,8 @@ stable language sql as $$
 $$;
 
 -- Claim up to `p_room` ready jobs of versions that this worker serves: tenants in turn, and for each the lowest rank.
--- At most one of them is a suspect, and none unless `p_suspect`.
+-- At most one of them is a suspect, and none unless `p_suspect`. What may go on outside in a run that stops is claimed as
+-- 'last': it may only be found, to be ended there.
 create or replace function retoma.claim(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean)
 returns setof retoma.claimed language plpgsql as $$
@@ -53,7 +54,7 @@ begin
             and c.version = any (p_versions)
           order by c.rank limit 1 for update skip locked))
       returning j.*)
-    select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
+    select case when t.ending then 'last' else 'claimed' end, t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
            t.tenant, p.run_input, p.item_value, p.results
       from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input, retoma.latest()) p;
     get diagnostics v_got = row_count;
@@ -81,7 +82,7 @@ begin
                      limit greatest(1, v_left / cardinality(v_tenants))
                        for update skip locked) r))
         returning j.*)
-      select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
+      select case when t.ending then 'last' else 'claimed' end, t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.deaths::int, t.spent_ms, t.version,
              t.tenant, p.run_input, p.item_value, p.results
         from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input, retoma.latest()) p;
       get diagnostics v_got = row_count;
@@ -116,7 +117,7 @@ begin
       select * from retoma.claim_pooled(p_worker, p_now, p_queues, p_versions, v_left, v_suspect)
        where (v_round = 1) = p_pooled_first
     loop
-      v_left := v_left - (v_job.what = 'claimed')::int;
+      v_left := v_left - (v_job.what in ('claimed', 'last'))::int;
       v_suspect := v_suspect and coalesce(v_job.deaths, 0) = 0;
       return next v_job;
     end loop;
@@ -130,7 +131,8 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 stable language sql as $$
-  select 'claimed', j.run, j.step, j.item, j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
+  select case when j.ending and retoma.may_go_on_outside(j, retoma.now()) then 'last' else 'claimed' end, j.run, j.step, j.item,
+         j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
          j.tenant, p.run_input, p.item_value, p.results
     from retoma.jobs_held(p_worker) j,
          retoma.parameters_of(j.run, j.step, j.item, j.version, j.input, retoma.latest()) p;

@@ -203,6 +203,7 @@ begin
      set failures = e.failures + 1,
          failing_since = coalesce(e.failing_since, p_now),
          open_until = greatest(
+           e.open_until,
            p_now + p_pause,
            case when e.failures >= 4 then p_now + least(interval '5 minutes', interval '10 seconds' * 2 ^ least(e.failures - 4, 10)) end)
    where e.id = p_endpoint

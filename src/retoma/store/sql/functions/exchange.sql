@@ -44,6 +44,13 @@ begin
   end if;
   v_now := retoma.now();
 
+  if cardinality(b_run) > 0 and cardinality(p_run) > 0 then
+    -- Both lists in one order, as whoever stops a run does.
+    perform from retoma.jobs j
+       join unnest(p_run || b_run, p_step || b_step, p_item || b_item, p_revision || b_revision) as o (run, step, item, revision)
+         on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
+      order by j.run, j.step, j.item, j.revision for update of j;
+  end if;
   if cardinality(b_run) > 0 then
     v_back := retoma.set_back(p_worker, v_now, b_run, b_step, b_item, b_revision, b_fence,
                               b_outcome, b_delay, b_spent_ms, b_code, b_error);

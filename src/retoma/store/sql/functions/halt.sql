@@ -1,12 +1,13 @@
--- Let nothing new start in these runs: what runs may end, what does not run is cancelled. The caller holds
--- their locks (`lock_runs`) and closes them (`close_runs`).
+-- Let nothing new start in these runs: what runs may end, what does not run is cancelled, but for what may go on outside:
+-- that is tried once more, to be found and ended there. The caller holds their locks (`lock_runs`) and closes them
+-- (`close_runs`).
 create or replace function retoma.halt(p_now timestamptz, p_runs uuid[], p_ends_as retoma.run_state)
 returns void language plpgsql as $$
 begin
   -- A job may be claimed, or be making its successor, in another transaction just now. Locking it waits for that
   -- one to commit, and only a new look shows what it left: look until there is nothing more.
   while exists (select from retoma.jobs
-                 where run = any (p_runs) and (state in ('waiting', 'ready') or state in ('running', 'parked') and not ending)) loop
+                 where run = any (p_runs) and state in ('waiting', 'ready', 'running', 'parked') and not ending) loop
     -- First what runs and then what waits, each by key, as those do that end jobs.
     perform from retoma.jobs
       where run = any (p_runs) and state in ('running', 'parked') and not ending
@@ -18,10 +19,12 @@ begin
     update retoma.jobs set ending = true
      where run = any (p_runs) and state in ('running', 'parked') and not ending;
     perform from retoma.jobs
-      where run = any (p_runs) and state in ('waiting', 'ready')
+      where run = any (p_runs) and state in ('waiting', 'ready') and not ending
       order by run, step, item, revision for update;
+    update retoma.jobs j set ending = true, pool = null, ready_at = null
+     where j.run = any (p_runs) and j.state = 'ready' and not j.ending and retoma.may_go_on_outside(j, p_now);
     update retoma.jobs set state = 'cancelled', worker = 0, ready_at = null, ended_at = p_now, code = 'RUN_STOPPED'
-     where run = any (p_runs) and state in ('waiting', 'ready');
+     where run = any (p_runs) and state in ('waiting', 'ready') and not ending;
   end loop;
   -- What goes on outside is told to end by whoever looks next.
   update retoma.outside set next_at = p_now where run = any (p_runs) and ended_at is null;

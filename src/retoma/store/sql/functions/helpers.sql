@@ -23,6 +23,16 @@ $$;
 -- Beyond all revisions.
 create or replace function retoma.latest() returns int immutable language sql as 'select 2147483647';
 
+-- The jobs of an `each` step as they were through a revision. Simple enough for the planner to inline.
+create or replace function retoma.items_through(p_run uuid, p_version int, p_step text, p_through int)
+returns table (item text, state retoma.job_state, output json, code text, "position" int) stable language sql as $$
+  select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
+    from retoma.jobs p
+   where p.run = p_run and p.step = p_step and p.revision <= p_through
+     and p.revision >= (select retoma.list_revision(p_run, p_version, p_step, p_through))
+   order by p.item, p.revision desc;
+$$;
+
 -- What a job's parameters are filled from, as it was through a revision. Simple enough for the planner to inline.
 create or replace function retoma.parameters_of(
   p_run uuid, p_step text, p_item text, p_version int, p_input json, p_through int)
@@ -36,9 +46,8 @@ returns table (run_input json, item_value json, results json[]) stable language 
                         order by i.revision desc limit 1)),
     array(select case d.what
                    when 'results of all items' then
-                     case when (select sum(octet_length(p.output::text))
-                                  from retoma.jobs p
-                                 where p.run = p_run and p.step = d.from_step) > 100000000
+                     case when (select sum(octet_length(c.output::text))
+                                  from retoma.items_through(p_run, p_version, d.from_step, p_through) c) > 100000000
                           then '"TOO_LARGE"'::json else
                      (select coalesce(json_agg(json_build_array(c.item, c.state, c.output, c.code) order by c.position),
                                       -- No items: there were none, or there never was a list of them.
@@ -47,11 +56,7 @@ returns table (run_input json, item_value json, results json[]) stable language 
                                          join retoma.jobs l on l.run = p_run and l.step = e.source and l.item = ''
                                         where e.version = p_version and e.step = d.from_step and l.state = 'succeeded'
                                         limit 1))
-                        from (select distinct on (p.item) p.item, p.state, p.output, p.code, p.position
-                                from retoma.jobs p
-                               where p.run = p_run and p.step = d.from_step and p.revision <= p_through
-                                 and p.revision >= (select retoma.list_revision(p_run, p_version, d.from_step, p_through))
-                               order by p.item, p.revision desc) c) end
+                        from retoma.items_through(p_run, p_version, d.from_step, p_through) c) end
                    else
                      (select p.output
                         from retoma.jobs p

@@ -41,6 +41,15 @@ begin
   end if;
 end $$;
 
+-- Whether a job has begun something of which nobody knows whether it goes on outside. After a day nobody asks any more.
+create or replace function retoma.may_go_on_outside(p_job retoma.jobs, p_now timestamptz) returns boolean stable language sql as $$
+  select exists (select from retoma.effects e
+                  where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
+                    and e.begun_at > p_now - interval '1 day')
+     and not exists (select from retoma.outside o
+                      where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision);
+$$;
+
 -- Forget the outside work of jobs that are tried again because it failed: the next attempt submits anew.
 create or replace function retoma.forget_outside(p_jobs retoma.handle[]) returns void language sql as $$
   with failed as (
@@ -49,11 +58,16 @@ create or replace function retoma.forget_outside(p_jobs retoma.handle[]) returns
      where o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision
        and o.state in ('failed', 'cancelled', 'lost')
     returning o.*
+  ), silenced as (
+    -- What is told of it from now on is not about the next.
+    delete from retoma.callbacks c
+     using failed f
+     where c.run = f.run and c.step = f.step and c.item = f.item and c.revision = f.revision
   )
   delete from retoma.effects e
    using failed f
    where e.run = f.run and e.step = f.step and e.item = f.item and e.revision = f.revision
-     and e.value::jsonb = f.handle::jsonb;
+     and e.name = f.effect;
 $$;
 
 -- Write down what is done outside for jobs that were just parked. One of which the outside has told already is looked
@@ -65,9 +79,9 @@ begin
   perform from retoma.callbacks c
     where (c.run, c.step, c.item, c.revision) in (select j.run, j.step, j.item, j.revision from unnest(p_jobs) j)
     order by token_hash for update;
-  insert into retoma.outside (run, step, item, revision, version, handle, poll, cancel, every, queued_for, running_for,
+  insert into retoma.outside (run, step, item, revision, version, handle, effect, poll, cancel, every, queued_for, running_for,
                               total_for, next_at, parked_at)
-  select j.run, j.step, j.item, j.revision, j.version, h -> 'handle', h ->> 'poll', h ->> 'cancel',
+  select j.run, j.step, j.item, j.revision, j.version, h -> 'handle', h ->> 'effect', h ->> 'poll', h ->> 'cancel',
          make_interval(secs => (h ->> 'every')::float), make_interval(secs => (h ->> 'queued')::float),
          make_interval(secs => (h ->> 'running')::float), make_interval(secs => (h ->> 'total')::float),
          case when j.ending or exists (select from retoma.callbacks c

@@ -190,7 +190,7 @@ begin
            and (not v_fitting or s.slots <= v_free) and s.slots <= v_room
            and j.ctid <> all (o_jobs)
          order by j.rank, j.run, j.position
-         limit greatest(1, v_left / cardinality(v_tenants)) for update of j skip locked
+         limit greatest(1, least(v_left, v_free) / cardinality(v_tenants)) for update of j skip locked
       loop
         exit when v_left <= 0 or v_free <= 0;
         continue when v_job.suspect and o_suspect or v_job.slots > v_room;
@@ -240,6 +240,11 @@ begin
   return p_pool;
 end $$;
 
+-- Whoever writes to a pool and may then claim holds all of them, in one order.
+create or replace function retoma.lock_pools() returns void language sql as $$
+  select from retoma.pools order by name for update;
+$$;
+
 -- Give back the slots of jobs that have ended, or go back to be tried again.
 create or replace function retoma.release(p_jobs retoma.handle[]) returns void language sql as $$
   delete from retoma.holdings h
@@ -254,11 +259,7 @@ begin
   if not 'RATE_LIMITED' = any (p_code) then
     return;
   end if;
-  perform from retoma.pools where name in (
-    select s.pool from unnest(p_run, p_step, p_code) as w (run, step, code)
-      join retoma.runs r on r.id = w.run
-      join retoma.steps s on s.version = r.version and s.step = w.step
-     where w.code = 'RATE_LIMITED') order by name for update;
+  perform retoma.lock_pools();
   update retoma.pools p
      set paused_until = greatest(p.paused_until, p_now + w.delay)
     from (select s.pool, max(w.delay) as delay

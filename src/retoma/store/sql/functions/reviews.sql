@@ -78,8 +78,8 @@ create or replace function retoma.state_while_asked(p_run uuid) returns retoma.r
     else 'running' end::retoma.run_state;
 $$;
 
--- Decide a review. The outcome: `decided`; `same`, if this very decision was taken before; `taken`, if another was; `changed`,
--- if the person saw another revision; `forbidden`, if it may not go back there; `capped`, if it went back too often; `missed`,
+-- Decide a review. The outcome: `decided`; `same`, if this very decision was taken before; `reused`, if its key came with
+-- another decision; `taken`, if somebody else was first; `changed`, if the person saw another revision; `forbidden`, if it may not go back there; `capped`, if it went back too often; `missed`,
 -- if nothing would be made anew; null if there is no such review. A decision takes effect after `p_undo`.
 create or replace function retoma.decide_review(
   p_review uuid, p_tenant int, p_state retoma.review_state, p_by text, p_via text, p_seen int, p_key text, p_value json,
@@ -92,19 +92,24 @@ language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
   v_review retoma.reviews := retoma.locked_review(p_review, p_tenant);
-  v_held json;
+  v_held json := (select s.review from retoma.steps s where s.version = v_review.version and s.step = v_review.step);
 begin
+  if p_state = 'sent_back' then
+    p_to := coalesce(p_to, v_held -> 'to' ->> 0, v_review.step);
+  end if;
   if v_review.id is null then
     return null;
   elsif v_review.state <> 'open' then
-    return case when v_review.decision_key = p_key and v_review.state = p_state and v_review.decided_by = p_by
-                then 'same' else 'taken' end;
+    return case when v_review.state not in ('approved', 'sent_back', 'rejected') or v_review.decided_by <> p_by
+                  or (v_review.decision_key = p_key) is not true then 'taken'
+                when (v_review.state, v_review.value::text, v_review.notes, v_review.feedback::text,
+                      v_review.back_to, v_review.back_items)
+                     is distinct from (p_state, p_value::text, p_notes, p_feedback::text, p_to, p_items) then 'reused'
+                else 'same' end;
   elsif v_review.revision <> p_seen then
     return 'changed';
   end if;
   if p_state = 'sent_back' then
-    select review into v_held from retoma.steps where version = v_review.version and step = v_review.step;
-    p_to := coalesce(p_to, v_held -> 'to' ->> 0, v_review.step);
     if p_to <> v_review.step and not coalesce(v_held::jsonb -> 'to' ? p_to, false) or v_review.planned and p_to = v_review.step then
       return 'forbidden';
     elsif retoma.times_sent_back(v_review) >= (v_held ->> 'cap')::int then

@@ -1,28 +1,25 @@
 -- The jobs that stand for a run: of every step and item the latest. Items that are no longer on their list are left out.
 create or replace function retoma.standing(p_run uuid) returns setof retoma.jobs stable language sql as $$
+  select * from retoma.stood(p_run, retoma.latest());
+$$;
+
+-- Those that stood for it through a revision.
+create or replace function retoma.stood(p_run uuid, p_through int) returns setof retoma.jobs stable language sql as $$
   with lists as materialized (
-    select s.step, retoma.list_revision(p_run, s.version, s.step, r.revision) as revision
+    select s.step, retoma.list_revision(p_run, s.version, s.step, p_through) as revision
       from retoma.runs r
       join retoma.steps s on s.version = r.version and s.each
      where r.id = p_run and r.revision > 1
   )
   select distinct on (j.step, j.item) j.*
     from retoma.jobs j
-   where j.run = p_run and j.revision >= coalesce((select l.revision from lists l where l.step = j.step), 1)
+   where j.run = p_run and j.revision <= p_through
+     and j.revision >= coalesce((select l.revision from lists l where l.step = j.step), 1)
    order by j.step, j.item, j.revision desc;
 $$;
 
--- A run that a person acts on; null if there is no such run of this tenant.
-create or replace function retoma.locked_for_act(p_run uuid, p_tenant int) returns retoma.runs language plpgsql as $$
-declare
-  v_run retoma.runs;
-begin
-  perform retoma.lock_runs('stop', array[p_run]);
-  select * into v_run from retoma.runs where id = p_run and (p_tenant is null or tenant = p_tenant) for update;
-  return v_run;
-end $$;
-
--- The same with every job that is yet to end held fast, so that what is made anew now and what ends just now see each other.
+-- A run that is acted on, with every job that is yet to end held fast, so that what is made anew now and what ends just now
+-- see each other; null if there is no such run of this tenant.
 create or replace function retoma.locked_live(p_run uuid, p_tenant int) returns retoma.runs language plpgsql as $$
 declare
   v_run retoma.runs;
@@ -350,6 +347,7 @@ stable language sql as $$
      and not exists (select from retoma.remakes m
                       where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item in (p_item, '') and m.target)
      and before.item_value::text is not distinct from now.item_value::text and before.results::text[] = now.results::text[]
+     and not '"TOO_LARGE"' = any (now.results::text[])
      -- What it only comes after has not been done again.
      and not exists (select from retoma.edges g
                       join retoma.jobs n on n.run = p_run and n.step = g.from_step and n.revision > f.revision and n.revision <= p_revision
@@ -397,6 +395,20 @@ returns void language sql as $$
   values (p_run, p_now, p_revision, 'act', (jsonb_build_object('by', p_by) || p_data)::json);
 $$;
 
+-- What this very act has made, if it was done and is asked for again because its answer was lost. `p_ask` is its key and a digest
+-- of all that it asks for, which its event keeps. The caller holds the run.
+create or replace function retoma.done_before(p_run uuid, p_ask jsonb, out o_revision int, out o_jobs int) language plpgsql as $$
+declare
+  v_digest text;
+begin
+  select e.revision, (e.data ->> 'jobs')::int, e.data ->> 'digest' into o_revision, o_jobs, v_digest
+    from retoma.events e
+   where e.run = p_run and e.kind = 'act' and e.data ->> 'key' = p_ask ->> 'key';
+  if v_digest <> p_ask ->> 'digest' then
+    raise exception '%', p_ask ->> 'key' using errcode = 'RT005';
+  end if;
+end $$;
+
 -- What has no result in a run that is over: jobs that failed, and what its stop kept from running. A job that ended while the
 -- run stopped has made no successor: that is missing, or, where it gave a list, it must give it again.
 create or replace function retoma.lacking(p_run retoma.runs) returns setof retoma.handle stable language sql as $$
@@ -416,7 +428,7 @@ $$;
 -- Make anew what has no result in a run that is over. With `p_step`, only that step's; with `p_items`, only these items of it.
 -- Gives the revision and how many. Who asks for the same while that is under way gets the same answer.
 create or replace function retoma.rerun_failed(
-  p_run uuid, p_tenant int, p_by text, p_step text, p_items text[], out o_revision int, out o_jobs int)
+  p_run uuid, p_tenant int, p_by text, p_step text, p_items text[], p_ask jsonb, out o_revision int, out o_jobs int)
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -428,7 +440,8 @@ declare
   v_jobs retoma.handle[];
 begin
   v_run := retoma.locked_live(p_run, p_tenant);
-  if v_run.id is null then
+  select * into o_revision, o_jobs from retoma.done_before(v_run.id, p_ask);
+  if v_run.id is null or o_revision is not null then
     return;
   end if;
   if v_run.state not in ('completed', 'completed_with_errors', 'failed') then
@@ -448,7 +461,7 @@ begin
   o_jobs := coalesce(cardinality(v_jobs), 0);
   o_revision := v_run.revision + (o_jobs > 0)::int;
   if o_jobs > 0 then
-    perform retoma.tell_act(v_now, p_run, o_revision, p_by, v_asked || jsonb_build_object('jobs', o_jobs));
+    perform retoma.tell_act(v_now, p_run, o_revision, p_by, v_asked || p_ask || jsonb_build_object('jobs', o_jobs));
     perform retoma.remake(v_now, v_run, v_jobs, '{}', null, false, false);
   end if;
 end $$;
@@ -456,36 +469,7 @@ end $$;
 -- A person's result in place of a job's. What depends on it is made anew, and in a run that had failed also what else it
 -- lacks; with `p_stay` it is only stale.
 create or replace function retoma.edit_result(
-  p_run uuid, p_tenant int, p_by text, p_step text, p_item text, p_value json, p_stay boolean, out o_revision int, out o_jobs int)
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-language plpgsql as $$
-declare
-  v_now timestamptz := retoma.now();
-  v_run retoma.runs := retoma.open_to_acts(p_run, p_tenant, p_stay);
-  v_given retoma.handle[];
-begin
-  perform retoma.refuse_if_to_come(v_run, p_step, p_item);
-  v_given := retoma.give(v_now, v_run, p_by, array[p_step], array[p_item], 'succeeded', null, p_value);
-  if v_given is null then
-    return;
-  end if;
-  o_revision := v_run.revision + 1;
-  perform retoma.tell_act(v_now, p_run, o_revision, p_by, jsonb_build_object('act', 'edit', 'step', p_step, 'item', p_item));
-  if p_stay then
-    update retoma.runs set revision = o_revision where id = p_run;
-    perform retoma.judge_again(v_run);
-    o_jobs := 0;
-  else
-    o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
-  end if;
-end $$;
-
--- Make steps anew, or these items of them, and what depends on them; with `p_stale` what is made of something that is no
--- longer current. With `p_alone` what depends on them stays as it is; with `p_fresh` nothing keeps its result.
-create or replace function retoma.rerun(
-  p_run uuid, p_tenant int, p_by text, p_why text, p_steps text[], p_items text[], p_stale boolean, p_alone boolean, p_fresh boolean,
+  p_run uuid, p_tenant int, p_by text, p_step text, p_item text, p_value json, p_stay boolean, p_ask jsonb,
   out o_revision int, out o_jobs int)
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -493,20 +477,59 @@ set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
-  v_run retoma.runs := retoma.open_to_acts(p_run, p_tenant, p_alone);
-  v_jobs retoma.handle[];
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
+  v_given retoma.handle[];
 begin
-  if v_run.id is null then
+  select * into o_revision, o_jobs from retoma.done_before(v_run.id, p_ask);
+  if o_revision is not null then
     return;
   end if;
+  perform retoma.refuse_unless_open(v_run, p_stay);
+  perform retoma.refuse_if_to_come(v_run, p_step, p_item);
+  v_given := retoma.give(v_now, v_run, p_by, array[p_step], array[p_item], 'succeeded', null, p_value);
+  if v_given is null then
+    return;
+  end if;
+  o_revision := v_run.revision + 1;
+  if p_stay then
+    update retoma.runs set revision = o_revision where id = p_run;
+    perform retoma.judge_again(v_run);
+    o_jobs := 0;
+  else
+    o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
+  end if;
+  perform retoma.tell_act(v_now, p_run, o_revision, p_by, p_ask || jsonb_build_object(
+    'act', 'edit', 'step', p_step, 'item', p_item, 'jobs', o_jobs));
+end $$;
+
+-- Make steps anew, or these items of them, and what depends on them; with `p_stale` what is made of something that is no
+-- longer current. With `p_alone` what depends on them stays as it is; with `p_fresh` nothing keeps its result.
+create or replace function retoma.rerun(
+  p_run uuid, p_tenant int, p_by text, p_why text, p_steps text[], p_items text[], p_stale boolean, p_alone boolean, p_fresh boolean,
+  p_ask jsonb, out o_revision int, out o_jobs int)
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
+  v_jobs retoma.handle[];
+begin
+  select * into o_revision, o_jobs from retoma.done_before(v_run.id, p_ask);
+  if v_run.id is null or o_revision is not null then
+    return;
+  end if;
+  perform retoma.refuse_unless_open(v_run, p_alone);
   v_jobs := case when p_stale then array(select s from retoma.stale(p_run) s) else retoma.targets_of(v_run, p_steps, p_items) end;
   o_jobs := coalesce(cardinality(v_jobs), 0);
   o_revision := v_run.revision + (o_jobs > 0)::int;
   if o_jobs = 0 then
     return;
   end if;
-  perform retoma.tell_act(v_now, p_run, o_revision, p_by, jsonb_strip_nulls(jsonb_build_object(
-    'act', 'rerun', 'steps', p_steps, 'items', p_items, 'stale', p_stale, 'alone', p_alone, 'fresh', p_fresh, 'why', p_why)));
+  perform retoma.tell_act(v_now, p_run, o_revision, p_by, p_ask || jsonb_strip_nulls(jsonb_build_object(
+    'act', 'rerun', 'steps', p_steps, 'items', p_items, 'stale', p_stale, 'alone', p_alone, 'fresh', p_fresh, 'why', p_why,
+    'jobs', o_jobs)));
   if p_alone then
     perform retoma.remake_alone(v_now, v_run, v_jobs);
   else
@@ -540,9 +563,10 @@ begin
 end $$;
 
 -- A new run with another input that shares the results of one that is over: all but those of these steps, and of what was to
--- be made of them. Its first revision is that run's.
+-- be made of them. Its first revision is that run's. Its key is one of the keys of starts: what was forked with it before is given back.
 create or replace function retoma.fork_run(
-  p_run uuid, p_tenant int, p_by text, p_new uuid, p_input json, p_steps text[], out o_revision int, out o_jobs int)
+  p_run uuid, p_tenant int, p_by text, p_new uuid, p_input json, p_steps text[], p_ask jsonb,
+  out o_run uuid, out o_revision int, out o_jobs int)
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -552,8 +576,23 @@ declare
   v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
   v_new retoma.runs;
   v_jobs retoma.handle[];
+  v_pipeline text;
 begin
   if v_run.id is null then
+    return;
+  end if;
+  select pipeline into v_pipeline from retoma.versions where id = v_run.version;
+  insert into retoma.start_keys (tenant, pipeline, key, run, digest, created_at)
+  values (v_run.tenant, v_pipeline, p_ask ->> 'key', p_new, decode(p_ask ->> 'digest', 'hex'), v_now)
+      on conflict do nothing
+  returning run into o_run;
+  if o_run is null then
+    select run into o_run from retoma.start_keys
+     where tenant = v_run.tenant and pipeline = v_pipeline and key = p_ask ->> 'key' and digest = decode(p_ask ->> 'digest', 'hex');
+    if o_run is null then
+      raise exception '%', p_ask ->> 'key' using errcode = 'RT005';
+    end if;
+    select * into o_revision, o_jobs from retoma.done_before(o_run, p_ask);
     return;
   elsif v_run.ended_at is null then
     raise exception '%', v_run.state using errcode = 'RT002';
@@ -577,7 +616,8 @@ begin
                              where not exists (select from unnest(v_jobs) j where j.step = s.step and j.item = s.item));
   o_revision := 1 + (cardinality(v_jobs) > 0)::int;
   o_jobs := cardinality(v_jobs);
-  perform retoma.tell_act(v_now, p_new, o_revision, p_by, jsonb_build_object('act', 'fork', 'from', p_run, 'steps', p_steps));
+  perform retoma.tell_act(v_now, p_new, o_revision, p_by, p_ask || jsonb_build_object(
+    'act', 'fork', 'from', p_run, 'steps', p_steps, 'jobs', o_jobs));
   if o_jobs > 0 then
     perform retoma.remake(v_now, v_new, v_jobs, '{}', null, false, false);
   end if;
@@ -585,17 +625,21 @@ end $$;
 
 -- Items of a step that a person does not want, in a run that is over: neither they nor what is made of them alone.
 create or replace function retoma.skip_items(
-  p_run uuid, p_tenant int, p_by text, p_step text, p_items text[], out o_revision int, out o_jobs int)
+  p_run uuid, p_tenant int, p_by text, p_step text, p_items text[], p_ask jsonb, out o_revision int, out o_jobs int)
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
-  v_run retoma.runs;
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
   v_given retoma.handle[];
 begin
-  v_run := retoma.open_to_acts(p_run, p_tenant, true);
+  select * into o_revision, o_jobs from retoma.done_before(v_run.id, p_ask);
+  if o_revision is not null then
+    return;
+  end if;
+  perform retoma.refuse_unless_open(v_run, true);
   with recursive chain (step) as (
     select p_step collate "C"
     union
@@ -607,21 +651,18 @@ begin
     return;
   end if;
   o_revision := v_run.revision + 1;
-  perform retoma.tell_act(v_now, p_run, o_revision, p_by,
-                          jsonb_build_object('act', 'skip', 'step', p_step, 'items', to_jsonb(p_items)));
   o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
+  perform retoma.tell_act(v_now, p_run, o_revision, p_by, p_ask || jsonb_build_object(
+    'act', 'skip', 'step', p_step, 'items', to_jsonb(p_items), 'jobs', o_jobs));
 end $$;
 
--- A run that a person may act on: none that is stopping or was ended by a person; with `p_over`, only one that is over.
-create or replace function retoma.open_to_acts(p_run uuid, p_tenant int, p_over boolean) returns retoma.runs language plpgsql as $$
-declare
-  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
+-- Nobody acts on a run that is stopping or was ended by a person; with `p_over`, only on one that is over.
+create or replace function retoma.refuse_unless_open(p_run retoma.runs, p_over boolean) returns void language plpgsql as $$
 begin
-  if v_run.state in ('pending', 'cancelling', 'cancelled', 'rejected')
-     or v_run.id is not null and v_run.ended_at is null and (p_over or v_run.ends_as is not null) then
-    raise exception '%', v_run.state using errcode = 'RT002';
+  if p_run.state in ('pending', 'cancelling', 'cancelled', 'rejected')
+     or p_run.id is not null and p_run.ended_at is null and (p_over or p_run.ends_as is not null) then
+    raise exception '%', p_run.state using errcode = 'RT002';
   end if;
-  return v_run;
 end $$;
 
 -- Write a person's rows for those of these jobs that exist. Gives which.

@@ -1,11 +1,12 @@
-create or replace function retoma.state_after(p_outcome text, p_ending boolean, p_crashes int, p_deaths int) returns retoma.job_state
-immutable language sql as $$
+create or replace function retoma.state_after(p_outcome text, p_job retoma.jobs, p_now timestamptz) returns retoma.job_state
+stable language sql as $$
   select case
            when p_outcome in ('failed', 'skipped', 'parked') then p_outcome
-           when p_outcome = 'review' then case when p_ending then 'cancelled' else 'parked' end
-           when p_outcome = 'crashed_for_good' then case when p_crashes >= 2 then 'quarantined' else 'failed' end
-           when p_ending then 'cancelled'
-           when p_outcome = 'died' and p_deaths >= 2 or p_outcome = 'crashed' and p_crashes >= 2 then 'quarantined'
+           when p_outcome = 'stopped' then 'cancelled'
+           when p_outcome = 'review' then case when p_job.ending then 'cancelled' else 'parked' end
+           when p_outcome = 'crashed_for_good' then case when p_job.crashes >= 2 then 'quarantined' else 'failed' end
+           when p_job.ending and not retoma.may_go_on_outside(p_job, p_now) then 'cancelled'
+           when p_outcome = 'died' and p_job.deaths >= 2 or p_outcome = 'crashed' and p_job.crashes >= 2 then 'quarantined'
            else 'ready'
          end::retoma.job_state;
 $$;
@@ -55,7 +56,8 @@ end $$;
 --   crashed            the same as retry, because the child that ran it died; the third time it is quarantined
 --   crashed_for_good   the same as crashed, without a try left: it failed, and the third time it is quarantined
 --   died               its worker died; the third time it is quarantined
--- A job whose run is stopping is not tried again.
+--   stopped            its run is stopping, and it has nothing outside that could be ended
+-- A job whose run is stopping is not tried again, unless something of it may go on outside.
 create or replace function retoma.set_back(
   p_worker int, p_now timestamptz,
   p_run uuid[], p_step text[], p_item text[], p_revision int[], p_fence int[],
@@ -79,25 +81,23 @@ begin
 
   with changed as (
     update retoma.jobs j
-       set state = retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths),
-           ended_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) not in ('ready', 'parked') then p_now end,
-           worker = case retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths)
-                      when 'ready' then null when 'parked' then 0 else j.worker end,
-           -- What is tried again because its outside work failed needs its slots again.
-           pool = coalesce(j.pool, (select s.pool
+       set state = retoma.state_after(o.outcome, j, p_now),
+           ended_at = case when retoma.state_after(o.outcome, j, p_now) not in ('ready', 'parked') then p_now end,
+           worker = case retoma.state_after(o.outcome, j, p_now) when 'ready' then null when 'parked' then 0 else j.worker end,
+           -- What is tried again because its outside work failed needs its slots again; what is only to be found there, none.
+           pool = case when j.ending and retoma.state_after(o.outcome, j, p_now) = 'ready' then null else coalesce(j.pool, (select s.pool
                                       from retoma.outside w
                                       join retoma.steps s on s.version = w.version and s.step = w.step
                                      where w.run = j.run and w.step = j.step and w.item = j.item and w.revision = j.revision
                                        and w.state in ('failed', 'cancelled', 'lost')
-                                       and o.outcome in ('retry', 'crashed', 'wait'))),
-           ready_at = case when retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths) = 'ready' and o.delay > '0'
-                           then p_now + o.delay end,
+                                       and o.outcome in ('retry', 'crashed', 'wait'))) end,
+           ready_at = case when retoma.state_after(o.outcome, j, p_now) = 'ready' and o.delay > '0' then p_now + o.delay end,
            attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
            failures = j.failures + (o.outcome in ('retry', 'crashed', 'crashed_for_good'))::int,
            crashes = j.crashes + (o.outcome in ('crashed', 'crashed_for_good'))::int,
            deaths = j.deaths + (o.outcome = 'died')::int,
            spent_ms = case when o.outcome in ('retry', 'crashed') then o.spent_ms else j.spent_ms end,
-           code = case retoma.state_after(o.outcome, j.ending, j.crashes, j.deaths)
+           code = case retoma.state_after(o.outcome, j, p_now)
                     when 'quarantined' then 'QUARANTINED'
                     when 'cancelled' then 'RUN_STOPPED'
                     when 'parked' then null

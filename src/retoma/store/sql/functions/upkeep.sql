@@ -88,15 +88,17 @@ begin
   if promoted > 0 then
     update retoma.runs set state = 'running' where id = any (v_runs) and state = 'pending';
   end if;
+  if exists (select from retoma.reviews v where v.next_at <= v_now) then
+    promoted := promoted + retoma.attend_reviews(p_limit);
+  end if;
+  -- Pools last: who holds them waits for no job.
   if exists (select from retoma.pools where paused_until <= v_now or open_until <= v_now) then
+    perform retoma.lock_pools();
     update retoma.pools
        set paused_until = case when paused_until > v_now then paused_until end,
            open_until = case when open_until > v_now then open_until end
      where paused_until <= v_now or open_until <= v_now;
     promoted := promoted + 1;
-  end if;
-  if exists (select from retoma.reviews v where v.next_at <= v_now) then
-    promoted := promoted + retoma.attend_reviews(p_limit);
   end if;
   select least((select min(ready_at) from retoma.jobs where ready_at is not null),
                (select min(least(paused_until, open_until)) from retoma.pools),

@@ -83,7 +83,7 @@ create or replace function retoma.resume_run(
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
-  v_run retoma.runs := retoma.locked_for_act(p_run, p_tenant);
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
   v_resumes int;
 begin
   if v_run.state is distinct from 'stuck' then

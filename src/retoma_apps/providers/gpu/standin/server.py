@@ -50,8 +50,9 @@ class Faults:
     lost_replies_share: float = 0.0
     broken_share: float = 0.0
     bad_images: set[str] = field(default_factory=set)
-    """Their job fails with a message that names the first of them; with `partial` they are only listed."""
+    """Their job fails with a message that names the first of them; with `partial` they are only listed, by `code`."""
     partial: bool = False
+    code: str = "CORRUPT_IMAGE"
     mute_images: set[str] = field(default_factory=set)
     """Their job ends COMPLETED and gives nothing."""
     fail: set[str] = field(default_factory=set)
@@ -202,7 +203,7 @@ class StandIn:
             return "FAILED", None, f"Image {bad[0]} is corrupted"
         good = [str(image["id"]) for image in job.input["images"] if image["id"] not in bad]
         videos = [{"id": each, **self._video(prefix, filename(each))} for each in good]
-        failed = [{"id": str(each), "code": "CORRUPT_IMAGE", "message": f"Image {each} is corrupted"} for each in bad]
+        failed = [{"id": str(each), "code": self.faults.code, "message": f"Image {each} is corrupted"} for each in bad]
         return "COMPLETED", {"videos": videos, "failed": failed}, None
 
     def _video(self, prefix: str, name: str) -> dict[str, str]:

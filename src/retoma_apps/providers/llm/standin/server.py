@@ -24,6 +24,7 @@ from retoma_apps.providers.llm.standin.answers import by_mention
 
 PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
 LARGEST_BODY = 8 * 1024**2
+THINKING = 1_000  # tokens that a model uses before it answers, if it is one that thinks
 _COUNTED = (
     "hangs",
     "rate_limited",
@@ -143,6 +144,8 @@ class StandIn:
             body = _checked(json.loads(raw))
         except (ValueError, KeyError, TypeError) as error:
             return _failure(400, f"bad request: {error}", "invalid_request")
+        if _asks_too_much(body):
+            return _failure(404, "No endpoints found that can handle the requested parameters.", "not_found")
         self.requests.append(body)
         if self.faults.latency:
             await asyncio.sleep(self.faults.latency)
@@ -172,6 +175,8 @@ class StandIn:
             return self._answered(body, "", "error", {"code": 502, "message": "Provider disconnected"})
         if self._strikes("cut"):
             return self._answered(body, text[: len(text) // 2], "length")
+        if _thinks(body) and body.get("max_tokens", THINKING) < THINKING:
+            return self._answered(body, "", "length")
         if self._strikes("invalid_json"):
             return self._answered(body, f"Sure! Here it is: {text[:-1]}", "stop")
         if self._strikes("misfit"):
@@ -262,6 +267,16 @@ def _checked(body: Any) -> dict[str, Any]:
     if wanted.get("type") == "json_schema" and wanted["json_schema"]["schema"].get("additionalProperties") is not False:
         raise ValueError("a strict schema needs additionalProperties: false")
     return body
+
+
+def _thinks(body: dict[str, Any]) -> bool:
+    return "/gpt-5" in body["model"]
+
+
+def _asks_too_much(body: dict[str, Any]) -> bool:
+    """Whether all parameters are required of a model that lacks one."""
+    is_required = (body.get("provider") or {}).get("require_parameters")
+    return bool(is_required and _thinks(body) and "temperature" in body)
 
 
 def _failure(status: int, message: str, kind: str, retry_after: float | None = None) -> JSONResponse:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from retoma.worker import loops
+from retoma.engine import loops
 from tests.patience import PATIENCE
 
 

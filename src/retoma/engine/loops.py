@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from retoma.logs import get_logger
 
-log = get_logger("retoma.worker")
+log = get_logger("retoma.loops")
 SECONDS_BEFORE_AGAIN = 1.0
 
 

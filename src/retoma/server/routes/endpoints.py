@@ -1,0 +1,45 @@
+"""The URLs that webhooks go to, and those among them that nothing is sent to any more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from retoma.records import Endpoint
+from retoma.server.callers import Caller, caller
+from retoma.server.problems import documented
+from retoma.server.shapes import LARGEST_INT, EndpointPage, EndpointShape, Limit, Name
+
+router = APIRouter(prefix="/endpoints", tags=["deliveries"])
+Reader = Annotated[Caller, caller("deliveries:read")]
+Writer = Annotated[Caller, caller("deliveries:write")]
+EndpointId = Annotated[int, Path(ge=1, le=LARGEST_INT)]
+
+
+@router.get("", summary="List the URLs that webhooks went to, newest first")
+async def list_endpoints(
+    by: Reader,
+    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=LARGEST_INT, description="`next` of the page before.")] = None,
+    limit: Annotated[Limit, Query()] = 50,
+) -> EndpointPage:
+    if by.tenant is not None and tenant not in (None, by.tenant):
+        return EndpointPage(endpoints=[], next=None)
+    found = await by.client.endpoints(tenant=by.tenant or tenant, before=before, limit=limit + 1)
+    page = found[:limit]
+    return EndpointPage(endpoints=[_shape(one) for one in page], next=page[-1].id if len(found) > limit else None)
+
+
+@router.post(
+    "/{endpoint}/enable",
+    summary="Send to a disabled endpoint again; what is dead stays so until it is redriven",
+    responses=documented(404),
+)
+async def enable(endpoint: EndpointId, by: Writer) -> EndpointShape:
+    await by.client.enable_endpoint(endpoint, tenant=by.tenant)
+    return _shape(await by.client.endpoint(endpoint, tenant=by.tenant))
+
+
+def _shape(endpoint: Endpoint) -> EndpointShape:
+    return EndpointShape(**{name: getattr(endpoint, name) for name in EndpointShape.model_fields})

@@ -1,0 +1,28 @@
+"""Which voices can speak for a video."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from retoma.errors import InvalidInput
+from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker
+
+
+def speaks(voice: str, language: str) -> bool:
+    """Whether there is such a voice and it speaks the language, be there a key for it or not."""
+    try:
+        return speaker(voice).speaks(language)
+    except UnknownVoice:
+        return False
+
+
+def can_speak(voice: str, language: str, voices: Mapping[str, object], kept: str = "") -> bool:
+    """Whether a channel of this language may have the voice. The one that is `kept` stays if its key is gone."""
+    return not voice or (speaks(voice, language) and (voice == kept or speaker(voice).provider in voices))
+
+
+def check_voice(voice: str, language: str, voices: Mapping[str, object], kept: str = "") -> None:
+    """Raises InvalidInput with the voices that there are, if this one cannot speak here."""
+    if not can_speak(voice, language, voices, kept):
+        there = ", ".join(name for name in KNOWN if can_speak(name, language, voices))
+        raise InvalidInput(f"voice: {voice!r} is not known, has no key, or does not speak {language}; there is {there}")
