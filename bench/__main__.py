@@ -35,7 +35,9 @@ def main() -> None:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all")
+    parser.add_argument(
+        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all, and --profile"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="rounds; each measures everything once")
     parser.add_argument("--scale", type=float, default=1.0, help="a part of every count, for a quick look")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="measure others too")
@@ -56,10 +58,10 @@ async def _measured(asked: argparse.Namespace) -> Results:
         results.machine = await described(server) | {"rounds": str(asked.repeats)}
         rig = Rig(server, asked.scale)
         try:
-            if asked.profile:
-                results.profile = await profile(rig)
-            else:
+            if not asked.profile:
                 await _rounds(asked, rig, results)
+            if asked.profile or not asked.measures:
+                results.profile = await profile(rig)
         finally:
             await server.close()
         results.machine["load when it ended"] = load()

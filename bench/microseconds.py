@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from statistics import median
 from typing import Any
 
 import asyncpg
 
 from bench import workloads
+from bench.process import cpu_seconds
 from bench.stage import Rig, Stage
-from bench.starts import CALLERS
+from bench.starts import CALLERS, call, paced
 from bench.throughput import IN_FLIGHT, KILOBYTE, STEPS, THREADS
 from bench.workers import workers
 from retoma import Pipeline
 
 MICRO = 1_000_000
+ITEMS = 1_000
+Starts = Callable[[Stage, int], Awaitable[object]]
 _BACKENDS = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 _WAL = "select pg_current_wal_lsn() - '0/0'"
 _HOT = "select 100.0 * n_tup_hot_upd / nullif(n_tup_upd, 0) from pg_stat_user_tables where relname = 'jobs'"
@@ -34,7 +37,7 @@ class Load:
     pipeline: Pipeline
     runs: int
     steps: int = 1
-    given: dict[str, str] | None = None
+    given: dict[str, Any] | None = None
     concurrency: int = IN_FLIGHT
 
     def scaled(self, rig: Rig) -> Load:
@@ -48,6 +51,7 @@ class Load:
 LOADS = {
     "chain": Load(workloads.chain, 4_000, STEPS),
     "chain with 1 KB": Load(workloads.payload_chain, 2_000, STEPS, KILOBYTE),
+    "fan-out of 1,000": Load(workloads.fan, 20, ITEMS + 2, {"n": ITEMS}),
     "drain": Load(workloads.drain, 40_000),
     "drain in threads": Load(workloads.drain_threads, 20_000, concurrency=THREADS),
 }
@@ -62,18 +66,21 @@ async def profile(rig: Rig) -> dict[str, Any]:
             figures[name] = await _times(stage, load.scaled(rig))
         async with rig.stage() as stage:
             statements[name] = await _statements(stage, load.scaled(rig))
+    for name, (start, starts) in STARTS.items():
+        async with rig.stage() as stage:
+            figures[name] = await _started(stage, start, rig.count(starts, least=CALLERS))
     async with rig.stage() as stage:
-        figures["start, 100 callers"] = await _started(stage, rig.count(200))
+        figures["start to first step"] = await _first_steps(stage, rig.count(200, least=5))
     return {"figures": figures, "statements": statements}
 
 
 async def _times(stage: Stage, load: Load) -> dict[str, float]:
     async with workers(stage.url, load.concurrency) as (worker,):
         first = await stage.load(load.pipeline, load.runs, load.given)
-        before, wal = await _ticks(stage), await stage.connection.fetchval(_WAL)
+        before, wal = await _used(stage), await stage.connection.fetchval(_WAL)
         worker.go()
         work = await stage.work(first, load.jobs)
-        used, after = await worker.usage(), await _ticks(stage)
+        used, after = await worker.usage(), await _used(stage)
         written = await stage.connection.fetchval(_WAL) - wal
     return {
         "from first claim to last commit": MICRO * work.seconds / load.jobs,
@@ -106,38 +113,52 @@ def _statement(row: asyncpg.Record, jobs: int) -> dict[str, Any]:
     return {"statement": text, "microseconds": 1_000 * row["milliseconds"] / jobs, "calls": row["calls"]}
 
 
-async def _started(stage: Stage, each: int) -> dict[str, float]:
+async def _started(stage: Stage, start: Starts, starts: int) -> dict[str, float]:
     """The client is this process, so that its time is what it used between two looks."""
-
-    async def call(times: int) -> None:
-        for _ in range(times):
-            await stage.client.start(workloads.drain, {})
-
-    await call(5)
-    before, began, used = await _ticks(stage), time.perf_counter(), time.process_time()
-    await asyncio.gather(*(call(each) for _ in range(CALLERS)))
-    seconds, python, starts = time.perf_counter() - began, time.process_time() - used, each * CALLERS
+    await call(stage, 5)
+    before, began, used = await _used(stage), time.perf_counter(), time.process_time()
+    await start(stage, starts)
+    seconds, python = time.perf_counter() - began, time.process_time() - used
     return {
         "from first claim to last commit": MICRO * seconds / starts,
         "Python of the worker": MICRO * python / starts,
-        "its PostgreSQL processes": MICRO * _spent(before, await _ticks(stage)) / starts,
+        "its PostgreSQL processes": MICRO * _spent(before, await _used(stage)) / starts,
     }
 
 
-async def _ticks(stage: Stage) -> dict[int, int]:
+async def _by_hundred(stage: Stage, starts: int) -> None:
+    await asyncio.gather(*(call(stage, starts // CALLERS) for _ in range(CALLERS)))
+
+
+async def _in_bulk(stage: Stage, starts: int) -> None:
+    await stage.client.start_many(workloads.drain, [{}] * starts)
+
+
+STARTS: dict[str, tuple[Starts, int]] = {
+    "start, one caller": (call, 2_000),
+    "start, 100 callers": (_by_hundred, 200 * CALLERS),
+    "start, in bulk": (_in_bulk, 50_000),
+}
+
+
+async def _first_steps(stage: Stage, starts: int) -> dict[str, float]:
+    """At 20 a second, with what the worker uses between them."""
+    async with workers(stage.url, 20, held=False) as (worker,):
+        await paced(stage, 5)
+        before, idle = await _used(stage), await worker.usage()
+        waits = await paced(stage, starts)
+        used, after = await worker.usage(), await _used(stage)
+    return {
+        "from the start to the first step": 1_000 * median(waits),
+        "Python of the worker": MICRO * (used.cpu_seconds - idle.cpu_seconds) / starts,
+        "its PostgreSQL processes": MICRO * _spent(before, after) / starts,
+    }
+
+
+async def _used(stage: Stage) -> dict[int, float]:
     """Processor time of the database's processes, by process."""
-    pids = [row["pid"] for row in await stage.connection.fetch(_BACKENDS)]
-    return {pid: _ticks_of(pid) for pid in pids}
+    return {row["pid"]: cpu_seconds(row["pid"]) for row in await stage.connection.fetch(_BACKENDS)}
 
 
-def _ticks_of(pid: int) -> int:
-    """Zero where there is no /proc."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
-        return 0
-    fields = stat.read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def _spent(before: dict[int, int], after: dict[int, int]) -> float:
-    return sum(ticks - before.get(pid, 0) for pid, ticks in after.items()) / os.sysconf("SC_CLK_TCK")
+def _spent(before: dict[int, float], after: dict[int, float]) -> float:
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())

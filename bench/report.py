@@ -20,6 +20,7 @@ class Results:
 
     machine: dict[str, str] = field(default_factory=dict)
     ours: dict[str, list[float]] = field(default_factory=dict)
+    curves: dict[str, list[list[float]]] = field(default_factory=dict)  # by condition, one of each round
     peers: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)  # by peer, line and mode
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
@@ -27,7 +28,10 @@ class Results:
 
     def add(self, samples: dict[str, list[float]]) -> None:
         for line, values in samples.items():
-            self.ours[line] = values if line.startswith("curve@") else [*self.ours.get(line, []), *values]
+            if line.startswith("curve@"):
+                self.curves.setdefault(line.removeprefix("curve@"), []).append(values)
+            else:
+                self.ours.setdefault(line, []).extend(values)
 
     def add_peer(self, peer: str, figure: dict[str, Any]) -> None:
         value = figure["per_second"] if "per_second" in figure else figure["milliseconds"]
@@ -161,9 +165,9 @@ def _troubles(results: Results) -> str:
 def _growth(results: Results) -> str:
     rows = [_condition(results, name, what) for name, what in CONDITIONS.items() if f"drain@{name}" in results.ours]
     curves = [
-        [what, *(number(value) for value in results.ours[f"curve@{name}"])]
+        [what, *(number(median(tenth)) for tenth in zip(*results.curves[name], strict=True))]
         for name, what in CONDITIONS.items()
-        if f"curve@{name}" in results.ours
+        if name in results.curves
     ]
     if not rows:
         return ""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
-from pathlib import Path
 
 import structlog
 import uvloop
 
+from bench.process import megabytes
 from bench.workloads import app
 from retoma import Settings
 from retoma.store.database import Database
@@ -47,16 +48,8 @@ async def _obey(orders: asyncio.StreamReader, worker: Worker) -> None:
     worker.stop()
 
 
-def _megabytes() -> float:
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return float("nan")
-    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) / 1024
-
-
 def tell_usage() -> None:
-    print(json.dumps({"cpu_seconds": time.process_time(), "megabytes": _megabytes()}), flush=True)
+    print(json.dumps({"cpu_seconds": time.process_time(), "megabytes": megabytes(os.getpid())}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from retoma import File
 from retoma.define.file import files_in
-from retoma.files import Files, FileSettings, TooLarge, files_of
+from retoma.errors import TooLarge
+from retoma.files import Files, FileSettings, files_of
 
 ABC = sha256(b"abc").hexdigest()
 

@@ -29,7 +29,7 @@ class Acknowledged:
     pipeline: str
     nonce: str
     size: int
-    cancelled: bool = False
+    cancelled_at: float | None = None  # monotonic, when that was answered
     asked_for_webhook: bool = False
 
 
@@ -124,8 +124,8 @@ class Users:
     async def _cancel(self, started: Acknowledged) -> None:
         while True:
             with suppress(DatabaseUnavailable):
-                state = await self._client.cancel(started.run)
-                started.cancelled = state in ("cancelling", "cancelled")
+                if await self._client.cancel(started.run) in ("cancelling", "cancelled"):
+                    started.cancelled_at = time.monotonic()
                 return
 
     async def _await(self, run: UUID) -> None:

@@ -23,6 +23,7 @@ SECONDS_BETWEEN_SERVER_KILLS = 9.0
 CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_run", "retoma.sweep", "retoma.promote")
 OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look", "retoma.call_back")
 WEBHOOKS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
+STOOD_STILL = "worker stopped beyond its lease, then continued"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Trouble:
         at = time.monotonic()
         if pid := await worker.stand_still(SILENCE + self._dice.uniform(1.5, 3)):
             self.kills.append(Kill(at, pid))
-            self.hits["worker stopped beyond its lease, then continued"] += 1
+            self.hits[STOOD_STILL] += 1
 
     async def _restart_worker(self) -> None:
         if self._dice.choice(self._workers).terminate():

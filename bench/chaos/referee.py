@@ -24,6 +24,7 @@ _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
 _SLOTS = Path(__file__).with_name("slots.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
 LATEST_RECOVERY = 60.0
+LATEST_AFTER_CANCEL = 3.0
 ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
 
 
@@ -81,6 +82,9 @@ def judge(store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]
     findings.expect("results that the model does not give", _surprises(store, told))
     findings.expect("completed work that ran again", _rework(store, lines))
     findings.expect("one attempt that ran twice", _ran_twice(lines))
+    findings.expect(
+        f"bodies that began later than {LATEST_AFTER_CANCEL:g} s after a cancel", _after_cancel(told, lines)
+    )
     findings.expect("counters that do not add up", _counters_left(store))
     findings.expect("jobs left over in runs that have ended", _left_over(store))
     findings.expect(f"jobs recovered later than {LATEST_RECOVERY:g} s", _late(lines, kills))
@@ -106,14 +110,18 @@ async def wrong_slots(connection: Connection) -> list[str]:
     return [f"{row['what']}: {row['step']}:{row['item']} in {row['run']}" for row in rows]
 
 
-def judge_outside(findings: Findings, works: Sequence[farm.Work], *, at_rest: Sequence[str]) -> None:
-    """What the provider knows, and what the database says of slots when all runs are over."""
+def judge_outside(findings: Findings, works: Sequence[farm.Work], *, at_rest: Sequence[str], stood_still: int) -> None:
+    """What the provider knows, and what the database says of slots when all runs are over.
+
+    `stood_still` is how often a worker was silent for longer than its lease: no other fault may double a submit.
+    """
     findings.expect("leaked slots, and jobs without theirs", at_rest)
-    most = farm.most_at_once(works)
+    most, doubled = farm.most_at_once(works), farm.duplicates(works)
+    findings.expect("more duplicate submits than workers that stood still", doubled[stood_still:])
     findings.expect("more work outside than slots", [f"{most} at a time"] if most > farm.MOST else [])
     findings.figures |= {
         "outside work submitted": len(works),
-        "duplicate submits (allowed, counted)": len(farm.duplicates(works)),
+        "duplicate submits (allowed, counted)": len(doubled),
         "submits that nobody asked after (allowed, counted)": len(farm.forgotten(works)),
         "most work outside at a time": most,
     }
@@ -200,7 +208,7 @@ def _contradictions(store: Store) -> Iterable[str]:
 
 
 def _surprises(store: Store, told: Told) -> Iterable[str]:
-    cancelled = {one.run for one in told.acknowledged.values() if one.cancelled}
+    cancelled = {one.run for one in told.acknowledged.values() if one.cancelled_at is not None}
     jobs_of: dict[UUID, dict[model.JobName, asyncpg.Record]] = defaultdict(dict)
     for (of_run, step, item, _), job in store.jobs.items():
         jobs_of[of_run][step, item] = job
@@ -257,6 +265,14 @@ def _rework(store: Store, lines: Sequence[Line]) -> Iterable[str]:
 def _ran_twice(lines: Sequence[Line]) -> Iterable[str]:
     began = Counter((line.key, line.attempt) for line in lines if line.what == "began")
     yield from (f"{key}, attempt {attempt}: {count} times" for (key, attempt), count in began.items() if count > 1)
+
+
+def _after_cancel(told: Told, lines: Sequence[Line]) -> Iterable[str]:
+    cancelled = {one.run: one.cancelled_at for one in told.acknowledged.values() if one.cancelled_at is not None}
+    for line in lines:
+        seconds = line.at - cancelled.get(line.key[0], line.at)
+        if line.what == "began" and seconds > LATEST_AFTER_CANCEL:
+            yield f"{line.key}, attempt {line.attempt}: after {seconds:.1f} s in process {line.pid}"
 
 
 def _counters_left(store: Store) -> Iterable[str]:

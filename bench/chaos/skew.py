@@ -6,16 +6,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+COMPILER = shutil.which("gcc") or shutil.which("cc")
 SOURCE = Path(__file__).with_name("skew.c")
 
 
 def library(folder: Path) -> Path | None:
     """The library, made in `folder`; None without a compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
+    if COMPILER is None:
         return None
     made = folder / "skew.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", made, SOURCE, "-ldl"], check=True)
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", made, SOURCE, "-ldl"], check=True)
     return made
 
 

@@ -24,11 +24,12 @@ class App:
     """Gathers pipelines and the resources that their steps ask for right of `*`.
 
     A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
-    server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one.
-    `measures(client)` gives families of metrics that `/metrics` shows beside its own. `pages` are the dashboard's
-    (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and stylesheets in the folder
-    `static` are served under `/static/app/`, to anyone. `files` is where the files are that its runs name.
-    `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of each.
+    server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
+    run as it was at the event. `measures(client)` gives families of metrics that `/metrics` shows beside its own.
+    `pages` are the dashboard's (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and
+    stylesheets in the folder `static` are served under `/static/app/`, to anyone. `files` is where the files are that
+    its runs name. `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of
+    each.
 
     `review_templates` gives by the name of a review the template that shows on its page what a person is asked about,
     in place of the usual. It has `review`, `run`, `subjects` and `former` (`retoma.records.Subject` by step: as it is,

@@ -91,6 +91,7 @@ class BlockingClient:
     now = _blocking(Client.now)
     waits = _blocking(Client.waits)
     errors = _blocking(Client.errors)
+    error_count = _blocking(Client.error_count)
     events = _blocking(Client.events)
     last_event = _blocking(Client.last_event)
     cancel = _blocking(Client.cancel)

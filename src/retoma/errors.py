@@ -7,6 +7,7 @@ RetomaError
 ├── NotFound               no such run, pipeline or step
 │   └── Gone               it was there, and its time has passed
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
+│   └── NoWayBack          work cannot be sent back to this step, or not these items of it
 ├── Conflict               it is at odds with what is there
 │   ├── KeyReused          the same idempotency key was used for another input, or for another act
 │   ├── AtWork             an act needs a run that is over, and this one is not
@@ -19,6 +20,7 @@ RetomaError
 ├── LeaseLost              a job is another worker's now; what this attempt still does is discarded
 ├── RunFailed              `run` met a run that did not complete
 ├── Unrecordable           a value that the database cannot hold
+├── TooLarge               a file has more bytes than was allowed
 └── WorkerGone             this worker was declared dead; its jobs are others' now
 RetryLater                 asked by a step: try again after a delay, without using up an attempt
 ├── RateLimited            the same, and nothing else of its pool begins until then
@@ -62,6 +64,10 @@ class Gone(NotFound):
 
 class InvalidInput(RetomaError):
     """The pipeline's input model refuses this input. Says field by field why."""
+
+
+class NoWayBack(InvalidInput):
+    """Work cannot be sent back there, or not these items. Says where it may go."""
 
 
 class Conflict(RetomaError):
@@ -119,6 +125,10 @@ class RunFailed(RetomaError):
 
 class Unrecordable(RetomaError):
     """The database cannot hold one of the values of a call. Nothing of the call was committed."""
+
+
+class TooLarge(RetomaError):
+    """A file has more bytes than was allowed. Says how many may be kept."""
 
 
 class WorkerGone(RetomaError):

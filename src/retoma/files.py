@@ -24,6 +24,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma.define.file import File
+from retoma.errors import TooLarge
 
 PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
@@ -58,10 +59,6 @@ class Opened:
     size: int
     media_type: str
     chunks: AsyncIterator[bytes]
-
-
-class TooLarge(ValueError):
-    """There is more of it than was allowed."""
 
 
 class Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,8 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+SILENCE = timedelta(seconds=6)
 
 
 class Settings(BaseSettings):
@@ -31,7 +34,7 @@ class Settings(BaseSettings):
     )
     app: str | None = Field(None, description="Where the application is: `module:name`, or a file.")
     silence_seconds: float = Field(
-        6.0, ge=0.1, le=3600, description="A worker that has not beaten for so long is dead."
+        SILENCE.total_seconds(), ge=0.1, le=3600, description="A worker that has not beaten for so long is dead."
     )
     drain_seconds: float = Field(
         30.0, ge=0, le=86400, description="How long a worker that is asked to stop lets its jobs end."
@@ -73,6 +76,10 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("RETOMA_WEBHOOK_SECRET", "WEBHOOK_SECRET"),
         description="Signs every webhook. Unset: each tenant has a secret of its own for each host.",
     )
+
+    @property
+    def silence(self) -> timedelta:
+        return timedelta(seconds=self.silence_seconds)
 
     @field_validator("allow_hosts", mode="before")
     @classmethod

@@ -41,7 +41,6 @@ from retoma.worker.workload import Workload
 
 __all__ = ["Clock", "EndedRun", "Hands", "Sandbox", "fresh_database", "sandbox"]
 
-SILENCE = timedelta(seconds=6)
 PUBLIC_URL = "https://retoma.test"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -97,7 +96,7 @@ class Sandbox:
 
     async def watch(self) -> int:
         """Look after runs that stand still or are late, as workers do every second; gives how many were looked at."""
-        return await watchdog.look(self.database, SILENCE)
+        return await watchdog.look(self.database, self.client.silence)
 
     @asynccontextmanager
     async def hands(self) -> AsyncIterator[Hands]:

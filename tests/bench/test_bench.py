@@ -59,6 +59,13 @@ def test_a_target_that_is_missed_is_said() -> None:
     assert "1.00, reached" in text
 
 
+def test_each_tenth_of_a_drain_is_the_median_of_all_rounds() -> None:
+    results = Results()
+    for tenth in (10.0, 30.0, 20.0):
+        results.add({"chain@empty": [1.0], "drain@empty": [1.0], "curve@empty": [tenth, 2 * tenth]})
+    assert "| empty tables | 20.0 | 40.0 |" in sections(results)["growth"]
+
+
 def test_the_page_takes_new_tables_and_keeps_the_rest(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text(PAGE.read_text())

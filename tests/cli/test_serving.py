@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -9,8 +10,15 @@ import socket
 from typing import Any
 
 import httpx2
+import pytest
 
+from retoma.cli.serving import kept_up
+from retoma.engine import loops
+from retoma.settings import Settings
+from retoma.store import workers
+from retoma.store.database import Database
 from tests.cli.terminal import Process, Terminal, until
+from tests.patience import PATIENCE
 
 POOLED = """
 from retoma import Pipeline, Pool
@@ -60,6 +68,25 @@ def test_serve_says_how_to_make_a_key_and_needs_one(terminal: Terminal) -> None:
         assert server.ended() == 0
         assert "server stopped" in server.output.read_text()
         assert key not in server.output.read_text()
+
+
+async def test_the_upkeep_of_a_server_goes_on_after_an_unforeseen_error(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, again = 0, asyncio.Event()
+
+    async def promote(*_: Any) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            raise ValueError("a bug of ours")
+        again.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    monkeypatch.setattr(workers, "promote", promote)
+    async with kept_up(database, Settings()):
+        await asyncio.wait_for(again.wait(), PATIENCE)
 
 
 def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:

@@ -63,7 +63,8 @@ async def pool_of(sandbox: Sandbox) -> PoolRecord:
 
 
 async def reasons(sandbox: Sandbox, run: UUID) -> set[WaitReason]:
-    return {wait.reason for wait in await sandbox.client.waits(run, silence=minutes(9))}
+    sandbox.client.silence = minutes(9)
+    return {wait.reason for wait in await sandbox.client.waits(run)}
 
 
 async def test_from_the_fifth_failure_in_a_row_on_no_worker_begins_anything(open_sandbox: OpenSandbox) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, Items, Pipeline, Pool, Retry, Webhook, minutes
+from retoma import GiveUp, Items, Pipeline, Pool, Retry, Settings, Webhook, connect, minutes
 from retoma.engine import watchdog
 from retoma.engine.figures import look, look_for_people
-from retoma.records import Figures, Tally
+from retoma.records import Figures, Tally, WaitReason
 from retoma.server.families import BOUNDS
 from retoma.states import RunState
 from retoma.store import gauges
@@ -163,6 +163,17 @@ async def test_jobs_are_counted_by_queue_and_state(open_sandbox: OpenSandbox) ->
     assert by_queue["default"].jobs == {"ready": 1, "running": 1, "delayed": 1}
     assert by_queue["audio"].jobs == {"ready": 1}
     assert by_queue["audio"].workers == found.workers == 1
+
+
+async def test_how_long_a_worker_may_be_silent_is_as_the_settings_say(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox, sandbox.hands():
+        run = (await sandbox.client.start("film")).id
+        await sandbox.clock.advance(timedelta(seconds=7))
+        settings = Settings(database_url=sandbox.database.url, silence_seconds=60)
+        async with connect(sandbox.app, settings) as client:
+            assert [wait.reason for wait in await client.waits(run)] == [WaitReason.NOT_TAKEN]
+            assert ((await client.figures()).workers, (await client.standing()).workers) == (1, 1)
+        assert [wait.reason for wait in await sandbox.client.waits(run)] == [WaitReason.NO_WORKER]
 
 
 async def test_a_silent_worker_does_not_count(open_sandbox: OpenSandbox) -> None:

@@ -341,7 +341,8 @@ async def test_a_decision_can_be_undone_until_it_takes_effect(opened: Opened) ->
     await sandbox.client.decide(review.id, later)
     await sandbox.work(until_later=False)
     assert "draft" not in world.called
-    assert (await sandbox.client.undo(review.id, by="ana")).is_open
+    for _ in range(2):  # the second time because the first answer was lost
+        assert (await sandbox.client.undo(review.id, by="ana")).is_open
     await sandbox.client.decide(review.id, later)
     await sandbox.clock.advance(timedelta(seconds=11))
     await sandbox.work(until_later=False)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from pydantic import BaseModel
 
 from retoma import Context, Items, Pipeline, Retry
 from retoma.errors import InvalidInput, NotFound
+from retoma.states import RunState
+from retoma.store import runs
+from retoma.store.database import Database
 from tests.conftest import OpenSandbox
 from tests.engine.builders import do, do_next, names, state, states
 
@@ -318,6 +323,28 @@ async def test_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox)
             await sandbox.client.show(uuid4())
         with pytest.raises(NotFound):
             await sandbox.client.cancel(uuid4())
+
+
+async def test_a_run_that_nobody_waits_for_any_more_is_not_looked_for(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = a_diamond()
+    looked_for: set[UUID] = set()
+    ended = runs.ended
+
+    async def noted(database: Database, waiting: Iterable[UUID]) -> dict[UUID, RunState]:
+        looked_for.update(waiting)
+        return await ended(database, waiting)
+
+    async with open_sandbox(pipeline) as sandbox:
+        former, run = [(await sandbox.client.start(pipeline)).id for _ in range(2)]
+        waiting = asyncio.create_task(sandbox.client.wait(run))
+        with pytest.raises(TimeoutError):
+            await sandbox.client.wait(former, timedelta(0))
+        monkeypatch.setattr(runs, "ended", noted)
+        await sandbox.work()
+        assert (await waiting).is_over
+    assert looked_for == {run}
 
 
 def a_diamond() -> Pipeline:

@@ -11,6 +11,7 @@ from retoma.define.pipeline import DEFAULT_STUCK_AFTER
 from retoma.engine import watchdog
 from retoma.errors import AtWork, DefinitionError, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
+from retoma.records import WaitReason
 from retoma.store import workers
 from retoma.testing import Hands, Sandbox
 from tests.conftest import OpenSandbox
@@ -47,6 +48,16 @@ async def held(sandbox: Sandbox, pipeline: Pipeline, hands: Hands) -> UUID:
     claims = await hands.claim(2)
     await do(hands, claims, "line:a")
     return run
+
+
+async def test_a_worker_counts_however_many_newer_ones_serve_other_queues(open_sandbox: OpenSandbox) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        for number in range(100):
+            await workers.register(sandbox.database, f"other-{number}", ["other"], 1, 1)
+        run = (await sandbox.client.start(pipeline)).id
+        assert [wait.reason for wait in await sandbox.client.waits(run)] == [WaitReason.NOT_TAKEN]
+        assert hands.worker in {worker.id for worker in await sandbox.client.workers()}
 
 
 async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_sandbox: OpenSandbox) -> None:

@@ -37,6 +37,7 @@ from retoma.worker import poller
 from retoma.worker.worker import Worker
 from tests.faults.application import app, go
 from tests.patience import PATIENCE
+from tests.surroundings import leave_out
 
 SOON = 20.0  # seconds of silence or draining, of which no test waits for the end
 SILENCE = 0.6
@@ -62,6 +63,7 @@ async def until(holds: Callable[[], Any], what: str) -> Any:
 
 def worker_process(url: str, folder: str, log: str, settings: dict[str, Any], concurrency: int) -> None:
     """The main function of a worker process."""
+    leave_out()
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ |= {"RETOMA_LOG": "json", "CHAOS_HURRY": "1"}
     poller.LEASE = sender.LEASE = LEASE

@@ -55,6 +55,7 @@ class Crew:
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         self.killed = 0
         self._environment = environment
+        self._folder = folder
         self._log = folder / "workers.log"
         self._random = Random(SEED)
         self._alive: set[Process] = set()
@@ -87,7 +88,7 @@ class Crew:
         command = ("-m", "retoma", "worker", "tests.faults.classifying:app", "-c", "2", "--until-stdin-closes")
         with self._log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, *command), cwd=PROJECT, env=self._environment, stdin=PIPE, stdout=log, stderr=log
+                *(sys.executable, *command), cwd=self._folder, env=self._environment, stdin=PIPE, stdout=log, stderr=log
             )
 
 
@@ -166,6 +167,7 @@ async def an_office(database: Database, folder: Path, base_url: str) -> AsyncIte
     server = make_server(application, client, Settings(rate_limit_per_minute=1_000_000), development=True)
     transport = httpx2.ASGITransport(app=server, client=("127.0.0.1", 50_000))
     surroundings = {
+        "PYTHONPATH": str(PROJECT),
         "RETOMA_DATABASE_URL": database.url,
         "RETOMA_HOME": str(folder),
         "RETOMA_SILENCE_SECONDS": "3",

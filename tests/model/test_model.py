@@ -185,8 +185,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
     @only_if(lambda self: any(hand.claims for hand in self.hands))
     def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, room: int, stale: bool) -> None:
         """Give back any handle that was ever held: it counts only if it still is."""
-        hand = chosen([hand for hand in self.hands if hand.claims], which)
-        claim = chosen(hand.claims if stale else self.held_claims(hand) or hand.claims, handle)
+        hand, claim = self.any_handle(which, handle, stale)
         if how == "parked" and self.job(claim).beside.outside is not None:
             how = "succeeded"  # its outside work has ended: a step goes on then
         handover = self.handover(self.job(claim)) if how == "parked" else None
@@ -205,6 +204,22 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         if how == "too_many" and claim.step in POOLED:
             self.pool.paused_until = max(self.pool.paused_until or self.clock.now, self.clock.now + PAUSE)
         assert self.exchange(hand, results, setbacks, room) == (0 if valid else 1)
+
+    def any_handle(self, which: int, handle: int, stale: bool) -> tuple[Hand, Claim]:
+        """A stale one, if there is any, of a job that runs anew: only its fence can tell."""
+        if stale and (overtaken := self.overtaken()):
+            return chosen(overtaken, handle)
+        hand = chosen([hand for hand in self.hands if hand.claims], which)
+        return hand, chosen(hand.claims if stale else self.held_claims(hand) or hand.claims, handle)
+
+    def overtaken(self) -> list[tuple[Hand, Claim]]:
+        return [
+            (hand, claim)
+            for hand in self.hands
+            if not hand.is_dead
+            for claim in hand.claims
+            if self.job(claim).state == "running" and claim not in self.held_claims(hand)
+        ]
 
     def held_claims(self, hand: Hand) -> list[Claim]:
         """Those that still count."""

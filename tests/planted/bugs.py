@@ -104,8 +104,8 @@ BUGS = [
     Bug(
         "a job that kills its workers is tried for ever",
         f"{FUNCTIONS}/set_back.sql",
-        "p_deaths >= 2 or",
-        "p_deaths >= 2000 or",
+        "p_job.deaths >= 2 or",
+        "p_job.deaths >= 2000 or",
         "tests/engine/test_leases.py::test_a_job_that_kills_its_worker_three_times_is_quarantined",
     ),
     Bug(
@@ -233,6 +233,13 @@ BUGS = [
         "limit greatest(0, p_each - (",
         "limit greatest(0, p_limit - (",
         "tests/webhooks/test_faults.py::test_a_slow_receiver_does_not_delay_another",
+    ),
+    Bug(
+        "a webhook tells of the run as it is when it is sent",
+        "webhooks/body.py",
+        "revision=ends[-1].revision",
+        "revision=run.revision",
+        "tests/webhooks/test_sending.py::test_an_end_is_told_as_it_was_though_the_run_was_made_anew_before_it_is_sent",
     ),
     Bug(
         "a webhook's body is made anew at each attempt",
@@ -363,9 +370,30 @@ BUGS = [
     Bug(
         "a retry of outside work takes no slots",
         f"{FUNCTIONS}/set_back.sql",
-        "and o.outcome in ('retry', 'crashed', 'wait'))),",
-        "and o.outcome in ('never'))),",
+        "and o.outcome in ('retry', 'crashed', 'wait'))) end,",
+        "and o.outcome in ('never'))) end,",
         f"{OUTSIDE}::test_a_retry_of_outside_work_takes_its_slots_again",
+    ),
+    Bug(
+        "a cancel forgets what may go on outside",
+        f"{FUNCTIONS}/outside.sql",
+        "e.begun_at > p_now - interval '1 day'",
+        "e.begun_at > p_now",
+        f"{OUTSIDE}::test_what_goes_on_outside_unknown_to_all_is_found_and_cancelled_with_its_run[its worker died]",
+    ),
+    Bug(
+        "the last look for what goes on outside submits it again",
+        "worker/desk.py",
+        "            if self._claim.last:\n                raise Stopped\n",
+        "",
+        f"{OUTSIDE}::test_the_last_look_for_what_goes_on_outside_begins_nothing[True]",
+    ),
+    Bug(
+        "one tenant takes all slots that are free at once",
+        f"{FUNCTIONS}/pools.sql",
+        "least(v_left, v_free) / cardinality(v_tenants)",
+        "v_left / cardinality(v_tenants)",
+        "tests/engine/test_pools.py::test_tenants_share_the_slots_that_are_free_at_once",
     ),
     Bug(
         "a retry waits for the work that failed",
@@ -480,6 +508,13 @@ BUGS = [
         f"{REVIEWS}::test_the_same_decision_sent_again_gets_the_same_answer",
     ),
     Bug(
+        "another decision by the same key counts as the same",
+        f"{FUNCTIONS}/reviews.sql",
+        "p_to, p_items) then 'reused'",
+        "p_to, p_items) and false then 'reused'",
+        f"{REVIEWS}::test_a_key_is_for_one_decision",
+    ),
+    Bug(
         "a decision is taken whatever its person saw",
         f"{FUNCTIONS}/reviews.sql",
         "  elsif v_review.revision <> p_seen then",
@@ -545,8 +580,7 @@ BUGS = [
     Bug(
         "items that have left their list stay in the join",
         f"{FUNCTIONS}/helpers.sql",
-        "\n                                 and p.revision >= (select "
-        "retoma.list_revision(p_run, p_version, d.from_step, p_through))",
+        "\n     and p.revision >= (select retoma.list_revision(p_run, p_version, p_step, p_through))",
         "",
         "tests/engine/test_reruns_of_steps.py"
         "::test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_the_others",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from retoma import Client
 from retoma.engine.keys import digest, is_well_formed, new_secret
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.records import Scope
+from retoma.server import door
 from tests.engine.builders import rows, value
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
@@ -121,6 +123,13 @@ async def test_two_keys_of_a_name_live_at_most(api: Api) -> None:
     await api.client.make_key("n8n", ["runs:read"], tenant="blog")
 
 
+async def test_what_is_wrong_with_a_new_key_is_said_by_its_name(api: Api) -> None:
+    with pytest.raises(InvalidInput, match="expires_at is a time with its zone"):
+        await api.client.make_key("n8n", ["runs:read"], expires_at=datetime(2031, 1, 1))
+    with pytest.raises(InvalidInput, match="a name is 1 to 500 characters"):
+        await api.client.make_key("", ["runs:read"])
+
+
 async def test_an_expired_key_does_not_keep_its_place(api: Api) -> None:
     now = await api.sandbox.clock.now()
     for _ in range(2):
@@ -168,8 +177,25 @@ async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> No
 
 
 async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(api: Api) -> None:
+    fresh = await api.make_key("runs:read")
     assert (await api.get("/api/v1/runs")).status_code == 200
     guesses = [(await api.get("/api/v1/runs", key=new_secret())).status_code for _ in range(31)]
     assert guesses == [401] * 30 + [429]
-    assert (await api.get("/api/v1/runs", key=None)).status_code == 429
-    assert (await api.get("/api/v1/runs")).status_code == 200
+    for key, status in ((None, 429), ("no key at all", 429), (api.key, 200), (fresh, 200)):
+        assert (await api.get("/api/v1/runs", key=key)).status_code == status
+
+
+async def test_who_guesses_keys_of_the_right_form_does_not_keep_the_database_busy(
+    open_api: OpenApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1)
+    monkeypatch.setattr(door, "LOOKUPS_PER_MINUTE", 2)
+    looked_for: list[str] = []
+
+    async def none(client: Client, secret: str) -> None:
+        looked_for.append(secret)
+
+    monkeypatch.setattr(Client, "key_of", none)
+    async with open_api() as api:
+        guesses = [(await api.get("/api/v1/runs", key=new_secret())).status_code for _ in range(9)]
+    assert (guesses, len(looked_for)) == ([401] + [429] * 8, 3)

@@ -92,6 +92,15 @@ async def test_pages_follow_one_another_without_gaps(api: Api) -> None:
     assert seen == runs[::-1]
 
 
+async def test_a_list_of_runs_leaves_their_inputs_in_the_database(api: Api, rows_read: list[str]) -> None:
+    run = await api.start("a long story")
+    page = (await api.get("/api/v1/runs")).json()
+    assert [each["id"] for each in page["runs"]] == [run]
+    assert not [row for row in rows_read if "a long story" in row]
+    (found,) = await api.client.runs()
+    assert found.input["topic"] == "a long story"
+
+
 async def test_runs_are_found_by_state_pipeline_and_tenant(api: Api) -> None:
     run, other = await api.start(), await api.start()
     await api.post(f"/api/v1/runs/{other}/cancel")
@@ -135,6 +144,18 @@ async def test_the_stack_of_an_error_is_shown_to_keys_of_all_tenants_alone(api: 
         for part in ("", "/events", "/items"):
             told = (await api.get(f"/api/v1/runs/{run}{part}", key=key)).text
             assert ("no paint left" in told, "Traceback" in told) == (True, is_shown)
+
+
+async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: Api, rows_read: list[str]) -> None:
+    own = await api.make_key("runs:read", tenant="studio")
+    run = (await api.client.start("film", {"topic": "bad", "scenes": 110}, tenant="studio")).id
+    await api.sandbox.work()
+    for key, stacks in ((own, 0), (api.key, 100)):
+        rows_read.clear()
+        shown = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
+        assert len(shown["errors"]) == sum("no paint left" in row for row in rows_read) == 100
+        assert sum("Traceback" in row for row in rows_read) == stacks
+    assert len(await api.client.errors(run)) == await api.client.error_count(run) == 110
 
 
 async def test_a_finished_run_shows_results_errors_and_events(api: Api) -> None:

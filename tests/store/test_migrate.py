@@ -81,7 +81,7 @@ async def test_the_second_of_two_upgrades_at_once_finds_nothing_to_do(database: 
 
 
 @pytest.fixture
-def another_migration(monkeypatch: pytest.MonkeyPatch) -> migrate.Migration:
+def another_migration(database: Database, monkeypatch: pytest.MonkeyPatch) -> migrate.Migration:
     """Of a later release; nobody waits long for a lock."""
     known = migrate.migrations()
     later = migrate.Migration(len(known) + 1, "later", "alter table retoma.runs add later int")
@@ -143,12 +143,13 @@ def a_film() -> Pipeline:
     """Whatever was submitted first fails, and is submitted anew."""
     pipeline = Pipeline("film", retry=Retry(1, jitter=0))
 
-    async def look(handle: str) -> Report:
-        return Report("succeeded", result="video") if handle == "again" else Report("failed")
-
     @pipeline.step
     async def clip(*, ctx: Context) -> str:
         handle = await ctx.once("submit", lambda: "again" if ctx.attempt > 1 else "first")
         return str(await ctx.external(handle, poll=look, every=seconds(5)))
 
     return pipeline
+
+
+async def look(handle: str) -> Report:
+    return Report("succeeded", result="video") if handle == "again" else Report("failed")

@@ -271,6 +271,23 @@ async def test_a_running_sender_sends_until_it_is_stopped(open_sandbox: OpenSand
     assert len(there.got) == 1
 
 
+async def test_a_sender_with_nothing_to_do_looks_ever_more_rarely_until_it_is_told_of_work(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, told = [], iter([False, False, False, True, False])
+
+    async def woken(within: float) -> bool:
+        looks.append(within)
+        if len(looks) == 5:
+            sender.stop()
+        return next(told)
+
+    async with open_sandbox(one_step()) as sandbox, a_sender(sandbox) as sender:
+        monkeypatch.setattr(sender, "_woken", woken)
+        await sender.run()
+    assert looks == [0.5, 1.0, 2.0, 2.0, 0.5]
+
+
 async def test_what_is_under_way_may_end_when_a_sender_is_stopped(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
         run = await ended_run(sandbox, there.url)

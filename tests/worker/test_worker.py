@@ -13,11 +13,13 @@ import pytest
 
 from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, seconds
 from retoma.engine.exchange import Lane
+from retoma.errors import DatabaseUnavailable
 from retoma.identifiers import Handle
 from retoma.records import Job
 from retoma.store import workers
+from retoma.store.database import Link
 from retoma.testing import Sandbox
-from retoma.worker import workload
+from retoma.worker import life, workload
 from retoma.worker.worker import Worker
 from retoma.worker.workload import Workload
 from tests.conftest import OpenSandbox
@@ -153,6 +155,40 @@ async def test_a_job_that_ignores_its_interruption_does_not_hold_up_the_end(open
             await sandbox.client.start(pipeline)
             await began.wait()
         released.set()
+        assert (await only_job(sandbox)).state == "ready"
+
+
+async def test_a_worker_that_stops_ends_though_the_database_is_away(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds goes back when it has been silent for long enough."""
+    pipeline = Pipeline("result")
+    began = asyncio.Event()
+
+    @pipeline.step
+    async def result() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise ConnectionResetError("the database is away")
+
+    async def unavailable(*_: Any, **__: Any) -> Any:
+        raise DatabaseUnavailable("the database is away")
+
+    monkeypatch.setattr(life, "INTERRUPT_GRACE", 0.0)
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        worker = Worker(sandbox.app, sandbox.database, Settings())
+        working = asyncio.create_task(worker.run())
+        await began.wait()
+        with monkeypatch.context() as outage:
+            outage.setattr(Link, "fetch", away)
+            outage.setattr(workers, "end", unavailable)
+            worker.stop_at_once()
+            await asyncio.wait_for(working, PATIENCE)
+        assert (await only_job(sandbox)).state == "running"
+        await fall_silent(sandbox)
         assert (await only_job(sandbox)).state == "ready"
 
 

@@ -23,9 +23,10 @@ from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
 from retoma.cli.demo.showing import showing, telling
-from retoma.cli.listening import address, bound, serving, tell_where
+from retoma.cli.listening import address, bound, serving
 from retoma.cli.options import AppPlace
 from retoma.cli.process import KeptWorker
+from retoma.cli.serving import tell_where
 from retoma.cli.session import in_loop, read_settings
 from retoma.client import Client, connect
 from retoma.outgoing import LOOPBACK as THIS_MACHINE

@@ -167,12 +167,12 @@ async def _database(database: Database, settings: Settings) -> AsyncIterator[Fin
             f"let it end, or: select pg_terminate_backend({row['pid']})",
         )
     if schema.is_current:
-        async for finding in _work(database, timedelta(seconds=settings.silence_seconds)):
+        async for finding in _work(database, settings.silence):
             yield finding
 
 
 async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding]:
-    known = await workers.listed(database)
+    known = await workers.alive(database)
     live = [worker for worker in known if worker.silent_for <= silence]
     ready = await health.ready_by_queue(database)
     yield _live(live)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -52,12 +51,6 @@ def bound(settings: Settings, host: str, *, fall_back: bool = False) -> socket.s
         raise typer.BadParameter(
             f"cannot listen on {host}, port {settings.port}: {error.strerror or error}; choose another with RETOMA_PORT"
         ) from error
-
-
-def tell_where(listening: socket.socket) -> None:
-    """Let those that read the settings from now on know where the server is: the application, and a worker beside."""
-    host, port = listening.getsockname()[:2]
-    os.environ |= {"RETOMA_HOST": host, "RETOMA_PORT": str(port)}
 
 
 def address(listening: socket.socket) -> str:

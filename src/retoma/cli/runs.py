@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -180,10 +179,9 @@ async def _list(
 
 
 async def _show(text: str, how: ShortFormat) -> None:
-    settings = read_settings()
-    async with opened_client(settings) as client:
+    async with opened_client(read_settings()) as client:
         run = await client.show(await found_run(client, text))
-        known = await facts(client, run, timedelta(seconds=settings.silence_seconds))
+        known = await facts(client, run)
     if how is ShortFormat.JSON:
         print(output.as_json(known.plain(), indent=2))
     else:

@@ -8,20 +8,20 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import typer
 
 from retoma.app import App
 from retoma.cli import application
-from retoma.cli.listening import Listener, address, bound, tell_where
+from retoma.cli.listening import Listener, address, bound
 from retoma.cli.listening import serving as listening_server
 from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_client, read_settings
 from retoma.cli.worker import in_quick_loop
 from retoma.client import Client
+from retoma.engine.loops import beside, kept_going
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
@@ -61,6 +61,12 @@ def serve(
         in_quick_loop(_serve(loaded, settings, listening))
 
 
+def tell_where(listening: socket.socket) -> None:
+    """Let those that read the settings from now on know where the server is: the application, and a worker beside."""
+    host, port = listening.getsockname()[:2]
+    os.environ |= {"RETOMA_HOST": host, "RETOMA_PORT": str(port)}
+
+
 async def _serve(app: App | None, settings: Settings, listening: socket.socket) -> None:
     async with opened_client(settings, app) as client:
         await _say_how_to_make_a_key(client)
@@ -81,7 +87,7 @@ async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]
 
     upkeep = Upkeep(
         database,
-        silence=timedelta(seconds=settings.silence_seconds),
+        silence=settings.silence,
         refresh=nothing,
         worker=0,
         at_work=list,
@@ -89,13 +95,8 @@ async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]
         on_work=lambda: None,
         on_look=lambda: None,
     )
-    task = asyncio.create_task(upkeep.run())
-    try:
+    async with beside(kept_going("upkeep", upkeep.run)):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _stopped(listener: Listener) -> None:

@@ -51,7 +51,7 @@ async def opened_database(settings: Settings) -> AsyncIterator[Database]:
 async def opened_client(settings: Settings, app: App | None = None) -> AsyncIterator[Client]:
     """A client; without an application it can do everything but start runs."""
     async with opened_database(settings) as database:
-        client = Client(app, database, Guard.of(settings))
+        client = Client(app, database, Guard.of(settings), silence=settings.silence)
         try:
             yield client
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any
 
 from rich.text import Text
@@ -40,7 +39,7 @@ class Facts:
         }
 
 
-async def facts(client: Client, run: Run, silence: timedelta) -> Facts:
+async def facts(client: Client, run: Run) -> Facts:
     graph = await client.graph(run)
     order = [shape.name for shape in graph.steps if not shape.hidden]
     progress = {step.step: step for step in await client.progress(run.id)}
@@ -48,7 +47,7 @@ async def facts(client: Client, run: Run, silence: timedelta) -> Facts:
     return Facts(
         run=run,
         steps=[progress[name] for name in order if name in progress],
-        waits=[] if run.is_over else await client.waits(run.id, silence=silence),
+        waits=[] if run.is_over else await client.waits(run.id),
         running=[job for job in jobs if job.state is JobState.RUNNING],
         errors=await client.errors(run.id),
         results={step: result for step, result in (await client.results(run.id)).items() if step in order},

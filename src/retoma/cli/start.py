@@ -124,6 +124,6 @@ async def _say_outcome(client: Client, run: Run) -> None:
         if step in results:
             console.print(f"  {step}: {output.value(results[step], 400)}")
     if run.state is not RunState.COMPLETED:
-        for (step, item), error in list((await client.errors(run.id)).items())[:5]:
+        for (step, item), error in (await client.errors(run.id, limit=5, with_stack=False)).items():
             of = f" of {output.value(item)}" if item else ""
             console.print(f"  {step}{of}: {error.get('code')}: {output.value(error.get('message') or '', 400)}")

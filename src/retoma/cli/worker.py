@@ -91,7 +91,7 @@ async def _work(
 async def _webhooks_sent(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
     """Webhooks go out beside the worker; at the end, those under way may still be answered."""
     guard = Guard.of(settings)
-    client = Client(app, database, guard)
+    client = Client(app, database, guard, silence=settings.silence)
     async with Outgoing(guard) as outgoing:
         sender = Sender(client, settings, outgoing)
         sending = asyncio.create_task(sender.run())

@@ -40,7 +40,7 @@ async def connect(app: App | None, settings: Settings | None = None) -> AsyncIte
     settings = settings or Settings()
     async with await Database.open(settings) as database:
         await database.upgrade()
-        client = Client(app, database, Guard.of(settings))
+        client = Client(app, database, Guard.of(settings), silence=settings.silence)
         try:
             yield client
         finally:

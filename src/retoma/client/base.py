@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from retoma.app import App
 from retoma.define.pipeline import Pipeline
@@ -12,6 +12,7 @@ from retoma.engine.tenants import Tenants
 from retoma.engine.waiter import Waiter
 from retoma.errors import NotFound
 from retoma.outgoing import Guard
+from retoma.settings import SILENCE
 from retoma.store import clock
 from retoma.store.database import Database
 
@@ -19,15 +20,20 @@ NOBODY = 0
 
 
 class Base:
-    def __init__(self, app: App | None, database: Database, guard: Guard | None = None) -> None:
+    """A worker that was silent for longer than `silence` counts as dead."""
+
+    def __init__(
+        self, app: App | None, database: Database, guard: Guard | None = None, *, silence: timedelta = SILENCE
+    ) -> None:
         self.app = app
         self.database = database
         self.guard = guard or Guard()
+        self.silence = silence
         self._starter = Starter(database)
         self._waiter = Waiter(database)
         self._tenants = Tenants(database)
-        self._figures = figures.Reader(database, figures.look)
-        self._standing = figures.Reader(database, figures.look_for_people)
+        self._figures = figures.Reader(database, figures.look, silence)
+        self._standing = figures.Reader(database, figures.look_for_people, silence)
         self._versions: dict[str, int] = {}
 
     async def close(self) -> None:

@@ -46,7 +46,7 @@ class Capacity(Base):
 
     async def workers(self) -> list[WorkerRecord]:
         """The workers that live."""
-        return await workers.listed(self.database)
+        return await workers.alive(self.database)
 
     async def queues(self) -> list[QueueFigures]:
         """Every queue that a step is on or a worker serves, as it was at most a second ago."""

@@ -84,13 +84,14 @@ class Reviews(Base):
         return [await self._decided(review, decision, tenant) for review, decision in decisions.items()]
 
     async def undo(self, review: UUID, *, by: str, tenant: str | None = None) -> Review:
-        """Take a decision back before it takes effect. Raises Conflict if that is too late."""
+        """Take a decision back before it takes effect; a review that is open stays so. Raises Conflict if it is too late."""
         undone = await reviews.undo(self.database, review, await self._tenant_filter(tenant), by)
         if undone is None:
             raise NotFound(f"there is no review {review}")
-        if not undone:
-            raise Conflict(f"the decision on review {review} has taken effect, or there is none: it cannot be undone")
-        return await self.review(review)
+        found = await self.review(review)
+        if not undone and not found.is_open:
+            raise Conflict(f"the decision on review {review} has taken effect: it cannot be undone")
+        return found
 
     async def claim_review(
         self, review: UUID, *, by: str, lasts: timedelta = REVIEW_CLAIM, tenant: str | None = None

@@ -22,8 +22,9 @@ MOST_MENTIONS = 20  # of a file in the data of a run
 
 
 class Runs(Base):
-    async def show(self, run: UUID, *, tenant: str | None = None) -> Run:
-        found = await runs.show(self.database, run, await self._tenant_filter(tenant))
+    async def show(self, run: UUID, *, tenant: str | None = None, with_input: bool = True) -> Run:
+        """Without its input, which may be large, the run's `input` is None."""
+        found = await runs.show(self.database, run, await self._tenant_filter(tenant), with_input=with_input)
         if found is None:
             raise NotFound(f"there is no run {run}")
         return found
@@ -37,8 +38,12 @@ class Runs(Base):
         before: UUID | None = None,
         since: datetime | None = None,
         limit: int = 50,
+        with_input: bool = True,
     ) -> list[Run]:
-        """Runs, newest first, of those that were started `since`. For the next page give the last id as `before`."""
+        """Runs, newest first, of those that were started `since`. For the next page give the last id as `before`.
+
+        Without their inputs, which may be large, the `input` of each is None.
+        """
         return await runs.listed(
             self.database,
             tenant=await self._tenant_filter(tenant),
@@ -47,6 +52,7 @@ class Runs(Base):
             before=before,
             first=None if since is None else first_run_id(since),
             limit=limit,
+            with_input=with_input,
         )
 
     async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
@@ -75,9 +81,9 @@ class Runs(Base):
         steps = await runs.progress(self.database, run)
         return estimate.end_of(steps, await clock.now(self.database))
 
-    async def waits(self, run: UUID, *, silence: timedelta = timedelta(seconds=6)) -> list[Wait]:
-        """Why what could run does not. A worker that was silent for longer than `silence` does not count."""
-        return await wait_reasons.of_run(self.database, run, silence)
+    async def waits(self, run: UUID) -> list[Wait]:
+        """Why what could run does not."""
+        return await wait_reasons.of_run(self.database, run, self.silence)
 
     async def stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
         """Runs that should go on and do not, the longest first."""
@@ -91,9 +97,15 @@ class Runs(Base):
         """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
         return await runs.results(self.database, run, revision)
 
-    async def errors(self, run: UUID, *, revision: int | None = None) -> dict[tuple[str, str], Any]:
+    async def errors(
+        self, run: UUID, *, revision: int | None = None, limit: int | None = None, with_stack: bool = True
+    ) -> dict[tuple[str, str], Any]:
         """What the newest failure or retry of each job said, or that through a revision, by step and item."""
-        return await runs.last_errors(self.database, run, revision)
+        return await runs.last_errors(self.database, run, through=revision, limit=limit, with_stack=with_stack)
+
+    async def error_count(self, run: UUID) -> int:
+        """How many jobs `errors` is about."""
+        return await runs.count_errors(self.database, run)
 
     async def graph(self, run: Run) -> Graph:
         """The shape that this run keeps."""

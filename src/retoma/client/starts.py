@@ -122,10 +122,10 @@ class Starts(Runs):
         return await self.results(run.id)
 
     async def _why(self, run: Run) -> str:
-        errors = await self.errors(run.id)
+        errors = await self.errors(run.id, limit=3, with_stack=False)
         said = "; ".join(
             f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
-            for (step, item), error in list(errors.items())[:3]
+            for (step, item), error in errors.items()
         )
         return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {said}' if said else ''}"
 

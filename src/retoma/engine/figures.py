@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from retoma.records import Figures, Standing
+from retoma.settings import SILENCE
 from retoma.store import gauges, workers
 from retoma.store.database import Database
 
 FRESH = 1.0  # seconds
-SILENCE = timedelta(seconds=6)
 MOST_RUNS_FOR_PEOPLE = 4_000
 
 
@@ -23,45 +23,49 @@ Seen = TypeVar("Seen")
 class Reader(Generic[Seen]):
     """Gives what `look` saw at most a second ago. However many ask at once, one of them looks."""
 
-    def __init__(self, database: Database, look: Callable[[Database], Awaitable[Seen]]) -> None:
+    def __init__(
+        self, database: Database, look: Callable[[Database, timedelta], Awaitable[Seen]], silence: timedelta
+    ) -> None:
         self._database = database
         self._look = look
+        self._silence = silence
         self._looking = asyncio.Lock()
         self._last: tuple[float, Seen] | None = None
 
     async def read(self) -> Seen:
         async with self._looking:
             if self._last is None or time.monotonic() - self._last[0] >= FRESH:
-                self._last = (time.monotonic(), await self._look(self._database))
+                self._last = (time.monotonic(), await self._look(self._database, self._silence))
             return self._last[1]
 
 
-async def look(database: Database) -> Figures:
+async def look(database: Database, silence: timedelta = SILENCE) -> Figures:
+    """A worker that was silent for longer than `silence` does not count."""
     of_queues, of_pools = await gauges.ages(database)
     return Figures(
-        queues=await gauges.queues(database, of_queues, SILENCE),
+        queues=await gauges.queues(database, of_queues, silence),
         pools=await gauges.pools(database, of_pools),
         open_runs=await gauges.open_runs(database),
         not_begun=await gauges.runs_not_begun(database),
         deliveries=await gauges.deliveries(database),
         tallies=await gauges.tallies(database),
-        workers=await _alive(database),
+        workers=await _alive(database, silence),
     )
 
 
-async def look_for_people(database: Database) -> Standing:
+async def look_for_people(database: Database, silence: timedelta = SILENCE) -> Standing:
     """The part of it that a page shows, in a fraction of the time."""
     of_queues, of_pools = await gauges.ages(database)
     open_runs, stuck = await gauges.open_and_stuck(database)
     return Standing(
-        queues=await gauges.queues(database, of_queues, SILENCE, MOST_RUNS_FOR_PEOPLE),
+        queues=await gauges.queues(database, of_queues, silence, MOST_RUNS_FOR_PEOPLE),
         pools=await gauges.pools(database, of_pools),
         open_runs=open_runs,
         stuck=stuck,
         deliveries=await gauges.deliveries(database),
-        workers=await _alive(database),
+        workers=await _alive(database, silence),
     )
 
 
-async def _alive(database: Database) -> int:
-    return sum(worker.silent_for <= SILENCE for worker in await workers.listed(database, limit=100_000))
+async def _alive(database: Database, silence: timedelta) -> int:
+    return sum(worker.silent_for <= silence for worker in await workers.alive(database))

@@ -1,9 +1,11 @@
-"""Loops that must not end: one that fails is started again, and the log says so."""
+"""Work that goes on beside other work: a loop that fails is started again, and the log says so."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from retoma.logs import get_logger
 
@@ -19,3 +21,15 @@ async def kept_going(name: str, loop: Callable[[], Awaitable[None]]) -> None:
         except Exception as error:
             log.error("a loop failed and is started again", loop=name, error=str(error), exc_info=True)
         await asyncio.sleep(SECONDS_BEFORE_AGAIN)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let this go on until the block ends. If it failed before, that is raised then."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

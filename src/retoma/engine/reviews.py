@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from retoma.define.codec import LARGEST_RESULT, codec_of, sentence_of, size_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, RevisionChanged
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, NoWayBack, RevisionChanged
 from retoma.records import Review
 from retoma.states import ReviewState
 from retoma.store import reviews
@@ -197,10 +197,10 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
             )
         case "forbidden":
             allowed = ", ".join(map(repr, review.may_go_back_to))
-            return InvalidInput(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
+            return NoWayBack(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
         case "missed":
             items = f", or it has no such items: {', '.join(decision.items)}" if decision.items else ""
-            return InvalidInput(f"nothing of {_target(review, decision)!r} leads to {review.step!r} again{items}")
+            return NoWayBack(f"nothing of {_target(review, decision)!r} leads to {review.step!r} again{items}")
         case "capped":
             return Conflict(
                 f"{review.step!r} went back {review.sent_back} times, as often as it may: approve it, reject it, "

@@ -18,26 +18,30 @@ LONGEST_POLL = 0.5
 class Waiter:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: dict[UUID, asyncio.Future[RunState]] = {}
+        self._waiting: dict[UUID, set[asyncio.Future[RunState]]] = {}
         self._poll_every = SHORTEST_POLL
         self._polling: asyncio.Task[None] | None = None
 
     async def until_over(self, run: UUID, timeout: timedelta | None) -> RunState:
-        if run not in self._waiting:
-            self._waiting[run] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[RunState] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(run, set()).add(answer)
         self._poll_every = SHORTEST_POLL
         if self._polling is None or self._polling.done():
             self._polling = asyncio.ensure_future(self._poll())
-        seconds = None if timeout is None else timeout.total_seconds()
-        return await asyncio.wait_for(asyncio.shield(self._waiting[run]), seconds)
+        try:
+            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                return await answer
+        finally:
+            self._forget(run, answer)
 
     async def close(self) -> None:
         if self._polling is not None:
             self._polling.cancel()
             with suppress(asyncio.CancelledError):
                 await self._polling
-        for answer in self._waiting.values():
-            answer.cancel()
+        for answers in self._waiting.values():
+            for answer in answers:
+                answer.cancel()
 
     async def _poll(self) -> None:
         while self._waiting:
@@ -47,11 +51,25 @@ class Waiter:
                 self._fail(error)
                 return
             for run, state in ended.items():
-                self._waiting.pop(run).set_result(state)
+                for answer in _open(self._waiting.pop(run, set())):
+                    answer.set_result(state)
             self._poll_every = SHORTEST_POLL if ended else min(self._poll_every * 1.3, LONGEST_POLL)
             await asyncio.sleep(self._poll_every)
 
     def _fail(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer.set_exception(error)
+        for answers in waiting.values():
+            for answer in _open(answers):
+                answer.set_exception(error)
+
+    def _forget(self, run: UUID, answer: asyncio.Future[RunState]) -> None:
+        """The last who waits for a run ends the looking for it."""
+        answers = self._waiting.get(run, set())
+        answers.discard(answer)
+        if not answers:
+            self._waiting.pop(run, None)
+
+
+def _open(answers: set[asyncio.Future[RunState]]) -> list[asyncio.Future[RunState]]:
+    """Without those whose time was over just now."""
+    return [answer for answer in answers if not answer.done()]

@@ -34,6 +34,11 @@ class Caller:
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
+    @property
+    def sees_stacks(self) -> bool:
+        """They tell of the server's files, and so are for keys of all tenants."""
+        return self.tenant is None
+
 
 def caller(scope: str | None) -> Any:
     """In a route: `by: Annotated[Caller, caller("runs:write")]`. None lets any valid key pass."""

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from retoma.client import Client
+from retoma.engine.keys import is_well_formed
 from retoma.records import KeyRecord, Scope
 from retoma.server.buckets import Buckets
 from retoma.server.callers import Caller
@@ -16,6 +17,7 @@ from retoma.server.problems import Problem, slow_down
 from retoma.server.sessions import HEADER, Sessions
 
 FAILURES_PER_MINUTE = 30
+LOOKUPS_PER_MINUTE = 600  # of what has a key's form, from an address that has shown too many wrong ones
 ADMINISTRATOR = "administrator"
 SAFE = ("GET", "HEAD")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
@@ -31,6 +33,7 @@ class Door:
         self._keyring = Keyring(client)
         self._requests = Buckets(per_minute)
         self._failures = Buckets(FAILURES_PER_MINUTE)
+        self._lookups = Buckets(LOOKUPS_PER_MINUTE)
 
     async def admit(self, request: Request, scope: Scope | None) -> Caller:
         """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
@@ -70,13 +73,19 @@ class Door:
 
     async def _valid(self, request: Request, secret: str | None) -> KeyRecord:
         address = address_of(request)
-        if secret is None or not self._keyring.was_valid(secret):
-            self.check_failures(address)
-        key = None if secret is None else await self._keyring.find(secret)
+        looked_for = secret if secret is not None and self._is_looked_for(address, secret) else None
+        key = None if looked_for is None else await self._keyring.find(looked_for)
         if key is None:
+            self.check_failures(address)
             self.note_failure(address)
             raise _unauthorised()
         return key
+
+    def _is_looked_for(self, address: str, secret: str) -> bool:
+        """Whoever guesses keys may neither keep the database busy nor lock out the valid ones of a neighbour."""
+        if self._failures.wait_for(address) == 0 or self._keyring.was_valid(secret):
+            return True
+        return is_well_formed(secret) and self._lookups.take(address) == 0
 
     def check_failures(self, address: str) -> None:
         """Raise a Problem if too much that came from there was refused."""

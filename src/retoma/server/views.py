@@ -20,15 +20,15 @@ def shape(run: Run) -> RunShape:
 
 
 def shown(by: Caller, said: Any) -> Any:
-    """What an event says, as its caller may see it: stacks are for keys of all tenants."""
-    return said if by.tenant is None else without_stack(said)
+    """What an event says, as its caller may see it."""
+    return said if by.sees_stacks else without_stack(said)
 
 
 async def details(by: Caller, run: Run) -> RunDetails:
     client = by.client
     graph = await client.graph(run)
     progress = {step.step: step for step in await client.progress(run.id)}
-    errors = list((await client.errors(run.id)).items())[:MOST_ERRORS]
+    errors = await client.errors(run.id, limit=MOST_ERRORS, with_stack=by.sees_stacks)
     return RunDetails(
         **shape(run).model_dump(),
         input=run.input,
@@ -37,7 +37,7 @@ async def details(by: Caller, run: Run) -> RunDetails:
         steps=[_step(progress[each.name]) for each in graph.steps if not each.hidden and each.name in progress],
         estimated_end_at=None if run.is_over else await client.estimate(run.id),
         waits=[] if run.is_over else [_wait(wait) for wait in await client.waits(run.id)],
-        errors=[ErrorShape(**{**shown(by, error), "step": step, "item": item}) for (step, item), error in errors],
+        errors=[ErrorShape(**{**error, "step": step, "item": item}) for (step, item), error in errors.items()],
     )
 
 

@@ -20,8 +20,8 @@ _CALLS = statements("calls")
 _GONE_WRONG = RUN_ENDS - {RunState.COMPLETED}
 
 
-async def show(database: Database, run: UUID, tenant: int | None = None) -> Run | None:
-    row = await database.fetchrow(_SQL["show_run"], run=run, tenant=tenant)
+async def show(database: Database, run: UUID, tenant: int | None = None, *, with_input: bool = True) -> Run | None:
+    row = await database.fetchrow(_SQL["show_run"], run=run, tenant=tenant, with_input=with_input)
     return _run(row) if row else None
 
 
@@ -40,6 +40,7 @@ async def listed(
     before: UUID | None = None,
     first: UUID | None = None,
     limit: int = 50,
+    with_input: bool = True,
 ) -> list[Run]:
     """Newest first, down to `first`. `before` is the last id of the page before."""
     wrong = bool(states) and all(state in _GONE_WRONG for state in states or ())
@@ -51,6 +52,7 @@ async def listed(
         before=before,
         first=first,
         limit=limit,
+        with_input=with_input,
     )
     return [_run(row) for row in rows]
 
@@ -152,10 +154,19 @@ async def data_with(database: Database, run: UUID, text: str, limit: int, *, of_
     return [_loaded(row["said"]) for row in rows]
 
 
-async def last_errors(database: Database, run: UUID, through: int | None = None) -> dict[tuple[str, str], Any]:
+async def last_errors(
+    database: Database, run: UUID, *, through: int | None, limit: int | None, with_stack: bool
+) -> dict[tuple[str, str], Any]:
     """What the newest failure or retry of each job said, and in which attempt, by step and item."""
-    rows = await database.fetch(_SQL["last_errors_of_run"], run=run, through=through)
+    rows = await database.fetch(
+        _SQL["last_errors_of_run"], run=run, through=through, limit=limit, with_stack=with_stack
+    )
     return {(row["step"], row["item"]): {**_loaded(row["data"]), "attempt": row["attempt"]} for row in rows}
+
+
+async def count_errors(database: Database, run: UUID) -> int:
+    row = await database.fetch_one(_SQL["count_errors_of_run"], run=run)
+    return int(row["jobs"])
 
 
 async def cancel(database: Database, run: UUID, tenant: int | None, by: str) -> RunState | None:

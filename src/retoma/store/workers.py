@@ -34,9 +34,9 @@ async def end(database: Database, worker: int) -> int:
     return int(row["jobs"])
 
 
-async def listed(database: Database, *, with_ended: bool = False, limit: int = 100) -> list[WorkerRecord]:
-    rows = await database.fetch(_SQL["list_workers"], with_ended=with_ended, limit=limit)
-    return [WorkerRecord(**row) for row in rows]
+async def alive(database: Database) -> list[WorkerRecord]:
+    """All that have neither ended nor been declared dead, the newest first."""
+    return [WorkerRecord(**row) for row in await database.fetch(_SQL["list_workers"])]
 
 
 async def sweep(database: Database, silence: timedelta) -> list[tuple[int, int]]:

@@ -33,8 +33,9 @@ async def _at_its_event(client: Client, taken: Taken) -> Run:
     run = await client.show(taken.run)
     if taken.event == STARTED:
         return replace(run, state=RunState.RUNNING, revision=1, ended_at=None)
-    ends = [end for end in await client.events(run.id, kinds=["end"]) if end.at == taken.created_at]
     state = RunState(taken.event.removeprefix("run."))
+    told = (taken.created_at, state)
+    ends = [end for end in await client.events(run.id, kinds=["end"]) if (end.at, end.data["state"]) == told]
     return replace(run, state=state, revision=ends[-1].revision, ended_at=taken.created_at)
 
 

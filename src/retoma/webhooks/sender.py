@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from retoma.client import Client
+from retoma.define.codec import sentence_of
 from retoma.engine.deliveries import Outcome, Verdict, after_answer, after_failure, retry_after
 from retoma.errors import DatabaseUnavailable, NoAnswer, NoBody, UnsafeUrl
 from retoma.logs import get_logger
@@ -31,7 +32,7 @@ LONGEST_ANSWER = 64_000
 KEPT_OF_ANSWER = 1_000
 LEASE = timedelta(seconds=30)
 MOST_FOR_ONE_HOST = 8
-LONGEST_LOOK = 0.5
+SHORTEST_LOOK, LONGEST_LOOK = 0.5, 2.0  # seconds until the next look, if nobody tells of work
 
 
 class Sender:
@@ -56,6 +57,7 @@ class Sender:
     async def run(self) -> None:
         """Send until stopped; a database that is away for a while is waited for."""
         listening = None if self._database.pooled else asyncio.ensure_future(listen(self._database, self._wake.set))
+        look = SHORTEST_LOOK
         try:
             while not self._stopping:
                 self._wake.clear()
@@ -63,13 +65,17 @@ class Sender:
                     await self._take()
                 except Exception as error:  # noqa: BLE001  (what is owed stays owed; the next look tries again)
                     log.warning("webhooks wait", error=str(error))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LONGEST_LOOK):
-                        await self._wake.wait()
+                look = SHORTEST_LOOK if await self._woken(within=look) else min(2 * look, LONGEST_LOOK)
         finally:
             if listening is not None:
                 listening.cancel()
             await asyncio.gather(*self._sending, *([listening] if listening else []), return_exceptions=True)
+
+    async def _woken(self, within: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                return await self._wake.wait()
+        return False
 
     async def send_due(self) -> int:
         """Send all that is due now, and what that makes due; gives the number of attempts. For tests."""
@@ -138,7 +144,7 @@ class Sender:
         except DatabaseUnavailable:
             raise
         except Exception as wrong:
-            raise NoBody(f"its body cannot be made: {type(wrong).__name__}: {wrong}") from wrong
+            raise NoBody(f"its body cannot be made: {type(wrong).__name__}: {sentence_of(wrong)}") from wrong
 
     async def _post(self, taken: Taken, body: bytes) -> Answer:
         headers = headers_for(self._secrets(taken), str(taken.id), taken.now, body)

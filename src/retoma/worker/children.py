@@ -57,7 +57,7 @@ class Children:
         try:
             with child.spending(isolation):
                 answer = await self._answer(child, _request(plan, claim, context, isolation, child), plan.step.name)
-        except (Crashed, TooLarge) as error:
+        except (Crashed, AnswerTooLarge) as error:
             await child.kill()
             return crashed(plan, claim, error, time.monotonic() - began)
         except BaseException:
@@ -104,7 +104,7 @@ class Children:
             await child.kill()
 
 
-class TooLarge(ValueError):
+class AnswerTooLarge(ValueError):
     """The answer of a child is not read, because it would fill the worker's memory."""
 
 
@@ -176,7 +176,7 @@ class _Child:
         return 0.0
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Its answer. EOFError if it died instead; after TooLarge it must be killed."""
+        """Its answer. EOFError if it died instead; after AnswerTooLarge it must be killed."""
         self.jobs += 1
         self._send(request | {"number": self.jobs})
         assert self._process.stdout is not None
@@ -221,7 +221,7 @@ def _signal(number: int) -> str:
 
 def _checked(length: int) -> int:
     if length > LARGEST_ANSWER:
-        raise TooLarge(
+        raise AnswerTooLarge(
             f"the child process answered with {length:,} bytes, over the limit of {LARGEST_ANSWER:,}: "
             "keep large data in a file and return where it is"
         )

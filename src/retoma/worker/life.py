@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import timedelta
 
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
 from retoma.engine.loops import kept_going
 from retoma.engine.tenants import Tenants
-from retoma.errors import Unrecordable, WorkerGone
+from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import workers
@@ -30,6 +29,7 @@ from retoma.worker.workload import Workload
 log = get_logger("retoma.worker")
 
 INTERRUPT_GRACE = 3.0
+LONGEST_FAREWELL = 10.0  # seconds for the database to hear that this worker ends
 PAUSE_AFTER_REFUSAL = 1.0
 LANES = 2  # while one waits for the database, the jobs of the other run
 
@@ -52,7 +52,7 @@ class Life:
         self.refused = 0
         self._database = database
         self._settings = settings
-        self._silence = timedelta(seconds=settings.silence_seconds)
+        self._silence = settings.silence
         self._catalog = catalog
         self._wakeup = wakeup
         self._desks = Desks(database, settings.public_url, catalog.app_name, catalog.files)
@@ -62,6 +62,7 @@ class Life:
         self._on_blocked = on_blocked
         self._workload = Workload(self._runner, concurrency, wakeup.outcome)
         self._lanes: list[Lane] = []
+        self._serving: list[asyncio.Task[None]] = []
         self._reserved = 0  # room that a call under way may fill
         self._asking_for_suspect = False  # in a call under way: two may not run at once
         self._after = 0  # the tenant served last
@@ -97,25 +98,37 @@ class Life:
         if not self._draining.is_set():
             self._draining.set()
             self._workload.close()
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._settings.drain_seconds, self._workload.interrupt)
-            # What ignores its interruption is left behind; the database is told that it was.
-            loop.call_later(self._settings.drain_seconds + INTERRUPT_GRACE, self._workload.drop)
+            asyncio.get_running_loop().call_later(self._settings.drain_seconds, self.interrupt)
 
     def interrupt(self) -> None:
-        """Give back what still runs."""
+        """Give back what still runs. What ignores that is left behind, and a database that does not answer too."""
         self._workload.interrupt()
+        asyncio.get_running_loop().call_later(INTERRUPT_GRACE, self._leave)
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             loops = {"upkeep": self._upkeep().run, "outside": self._poller.run, "charges": self._desks.ledger.run}
             beside = [group.create_task(kept_going(name, loop)) for name, loop in loops.items()]
-            await asyncio.wait([group.create_task(self._serve(lane)) for lane in self._lanes])
+            self._serving = [group.create_task(self._serve(lane)) for lane in self._lanes]
+            await asyncio.wait(self._serving)
             for task in beside:
                 task.cancel()
-        await self._desks.ledger.flush()
-        if not self._gone.is_set():
-            await workers.end(self._database, self.id)
+        await self._say_goodbye()
+
+    def _leave(self) -> None:
+        self._workload.drop()
+        for task in self._serving:
+            task.cancel()
+
+    async def _say_goodbye(self) -> None:
+        """What is still held goes back now, or if the database does not answer, when this worker has been silent."""
+        try:
+            async with asyncio.timeout(LONGEST_FAREWELL if self._draining.is_set() else None):
+                await self._desks.ledger.flush()
+                if not self._gone.is_set():
+                    await workers.end(self._database, self.id)
+        except (TimeoutError, DatabaseUnavailable) as error:
+            log.warning("the database does not know that this worker ends", worker=self.id, error=str(error))
 
     def _upkeep(self) -> Upkeep:
         return Upkeep(

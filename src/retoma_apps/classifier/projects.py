@@ -56,7 +56,7 @@ async def added(client: Client, project: Project, tenant: str | None) -> Kept:
     base = tenant or id_of(project.nome)
     for number in range(1, 2 if tenant else _MOST_NAMESAKES):
         name = base if number == 1 else f"{base}-{number}"
-        if tenant is None and await client.runs(tenant=name, limit=1):
+        if tenant is None and await client.runs(tenant=name, limit=1, with_input=False):
             continue  # it was the id of a project that is deleted, whose executions stay
         try:
             return _kept(await client.set_profile(name, project.model_dump(), revision=0))

@@ -25,11 +25,19 @@ def downloads(settings: FileSettings) -> APIRouter:
 
     @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_ANSWERS)
     async def fetch(key: str, request: Request) -> Response:
+        return await sent(key, request.headers.get("range"))
+
+    @router.head("/files/{key:path}", summary="Look at an output", response_class=Response, responses=documented(404))
+    async def look(key: str) -> Response:
+        whole = await sent(key, None)
+        return Response(headers=dict(whole.headers))
+
+    async def sent(key: str, asked: str | None) -> Response:
         if not key.startswith(OUTPUTS):
             raise _missing()
         if not kept:
             kept.append(files_of(settings))
-        return await _sent(kept[0], key, request.headers.get("range"))
+        return await _sent(kept[0], key, asked)
 
     return router
 

@@ -1,4 +1,4 @@
-"""What callers submit."""
+"""What callers submit and ask for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from retoma_apps.gpu.states import JOB_ID, Status
 from retoma_apps.providers.gpu.orders import AddAudioFields, CaptionFields, Img2VidFields
 
 LARGEST_ID = 2**53
@@ -18,12 +19,26 @@ def _example(**fields: Any) -> ConfigDict:
     return ConfigDict(extra="ignore", json_schema_extra={"examples": [{"id_roteiro": 34, **fields}]})
 
 
+ProjectId = Annotated[int, Field(ge=-LARGEST_ID, le=LARGEST_ID)]
+
+
+class Asked(BaseModel):
+    """Which jobs to list. What is not known is refused, so that a misspelt name does not list all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Status | None = Field(None, description="Only jobs of this status.")
+    id_roteiro: ProjectId | None = Field(None, description="Only jobs of this project.")
+    before: Annotated[str, Field(pattern=JOB_ID)] | None = Field(None, description="`next` of the page before.")
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+
+
 class Submission(BaseModel):
     """`path` is the caller's label. Outputs are stored where the server says."""
 
     model_config = ConfigDict(extra="ignore")
 
-    id_roteiro: Annotated[int, Field(ge=-LARGEST_ID, le=LARGEST_ID)] | None = Field(
+    id_roteiro: ProjectId | None = Field(
         None, description="The caller's project, given back wherever the job is shown."
     )
     webhook_url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(

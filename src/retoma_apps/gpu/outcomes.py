@@ -108,7 +108,7 @@ async def _partly(client: Client, run: Run) -> dict[str, Any]:
 
 async def _failed_images(client: Client, run: Run) -> list[dict[str, str]]:
     """In the order of the request."""
-    errors = await client.errors(run.id, revision=run.revision)
+    errors = await client.errors(run.id, revision=run.revision, with_stack=False)
     faults = {
         item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
         for (step, item), error in errors.items()
@@ -129,7 +129,7 @@ def _unexplained(image: str) -> dict[str, str]:
 
 async def _error(client: Client, run: Run, began_at: datetime | None) -> dict[str, str]:
     """What stopped the job. Its other parts were only stopped with it."""
-    errors = await client.errors(run.id, revision=run.revision)
+    errors = await client.errors(run.id, revision=run.revision, with_stack=False)
     if (late := errors.get(("", ""))) is not None:
         return _timed_out(run, began_at, late)
     final = {

@@ -17,11 +17,12 @@ from retoma import Client, RetomaError
 from retoma.errors import Conflict, NotFound
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of
 from retoma_apps.gpu.jobs import details, summary
-from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, Submission
+from retoma_apps.gpu.models import AddAudioJob, Asked, CaptionJob, Img2VidJob, Submission
 from retoma_apps.gpu.outcomes import Run, moment
 from retoma_apps.gpu.pipelines import GPU
 from retoma_apps.gpu.settings import LONGEST_QUEUE, Rules
-from retoma_apps.gpu.states import JOB_ID, Status, job_id, run_id, states_of, status_of
+from retoma_apps.gpu.shapes import JobAccepted, JobCancelled, JobDetails, JobPage
+from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
 
 OFFLINE = "X-Retoma-Offline"
 OPERATIONS = ("img2vid", "caption", "addaudio")
@@ -53,7 +54,7 @@ class WithError(APIRoute):
 
 
 router = APIRouter(tags=["gpu"], route_class=WithError, responses=documented(400, 401, 403, 413, 422, 429, 503))
-_ACCEPTED: dict[str, Any] = {"status_code": 202, "response_class": JSONResponse}
+_ACCEPTED: dict[str, Any] = {"status_code": 202, "response_model": JobAccepted}
 
 
 @router.post("/video/img2vid/async", summary="Turn images into videos", **_ACCEPTED)
@@ -72,29 +73,26 @@ async def submit_addaudio(given: AddAudioJob, by: Writer, key: IdempotencyKey = 
     return await _submitted("addaudio", given, by, key)
 
 
-@router.get("/jobs", summary="List jobs, newest first")
-async def list_jobs(
-    by: Reader,
-    status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
-    before: Annotated[str | None, Query(pattern=JOB_ID, description="`next` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 50,
-) -> dict[str, Any]:
-    """A page may be short; there are more as long as `next` is not null."""
-    found = await _newest(by, None if status is None else states_of(status), run_id(before or ""))
+@router.get("/jobs", summary="List jobs, newest first", response_model=JobPage)
+async def list_jobs(by: Reader, asked: Annotated[Asked, Query()]) -> dict[str, Any]:
+    """A page may be short, or empty; there are more as long as `next` is not null."""
+    status = asked.status
+    seen = await _newest(by, None if status is None else states_of(status), run_id(asked.before or ""))
+    found = [run for run in seen if asked.id_roteiro in (None, run.input.get("id_roteiro"))]
     began = await by.client.began(run.id for run in found)
     shown = [summary(run, began.get(run.id)) for run in found]
     wanted = [job for job in shown if status in (None, job["status"])]
-    if len(wanted) > limit:
-        return {"jobs": wanted[:limit], "next": wanted[limit - 1]["jobId"]}
-    return {"jobs": wanted, "next": shown[-1]["jobId"] if len(shown) == LOOKED_AT else None}
+    if len(wanted) > asked.limit:
+        return {"jobs": wanted[: asked.limit], "next": wanted[asked.limit - 1]["jobId"]}
+    return {"jobs": wanted, "next": job_id(seen[-1].id) if len(seen) == LOOKED_AT else None}
 
 
-@router.get("/jobs/{job}", summary="Show a job", responses=documented(404))
+@router.get("/jobs/{job}", summary="Show a job", response_model=JobDetails, responses=documented(404))
 async def show_job(job: JobId, by: Reader) -> Response:
     return _answered(by.client, await details(by.client, await _own(by, job)))
 
 
-@router.post("/jobs/{job}/cancel", summary="Cancel a job", responses=documented(404))
+@router.post("/jobs/{job}/cancel", summary="Cancel a job", response_model=JobCancelled, responses=documented(404))
 async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
     run = await _own(by, job)
     state = await by.client.cancel(run.id, tenant=by.tenant, by=f"key {by.name}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import os
 import re
 import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from retoma import GiveUp
+from retoma_apps.providers.processes import ended
 
 Progress = Callable[[int], None]
 """Is told how many frames are done."""
@@ -101,7 +100,7 @@ async def _worked(
         _, told = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
         return await process.wait(), told
     finally:
-        await _ended(process)
+        await ended(process)
 
 
 def _has_stream(kind: str, said: str) -> bool:
@@ -169,13 +168,6 @@ async def _tail(stderr: asyncio.StreamReader | None) -> str:
     while chunk := await stderr.read(65536):
         kept = (kept + chunk)[-_TAIL:]
     return kept.decode(errors="replace")
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it, and asyncio then misses its end
-        await process.wait()
 
 
 def _first_line(said: str) -> str:

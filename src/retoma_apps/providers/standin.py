@@ -72,10 +72,13 @@ class Breakable(Generic[Faults]):
 
     def _made_app(self) -> FastAPI:
         app = FastAPI(openapi_url=None)
-        own = (("GET", "/standin/tally", self._show_tally), ("PUT", "/standin/faults", self._set_faults))
-        for method, path, answer in (*self._routes(), *own):
+        for method, path, answer in (*self._routes(), *self._common_routes()):
             app.add_api_route(path, answer, methods=[method], response_model=None)
         return app
+
+    def _common_routes(self) -> Routes:
+        yield "GET", "/standin/tally", self._show_tally
+        yield "PUT", "/standin/faults", self._set_faults
 
     def _is_ours(self, key: str) -> bool:
         return self._key is None or hmac.compare_digest(key.encode(), self._key.encode())

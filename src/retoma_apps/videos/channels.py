@@ -22,10 +22,16 @@ class TooLate(InvalidInput):
 
 async def channel_of(client: Client, name: str) -> Channel:
     """As it was set, or with the usual defaults: a channel need not be set up before its first video."""
+    return (await kept_channel(client, name))[0]
+
+
+async def kept_channel(client: Client, name: str) -> tuple[Channel, int]:
+    """The same, with the revision that `set_profile` takes from whoever changes it."""
     try:
-        return Channel.model_validate((await client.profile(name)).value)
+        profile = await client.profile(name)
     except NotFound:
-        return Channel()
+        return Channel(), 0
+    return Channel.model_validate(profile.value), profile.revision
 
 
 async def ordered(client: Client, order: Order, *, key: str | None) -> UUID:

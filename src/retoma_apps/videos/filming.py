@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from retoma import Context, Feedback, GiveUp
 from retoma_apps.providers.footage import ClipUnavailable, ClipUnusable, Found, chosen, coverage, ranked, relevance
 from retoma_apps.videos.media.assembly import Shot, assemble
-from retoma_apps.videos.media.probe import probe
 from retoma_apps.videos.models import Assembly, Broll, Clip, Language, Narration, Script
 from retoma_apps.videos.studio import Studio
 
@@ -142,13 +141,12 @@ async def assembled(narration: Narration, broll: Broll, studio: Studio, ctx: Con
     with tempfile.TemporaryDirectory(prefix="retoma-film-") as folder:
         film = Path(folder, "film.mp4")
         lines = narration.lines if subtitles else []
-        await assemble(shots, ctx.path(narration.audio), lines, film, size=studio.size, fps=studio.fps)
-        seen = await probe(film)
+        made = await assemble(shots, ctx.path(narration.audio), lines, film, size=studio.size, fps=studio.fps)
         return Assembly(
             video=await ctx.save_file(film, "film.mp4"),
-            seconds=seen.seconds,
-            width=seen.width or 0,
-            height=seen.height or 0,
-            size=seen.size,
+            seconds=made.seconds,
+            width=made.width,
+            height=made.height,
+            size=made.size,
             subtitles=subtitles,
         )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from retoma import Context, Feedback, File
+from retoma import Context, Feedback, File, GiveUp, NeedsReview
 from retoma_apps.providers.speech import Piece, Speech, Word, pieces, verify
 from retoma_apps.videos.media.lines import lines
 from retoma_apps.videos.media.narration import join
@@ -20,6 +20,10 @@ LONGEST_PIECE = 2_500
 """Characters: about three minutes, far below where any voice cuts its answer."""
 _SLOWEST, _QUICKEST = 0.6, 1.6
 _RATE_STEP = 0.1
+_UNHEARD = (
+    "the voice {voice!r} that was asked for has no key here or does not speak the video's language: approve to have "
+    "the former narration reviewed again, or send this back to have it spoken as before"
+)
 _QUICKER = re.compile(r"mais r[áa]pid|\bacele\w+|faster|quicker", re.IGNORECASE)
 _SLOWER = re.compile(r"mais (lent|devagar)|\bdesacele\w+|slower", re.IGNORECASE)
 
@@ -30,7 +34,7 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
     before = former.voice if former else voice
     wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else before
     rate = rate_of(ctx.feedback, former.rate if former else 1.0)
-    speech, own_name, name = studio.voice(wanted, language)
+    speech, own_name, name = _speaker(wanted, before, language, studio, ctx)
     parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
     said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
     sounds = [await studio.files.load(File.model_validate(one["audio"])) for one in said]
@@ -47,6 +51,17 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
             lines=shown,
             scene_starts=_scene_starts(parts, joined.starts, len(script.scenes)),
         )
+
+
+def _speaker(wanted: str, before: str, language: Language, studio: Studio, ctx: Context) -> tuple[Speech, str, str]:
+    """Nobody speaks in the place of one that cannot: if a reviewer asked for it, a person is asked how to go on."""
+    try:
+        return studio.voice(wanted, language)
+    except GiveUp as refusal:
+        if wanted == before:
+            raise
+        standing = Narration.model_validate(ctx.former)
+        raise NeedsReview(_UNHEARD.format(voice=wanted), value=standing, code="NO_VOICE") from refusal
 
 
 def _former(voice: str, language: Language, ctx: Context) -> Narration | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -11,18 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from retoma import Decision
-from retoma.errors import AlreadyDecided, Conflict
+from retoma.errors import AlreadyDecided, Conflict, NotFound, RetomaError
 from retoma.records import Decided, Review, Run, Scope
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of, send_file
-from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.videos import checkpoints
-from retoma_apps.videos.channels import channel_of, ordered
+from retoma_apps.videos.channels import channel_of, kept_channel, ordered
 from retoma_apps.videos.checkpoints import TYPES, Kind
-from retoma_apps.videos.models import Channel, ChannelName, Language, Order
+from retoma_apps.videos.models import Channel, ChannelName, Order
+from retoma_apps.videos.overview import Overview, overview_of
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.stages import done_of, stage_of, title_of
+from retoma_apps.videos.stages import Stage
 from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.verdicts import Revision, Verdict, decision_of
+from retoma_apps.videos.verdicts import WHO_DECIDED, Revision, Verdict, decision_of
 from retoma_apps.videos.voices import check_voice
 
 Reader = Annotated[Caller, caller("runs:read")]
@@ -45,6 +44,7 @@ class BatchApproval(BaseModel):
 
     checkpoint_ids: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
     notes: str = Field("", max_length=20_000)
+    reviewer: str = Field("", max_length=200, description=WHO_DECIDED)
     seen_revisions: dict[UUID, Revision] = Field(
         {}, max_length=MOST_AT_ONCE, description="By id, what was seen; where it is left out, the current one."
     )
@@ -91,10 +91,10 @@ async def show_channel(channel: ChannelName, by: Reader) -> Channel:
 @router.put("/channels/{channel}", summary="Set what a channel's videos have in common")
 async def set_channel(channel: ChannelName, given: Channel, by: Writer) -> Channel:
     _own(by, channel)
-    kept, voices = await channel_of(by.client, channel), _studio(by).voices
+    kept, revision = await kept_channel(by.client, channel)
     given = _with_account(given, kept, by)
-    check_voice(given.voice, given.language, voices, kept.voice)
-    await by.client.set_profile(channel, given.model_dump())
+    check_voice(given.voice, given.language, _studio(by).voices, kept.voice)
+    await by.client.set_profile(channel, given.model_dump(), revision=revision)
     return given
 
 
@@ -110,7 +110,7 @@ async def batch(
         raise Problem(
             403, "SCOPE_MISSING", "who is handed checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
         )
-    last = None if after is None else await by.client.review(after, tenant=by.tenant)
+    last = None if after is None else await _checkpoint(by, after)
     waiting = await _waiting(by, type, last, limit, reviewer)
     counts = await by.client.review_counts(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
@@ -123,24 +123,25 @@ async def batch(
 
 @router.post("/checkpoints/batch/approve", summary="Approve many checkpoints, each with its own outcome")
 async def approve_batch(given: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
+    who = given.reviewer.strip() or by.name
     decisions = {
-        one: Decision("approve", by=by.name, notes=given.notes, seen=given.seen_revisions.get(one), key=key, via="api")
+        one: Decision("approve", by=who, notes=given.notes, seen=given.seen_revisions.get(one), key=key, via="api")
         for one in dict.fromkeys(given.checkpoint_ids)
     }
-    ended = await by.client.decide_many(decisions, tenant=by.tenant)
+    ended = [await _decided(by, checkpoint, decision) for checkpoint, decision in decisions.items()]
     return {"results": [_outcome(one) for one in ended], "approved": sum(one.error is None for one in ended)}
 
 
 @router.get("/checkpoints/{checkpoint:uuid}", summary="Show a checkpoint with all that a person decides by")
 async def show_checkpoint(checkpoint: UUID, by: Reader) -> Response:
-    review = await by.client.review(checkpoint, tenant=by.tenant)
+    review = await _checkpoint(by, checkpoint)
     shown = await checkpoints.payload(by.client, review)
     return JSONResponse(shown, headers={"ETag": f'"{review.revision}"'})
 
 
 @router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint")
 async def decide(checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None) -> Response:
-    review = await by.client.review(checkpoint, tenant=by.tenant)
+    review = await _checkpoint(by, checkpoint)
     decision = await decision_of(by.client, given, review, _studio(by).voices, by=by.name, key=key)
     try:
         decided = await by.client.decide(checkpoint, decision, tenant=by.tenant)
@@ -187,6 +188,22 @@ async def _is_handed(by: Caller, review: Review, reviewer: str) -> bool:
     return await by.client.claim_review(review.id, by=reviewer, tenant=by.tenant) == reviewer
 
 
+async def _checkpoint(by: Caller, checkpoint: UUID) -> Review:
+    """Raises NotFound for a review of another pipeline too."""
+    review = await by.client.review(checkpoint, tenant=by.tenant)
+    if review.pipeline != longform.name:
+        raise NotFound(f"there is no checkpoint {checkpoint}")
+    return review
+
+
+async def _decided(by: Caller, checkpoint: UUID, decision: Decision) -> Decided:
+    try:
+        review = await _checkpoint(by, checkpoint)
+        return Decided(checkpoint, await by.client.decide(review.id, decision, tenant=by.tenant))
+    except RetomaError as error:
+        return Decided(checkpoint, error=error)
+
+
 def _outcome(one: Decided) -> dict[str, Any]:
     if one.error is None:
         return {"checkpoint_id": str(one.review), "status": "approved"}
@@ -222,42 +239,32 @@ async def _run(by: Caller, video: UUID) -> Run:
 
 
 async def _video(by: Caller, run: Run) -> dict[str, Any]:
-    jobs = {job.step: job for job in await by.client.jobs(run.id)}
-    done = done_of(jobs.values())
-    upload = done.get("upload") or {}
-    waiting = await by.client.reviews(run=run.id) if run.state in (RunState.PAUSED, RunState.NEEDS_REVIEW) else []
+    seen = await overview_of(by.client, run)
     return {
         "id": str(run.id),
         "topic": run.input["topic"],
-        "title": title_of(done),
+        "title": seen.title,
         "channel": run.tenant,
-        "language": _language(run),
-        "stage": stage_of(run.state, done, begun=any(job.attempt for job in jobs.values())),
+        "language": run.input["language"],
+        "stage": seen.stage,
         "status": run.state,
-        "current_step": None if run.is_over else next((step for step in longform.steps if step not in done), None),
-        "error_message": await _error(by, run, [step for step, job in jobs.items() if job.state is JobState.FAILED]),
+        "current_step": seen.step,
+        "error_message": _error(seen),
         "revision": run.revision,
-        "steps_done": list(done),
+        "steps_done": list(seen.done),
         "scheduled_for": run.input.get("scheduled_for"),
-        "checkpoint": {"id": str(waiting[0].id), "type": waiting[0].step} if waiting else None,
-        "url": upload.get("url"),
-        "thumbnail_refused": upload.get("thumbnail_refused"),
+        "checkpoint": {"id": str(seen.review.id), "type": seen.review.step} if seen.review else None,
+        "url": seen.upload.get("url"),
+        "thumbnail_refused": seen.upload.get("thumbnail_refused"),
         "created_at": run.created_at.isoformat(),
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
     }
 
 
-async def _error(by: Caller, run: Run, failed: Collection[str]) -> str | None:
-    """Why a video came to no good end: which step failed, or who rejected what."""
-    if run.state is RunState.REJECTED:
-        (review,) = await by.client.reviews(run=run.id, states=[ReviewState.REJECTED], limit=1)
-        return f"Rejected at {review.step}: {review.notes}"
-    if run.state is not RunState.FAILED:
+def _error(seen: Overview) -> str | None:
+    """Why a video came to no good end: which step failed, who rejected what, or that somebody cancelled it."""
+    if seen.stage is Stage.CANCELLED:
+        return "Cancelled"
+    if seen.end is None:
         return None
-    errors = await by.client.errors(run.id)
-    return next((f"{step}: {said.get('message')}" for (step, _), said in errors.items() if step in failed), None)
-
-
-def _language(run: Run) -> Language:
-    language: Language = run.input["language"]
-    return language
+    return f"{'Rejected at ' if seen.stage is Stage.REJECTED else ''}{seen.end.step}: {seen.end.said}"

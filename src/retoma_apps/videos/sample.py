@@ -13,7 +13,8 @@ from retoma.records import Run
 from retoma.states import RunState
 from retoma_apps.videos.channels import ordered
 from retoma_apps.videos.models import Order
-from retoma_apps.videos.pages.listing import Row, row_of
+from retoma_apps.videos.overview import Overview, overview_of
+from retoma_apps.videos.pages.listing import link_of
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.studio import Studio
 
@@ -64,7 +65,7 @@ def sample(studio: Studio) -> Callable[[Client, str, str], AsyncIterator[str]]:
         said = _BEFORE if (await client.show(run)).is_over else _SAID
         yield said[language].format(topic=topic, address=address) + _offline(studio, language)
         async for ended in _ends(client, run):
-            yield _ended(await row_of(client, ended), address, language)
+            yield _ended(await overview_of(client, ended), address, language)
 
     return order
 
@@ -81,10 +82,12 @@ async def _ends(client: Client, run: UUID) -> AsyncIterator[Run]:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _ended(row: Row, address: str, language: str) -> str:
-    said = _FAILED if row.run.state is RunState.FAILED else _PUBLISHED if row.url else _ENDED
-    url = f"{address}{row.url}" if row.url and row.url.startswith("/") else row.url
-    return said[language].format(topic=row.run.about, url=url, why=row.failure, address=address, run=row.run.id)
+def _ended(video: Overview, address: str, language: str) -> str:
+    url, run = link_of(video.upload) or "", video.run
+    said = _FAILED if run.state is RunState.FAILED else _PUBLISHED if url else _ENDED
+    told = f"{address}{url}" if url.startswith("/") else url
+    why = video.end.said if video.end else run.state
+    return said[language].format(topic=run.about, url=told, why=why, address=address, run=run.id)
 
 
 def _offline(studio: Studio, language: str) -> str:

@@ -46,8 +46,8 @@ class Studio:
         known = speaker(name)
         if known.provider not in self.voices or not known.speaks(language):
             raise GiveUp(
-                f"the voice {name!r} has no key here or does not speak {language}: set the key of {known.provider}, or "
-                f"fork the video with another voice; there is {', '.join(self.voices)}",
+                f"the voice {name!r} has no key here or does not speak {language}: set the key of {known.provider} and "
+                f"resume, or fork the video with another voice; there is {', '.join(self.voices)}",
                 "NO_VOICE",
             )
         return self.voices[known.provider], known.voice, name

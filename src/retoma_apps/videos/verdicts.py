@@ -18,6 +18,7 @@ ALWAYS = {"action", "notes", "reviewer", "seen_revision"}
 IN_FORMS = {*NarrationWishes.model_fields, *FootageWishes.model_fields, *FinalWishes.model_fields}
 
 
+WHO_DECIDED = "Who decided, if the key stands for several people."
 Revision = Annotated[int, Field(ge=1, le=10**6)]
 Second = Annotated[float, Field(ge=0, le=10**7)]
 
@@ -39,7 +40,7 @@ class Verdict(NarrationWishes, FootageWishes, FinalWishes):
 
     action: Literal["approved", "rejected", "revision_requested"]
     notes: str = Field("", max_length=20_000)
-    reviewer: str = Field("", max_length=200, description="Who decided, if the key stands for several people.")
+    reviewer: str = Field("", max_length=200, description=WHO_DECIDED)
     seen_revision: Revision | None = Field(None, description="The `revision` of the checkpoint as it was seen.")
     rewind_to: str | None = Field(None, max_length=100, description="Which step is to be done again.")
     thumbnail: int | None = Field(None, ge=1, le=3)

@@ -6,8 +6,8 @@ import pytest
 
 from retoma import Context, seconds
 from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.settings import SILENCE
 from retoma.store import workers
-from retoma.testing import SILENCE
 from retoma.worker.attempt import Crashed, crashed
 from retoma.worker.plan import Plan
 from tests.apps.classifier.office import TEXTS, InThisProcess, Office

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from retoma import minutes, seconds
+from retoma.settings import SILENCE
 from retoma.store import workers
-from retoma.testing import SILENCE
 from tests.apps.classifier.office import SPOILT, Office
 from tests.apps.classifier.test_executions import first_steps
 from tests.server.test_live import watching

@@ -35,6 +35,13 @@ async def test_a_film_is_sent_to_whoever_knows_its_address(library: Studio) -> N
     assert answer.headers["accept-ranges"] == "bytes"
 
 
+async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(library: Studio) -> None:
+    fetched = await library.api.get(f"/files/{KEY}", key=None)
+    looked = await library.api.call("HEAD", f"/files/{KEY}", key=None, headers={"Range": "bytes=0-9"})
+    assert (looked.status_code, looked.content, looked.headers) == (200, b"", fetched.headers)
+    assert (await library.api.call("HEAD", "/files/gpu/0190/1/video_2.mp4", key=None)).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("asked", "got", "told"),
     [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from retoma.states import RunState
+from retoma_apps.gpu import routes
 from retoma_apps.gpu.states import BY_STATE, STATUSES, status_of
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, MINUTE, Studio, images, img2vid
@@ -173,6 +175,47 @@ async def test_jobs_are_listed_by_status_newest_first(studio: Studio) -> None:
     assert await listed(status="COMPLETED") == [done]
     assert await listed(status="CANCELLED") == [dropped]
     assert await listed(status="FAILED") == []
+
+
+async def test_jobs_are_listed_by_project_however_many_others_came_after(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "LOOKED_AT", 2)
+    own = [await studio.submit(img2vid(1, id_roteiro=99)) for _ in range(2)]
+    for _ in range(3):
+        await studio.submit(img2vid(1))
+    pages: list[list[str]] = []
+    query: dict[str, Any] = {"id_roteiro": 99}
+    while query.get("before", "") is not None:
+        page = (await studio.api.get("/jobs", params=query)).json()
+        pages.append([job["jobId"] for job in page["jobs"]])
+        query["before"] = page["next"]
+    assert pages == [[], [own[1]], [own[0]]]
+
+
+async def test_a_list_by_what_is_not_known_is_refused(studio: Studio) -> None:
+    answer = await studio.api.get("/jobs", params={"idRoteiro": "99"})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "idRoteiro")
+
+
+async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(studio: Studio) -> None:
+    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+    accepted = await studio.post("img2vid", img2vid(3))
+    job = accepted.json()["jobId"]
+    await studio.work()
+    shown, listed = await studio.api.get(f"/jobs/{job}"), await studio.api.get("/jobs")
+    assert listed.json()["jobs"][0].items() <= shown.json().items()
+    cancelled = await studio.cancel(await studio.submit())
+    document = (await studio.api.get("/api/v1/openapi.json")).json()
+
+    def named(path: str, method: str, status: str) -> dict[str, Any]:
+        told = document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
+        return dict(document["components"]["schemas"][told["$ref"].rpartition("/")[2]]["properties"])
+
+    assert list(named("/video/img2vid/async", "post", "202")) == list(accepted.json())
+    assert list(named("/jobs/{job}", "get", "200")) == list(shown.json())
+    assert list(named("/jobs", "get", "200")) == list(listed.json())
+    assert list(named("/jobs/{job}/cancel", "post", "200")) == list(cancelled.json())
 
 
 async def test_a_list_goes_on_where_the_page_before_ended(studio: Studio) -> None:

@@ -81,6 +81,16 @@ def thumbnail(background: bytes, text: str, path: Path, palette: Any, layout: An
     path.write_bytes(picture.getvalue())
 
 
+def noting(asked: list[str], name: str, call: Any) -> Any:
+    """The same method, which says first that it is called."""
+
+    async def noted(*given: Any, **options: Any) -> Any:
+        asked.append(name)
+        return await call(*given, **options)
+
+    return noted
+
+
 @dataclass
 class QuickHouse(House):
     studio: Studio

@@ -17,7 +17,7 @@ from retoma_apps.providers.youtube import LocalChannel, LocalVideo, Status, Vide
 from retoma_apps.videos import filming, publishing
 from retoma_apps.videos.application import from_environment
 from retoma_apps.videos.models import Brief, Upload
-from tests.apps.videos.quick import QuickHouse, a_quick_house, assembled, searched
+from tests.apps.videos.quick import QuickHouse, a_quick_house, assembled, noting, searched
 from tests.apps.videos.studio import small_studio
 from tests.conftest import empty
 
@@ -119,14 +119,6 @@ async def test_an_upload_made_anew_takes_the_video_of_the_same_film_and_sets_its
     await house.work()
     assert asked[2:] == ["find", "set_thumbnail"]
     assert (await house.show(published["id"]))["url"] == published["url"]
-
-
-def noting(asked: list[str], name: str, call: Any) -> Any:
-    async def noted(*given: Any) -> Any:
-        asked.append(name)
-        return await call(*given)
-
-    return noted
 
 
 async def test_a_film_that_was_remade_is_another_video_and_the_former_stays(

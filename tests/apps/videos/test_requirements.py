@@ -36,7 +36,7 @@ from tests.apps.videos.house import TOPIC, a_house
 from tests.apps.videos.media.material import clip, tone
 from tests.apps.videos.pages.canned import a_desk
 from tests.apps.videos.pages.test_reviews import text_of
-from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, searched
+from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, noting, searched
 from tests.apps.videos.test_definition import STEPS
 from tests.conftest import empty
 
@@ -298,6 +298,22 @@ async def test_what_may_pass_is_tried_again_and_what_cannot_is_not_and_no_video_
     jobs = {job.step: job.attempt for job in await house.client.jobs(UUID(video))}
     assert jobs["research"] == attempts
     assert "script_generation" not in jobs
+
+
+async def test_what_a_writer_was_paid_for_is_not_asked_again_after_a_worker_died(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+    for name in ("research", "script"):
+        monkeypatch.setattr(Moody, name, noting(asked, name, getattr(Moody, name)))
+    video = await house.order()
+    await house.work_once()
+    for _ in range(2):
+        async with house.api.sandbox.hands() as hands:
+            await hands.attempt(await hands.claim())  # and nobody is told how it ended
+        await house.work_once()
+    assert (await house.show(video))["current_step"] == "script_review"
+    assert asked == ["research", "script"]
 
 
 async def test_retries_are_counted_for_each_step_and_revision_alone(house: QuickHouse) -> None:

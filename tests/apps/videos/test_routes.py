@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from retoma import File
+from retoma import App, Client, File, Pipeline
+from retoma.store.database import Database
+from retoma_apps.videos.application import make_app
 from retoma_apps.videos.checkpoints import file_url
+from retoma_apps.videos.pipeline import longform
 from tests.apps.videos.house import TOPIC, House
+from tests.apps.videos.studio import small_studio
+from tests.conftest import empty
+from tests.server.api import an_api
 
 
 async def test_an_order_starts_a_video_and_says_where_it_is(house: House) -> None:
@@ -82,6 +89,22 @@ async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_publish
     )
     assert (taken.status_code, taken.json()["code"], dropped.status_code) == (403, "OTHER_ACCOUNT", 403)
     assert [left.json()["account"], same.json()["account"]] == ["ours", "ours"]
+
+
+async def test_a_channels_own_change_never_undoes_what_an_administrator_did_meanwhile(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, kept = await house.api.make_key("runs:write", tenant="financas"), Client.set_profile
+
+    async def after_an_administrator(client: Client, tenant: str, value: Any, **options: Any) -> Any:
+        await kept(client, tenant, {"account": "ours"})
+        return await kept(client, tenant, value, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Client, "set_profile", after_an_administrator)
+        late = await house.api.call("PUT", "/api/v1/channels/financas", key=key, json={"style": "calmo"})
+    assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")
+    assert (await house.api.get("/api/v1/channels/financas")).json()["account"] == "ours"
 
 
 async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House) -> None:
@@ -372,6 +395,43 @@ async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
     }
     assert (await house.checkpoint(good["checkpoint_id"]))["reviewer_notes"] == "Batch approved"
     assert (await house.checkpoint(changed["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_a_batch_is_decided_by_the_reviewer_that_it_names(house: House) -> None:
+    checkpoint = await house.scripted()
+    body = {"checkpoint_ids": [checkpoint["checkpoint_id"]], "reviewer": "ana"}
+    await house.api.post("/api/v1/checkpoints/batch/approve", json=body)
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer"] == "ana"
+
+
+async def test_a_cancelled_video_says_so(house: House) -> None:
+    video = await house.order()
+    await house.client.cancel(await _id(house, video))
+    shown = await house.show(video)
+    assert (shown["stage"], shown["error_message"]) == ("cancelled", "Cancelled")
+
+
+async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Database, tmp_path: Path) -> None:
+    await empty(database)
+    other = Pipeline("other")
+
+    @other.step
+    def draft() -> str:
+        return "x"
+
+    other.review("good_draft", of=draft)
+    app = make_app(small_studio(tmp_path))
+    app = App("videos", pipelines=[longform, other], resources=app.resources, routes=app.routes)
+    async with an_api(database, application=app) as api:
+        await api.sandbox.run(other)
+        (review,) = await api.client.reviews()
+        path = f"/api/v1/checkpoints/{review.id}"
+        shown, decided = await api.get(path), await api.post(f"{path}/decision", json={"action": "approved"})
+        paged = await api.get(f"/api/v1/checkpoints/batch?after={review.id}")
+        many = await api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": [str(review.id)]})
+        assert [answer.status_code for answer in (shown, decided, paged)] == [404] * 3
+        assert many.json()["results"][0]["code"] == "NOT_FOUND"
+        assert (await api.client.review(review.id)).is_open
 
 
 async def test_a_batch_that_names_an_impossible_revision_is_refused(house: House) -> None:

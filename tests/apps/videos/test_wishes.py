@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +14,12 @@ import pytest
 from retoma import Comment, Decision, Feedback, GiveUp
 from retoma.store.database import Database
 from retoma_apps.providers.footage import ClipUnavailable, Found
-from retoma_apps.videos import filming
+from retoma_apps.providers.speech import Spoken
+from retoma_apps.videos import filming, narrating
 from retoma_apps.videos.filming import assembled, has_subtitles, searched
-from retoma_apps.videos.narrating import rate_of
+from retoma_apps.videos.media.assembly import Made
+from retoma_apps.videos.media.narration import Joined
+from retoma_apps.videos.narrating import narrated, rate_of
 from tests.apps.videos.quick import QuickHouse, a_quick_house
 from tests.apps.videos.studio import small_studio
 from tests.conftest import empty
@@ -59,6 +62,24 @@ class Painter:
         return prompt.encode()
 
 
+class Parrot:
+    """Speaks every language at 150 words a minute."""
+
+    name = "parrot"
+    most_characters = 5_000
+
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+        return Spoken(f"{voice} {text}".encode(), len(text.split()) * 60 / 150 / rate)
+
+    async def close(self) -> None: ...
+
+
+async def joined(sounds: Sequence[bytes], to: Path, **_: Any) -> Joined:
+    await asyncio.to_thread(to.write_bytes, b"".join(sounds))
+    starts = tuple(float(at) for at in range(len(sounds)))
+    return Joined(len(sounds), starts, tuple(at + 0.9 for at in starts))
+
+
 @pytest.fixture
 def painter() -> Painter:
     return Painter()
@@ -68,22 +89,20 @@ def painter() -> Painter:
 async def house(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, painter: Painter
 ) -> AsyncIterator[QuickHouse]:
-    """Searches for clips and puts films together as in earnest, of texts."""
+    """Speaks, searches for clips and puts films together as in earnest, of texts."""
     await empty(database)
-    async with a_quick_house(database, tmp_path, monkeypatch, footage=Shelf(), images=painter) as made:
+    outside = {"footage": Shelf(), "images": painter, "voices": {"espeak": Parrot()}}
+    async with a_quick_house(database, tmp_path, monkeypatch, **outside) as made:
+        monkeypatch.setattr(narrating, "narrated", narrated)
+        monkeypatch.setattr(narrating, "join", joined)
         monkeypatch.setattr(filming, "searched", searched)
         monkeypatch.setattr(filming, "assembled", assembled)
         monkeypatch.setattr(filming, "assemble", a_film)
-        monkeypatch.setattr(filming, "probe", a_look)
         yield made
 
 
-async def a_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_: Any) -> None:
-    to.write_text(f"{len(lines)} lines, {[shot.path.name for shot in shots]}")
-
-
-async def a_look(film: Any) -> Any:
-    return SimpleNamespace(seconds=1.0, width=16, height=9, size=film.stat().st_size)
+async def a_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_: Any) -> Made:
+    return Made(1.0, 16, 9, size=to.write_text(f"{len(lines)} lines, {[shot.path.name for shot in shots]}"))
 
 
 async def sent_back(house: QuickHouse, checkpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
@@ -198,6 +217,78 @@ async def test_an_unknown_voice_is_refused_by_every_way_of_sending_back(house: Q
     body = {"action": "send_back", "extra": {"voice": "robô"}}
     answer = await house.api.post(f"/api/v1/reviews/{audio['checkpoint_id']}/decision", json=body)
     assert (answer.status_code, "espeak_pt_br" in answer.text) == (422, True), answer.text
+
+
+@pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
+@pytest.mark.parametrize("answer", ["approved", "revision_requested"])
+async def test_a_person_is_asked_about_a_voice_that_cannot_speak_and_no_other_speaks_in_its_place(
+    house: QuickHouse, voice: str, answer: str
+) -> None:
+    audio = await house.at("audio_review")
+    decision = Decision("send_back", by="ana", extra={"voice": voice})
+    await house.client.decide(UUID(audio["checkpoint_id"]), decision)
+    asked = await house.asked(audio["video_id"])
+    assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("audio_generation", "NO_VOICE")
+    await house.decide(asked, answer, notes="como antes")
+    again = await house.asked(audio["video_id"])
+    assert (again["checkpoint_type"], again["data"]["voice_used"]) == ("audio_review", "espeak_pt_br")
+
+
+@pytest.mark.parametrize("given", [{"voice": "espeak_en"}, {"voice": "robô"}, {"language": "en", "voice": "espeak_pt"}])
+async def test_a_video_in_a_language_that_its_voice_does_not_speak_is_not_begun(
+    house: QuickHouse, given: dict[str, str]
+) -> None:
+    body = {"pipeline": "longform", "input": {"topic": "Renda fixa", **given}}
+    answer = await house.api.post("/api/v1/runs", json=body)
+    assert (answer.status_code, "voice" in answer.text) == (422, True)
+    assert await house.client.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("to", "extra"), [("video_assembly", {"thumbnail_texts": ["Ouro"]}), ("thumbnail_gen", {"subtitles": False})]
+)
+async def test_a_wish_that_would_have_no_effect_is_refused_by_every_way_of_sending_back(
+    house: QuickHouse, to: str, extra: dict[str, Any]
+) -> None:
+    final = await house.at("final_review")
+    body = {"action": "send_back", "to": to, "extra": extra}
+    answer = await house.api.post(f"/api/v1/reviews/{final['checkpoint_id']}/decision", json=body)
+    assert (answer.status_code, f"it means nothing to {to}" in answer.text) == (422, True), answer.text
+    assert (await house.checkpoint(final["checkpoint_id"]))["status"] == "pending"
+
+
+async def wished_for(house: QuickHouse) -> UUID:
+    """A video that is published, with a wish at each step that keeps them."""
+    script = await sent_back(house, await house.at("script_review"), notes="fale do ouro", rewind_to="research")
+    await house.approve(script)
+    audio = await house.asked(script["video_id"])
+    await house.approve(await sent_back(house, audio, voice="espeak_pt", rate=1.4))
+    await house.approve(await house.asked(script["video_id"]))
+    final = await house.asked(script["video_id"])
+    back = {"rewind_to": "thumbnail_gen", "thumbnail_texts": ["Ouro"], "notes": "mais azul"}
+    return UUID((await house.finish(await sent_back(house, final, **back)))["id"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_wished", "spoken"),
+    [
+        ({"language": "en"}, False, ("espeak_en", 1.0)),
+        ({"topic": "Como se faz café"}, False, ("espeak_pt", 1.4)),
+        ({"voice": "espeak_pt_br"}, True, ("espeak_pt_br", 1.0)),
+        ({"style": "calmo"}, True, ("espeak_pt", 1.4)),
+    ],
+)
+async def test_a_fork_keeps_of_what_was_wished_for_only_what_is_said_of_its_own_topic_language_and_voice(
+    house: QuickHouse, changes: dict[str, str], is_wished: bool, spoken: tuple[str, float]
+) -> None:
+    fork = (await house.client.fork(await wished_for(house), changes)).id
+    await house.finish(await house.asked(str(fork)))
+    results = await house.client.results(fork)
+    assert results["research"]["wishes"] == results["script_generation"]["wishes"] == ["fale do ouro"] * is_wished
+    assert ("ouro" in str(results["script_generation"]["scenes"])) is is_wished
+    assert results["thumbnail_gen"]["wishes"] == ["mais azul"] * is_wished
+    assert ("Ouro" in {one["text"] for one in results["thumbnail_gen"]["variants"]}) is is_wished
+    assert (results["audio_generation"]["voice"], results["audio_generation"]["rate"]) == spoken
 
 
 async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(house: QuickHouse) -> None:

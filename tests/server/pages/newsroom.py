@@ -54,13 +54,14 @@ def facts(topic: str) -> list[str]:
 @article.step
 async def draft(topic: str, facts: list[str], words: int, *, ctx: Context) -> Draft:
     told = ctx.feedback
+    ctx.charge("writer", "words", units=1, micros=12_300)
     text = TEXT if told is None else TEXT.replace("quase o mesmo", "menos que a poupança") + f"\n{told.notes}"
     return Draft(
         title=topic[:100],
         text=text,
         tags=["finanças", "renda fixa"],
         picture=await ctx.save_file(a_picture(), "capa.png"),
-        narration=await ctx.save_file(a_tone(), "narração.wav"),
+        narration=await ctx.save_file(a_tone(1.0 if told else 2.0), "narração.wav"),
     )
 
 

@@ -220,5 +220,6 @@ async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: Opened) -
         page = await visitor.get(f"/runs/{run.id}?step=lines")
         assert "Edit the result" not in page.text
         for act in ("edit", "skip"):
-            answer = await visitor.post(f"/runs/{run.id}/{act}?step=lines", {"csrf": token_of(page), "value": "[]"})
+            answer = await visitor.post(f"/runs/{run.id}/{act}?step=lines", {"csrf": token_of(page), "value": "[ ]"})
             assert (answer.status_code, "It is already otherwise" in answer.text) == (409, True)
+            assert (">[ ]</textarea>" in answer.text) == (act == "edit")

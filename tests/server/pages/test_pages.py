@@ -166,6 +166,21 @@ async def test_a_run_shows_its_errors_with_their_stack(open_pages: Opened) -> No
         assert "0 of 2" in page
 
 
+async def test_a_page_reads_no_more_than_it_shows(open_pages: Opened, rows_read: list[str]) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "bad", "scenes": 25})
+        await visitor.api.sandbox.work()
+        for page in ("/", "/runs", f"/runs?q={str(run.id)[:13]}"):
+            rows_read.clear()
+            await visitor.get(page)
+            assert not [row for row in rows_read if '"topic"' in row]
+        rows_read.clear()
+        page = seen(await visitor.get(f"/runs/{run.id}"))
+        assert page.count("Traceback") == 20
+        assert sum("distinct" in row for row in rows_read) == 0
+        assert "5 more" in page
+
+
 def panel(answer: httpx2.Response) -> str:
     """What is told of the step that was chosen."""
     return answer.text.partition('id="step"')[2]

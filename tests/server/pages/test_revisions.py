@@ -53,6 +53,36 @@ async def test_a_run_that_waits_for_a_person_says_so_and_leads_to_the_review(vis
     assert "Outside" not in told
 
 
+async def test_a_result_is_put_right_while_its_run_waits_for_a_person(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    for step, is_offered in (("facts", True), ("draft_review", False)):
+        page = seen(await visitor.get(f"/runs/{review.run}?step={step}"))
+        assert ("Edit the result" in page) is is_offered, step
+    told = await act(visitor, review.run, "edit?step=facts", value='["mine"]')
+    assert "The result is saved" in told
+    again = await come_to(visitor.api.sandbox, review.run)
+    assert (again.revision, (await visitor.client.results(review.run))["facts"]) == (2, ["mine"])
+
+
+async def test_a_result_of_another_type_comes_back_as_it_was_written_with_what_is_wrong(visitor: Visitor) -> None:
+    run = (await asked(visitor.api.sandbox)).run
+    token = token_of(await visitor.get(f"/runs/{run}?lang=pt"))
+    for step, given, said in (
+        ("draft", '{"text": "my long text"}', "title: Preencha este campo. Nada foi alterado."),
+        ("facts", '["my long text", 1]', "this is no result of 'facts'"),
+    ):
+        answer = await visitor.post(f"/runs/{run}/edit?step={step}", {"csrf": token, "value": given})
+        assert (answer.status_code, said in seen(answer), given in seen(answer)) == (422, True, True)
+    assert (await visitor.client.show(run)).revision == 1
+
+
+async def test_a_run_that_was_rejected_is_not_put_right(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    await visitor.client.decide(review.id, Decision("reject", by="ana", notes="no"))
+    await visitor.api.sandbox.work(until_later=False)
+    assert "Edit the result" not in seen(await visitor.get(f"/runs/{review.run}?step=facts"))
+
+
 async def test_the_time_that_people_took_is_drawn_apart(visitor: Visitor) -> None:
     review = await asked(visitor.api.sandbox)
     await visitor.api.sandbox.clock.advance(timedelta(minutes=7))

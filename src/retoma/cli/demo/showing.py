@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 from uuid import UUID
 
 from retoma.app import Demo
 from retoma.cli.demo.board import Board
 from retoma.client import Client
+from retoma.engine.loops import beside
 from retoma.errors import RetomaError
 from retoma.records import Review
 from retoma.terminal import clean
@@ -27,26 +27,15 @@ async def showing(demo: Demo, client: Client, address: str, board: Board) -> Asy
     for line in (await anext(said)).splitlines():
         board.say(clean(line))
     board.say("")
-    async with _beside(_tell_on(said, board)):
+    async with beside(_tell_on(said, board)):
         yield
 
 
 @asynccontextmanager
 async def telling(client: Client, address: str, board: Board) -> AsyncIterator[None]:
     """Until this ends, say of every review where it is when it opens."""
-    async with _beside(_tell_of_reviews(client, address, board)):
+    async with beside(_tell_of_reviews(client, address, board)):
         yield
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _tell_on(said: AsyncIterator[str], board: Board) -> None:

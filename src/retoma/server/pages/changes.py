@@ -1,27 +1,31 @@
-"""What a person puts right in a run that is over: a result of their own, an item left out."""
+"""What a person puts right in a run: a result of their own, an item left out."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
+from pydantic import ValidationError
 from starlette.responses import Response
 
-from retoma.server.edge import check_json
+from retoma.errors import AtWork, InvalidInput
 from retoma.server.pages import run as run_page
+from retoma.server.pages import typed
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
-from retoma.server.problems import Problem
+
+RESULT = typed.fields_of({})
 
 
 async def edit(visit: Visit) -> Response:
-    """What is no JSON comes back in the form, as it was written."""
-    run, text = visit.id("run"), visit.fields.get("value", "")
+    """What cannot be taken comes back in the form, as it was written."""
+    run = visit.id("run")
+    value, wrong = typed.read(RESULT, visit.fields)
+    if wrong:
+        return await _bounced(visit, 422, visit.say_wrong(wrong)[typed.NAME])
     try:
-        value = _read(text)
-    except (ValueError, RecursionError) as error:
-        return await run_page.show(visit, 422, run_page.Draft(text, _why(visit, error)))
-    await visit.client.edit(run, _step(visit), value, item=_item(visit), by=visit.by)
+        await visit.client.edit(run, _step(visit), value, item=_item(visit), by=visit.by)
+    except InvalidInput as error:
+        return await _bounced(visit, 422, _why(visit, error))
+    except AtWork as error:
+        return await _bounced(visit, 409, f"{visit.say('error 409')}: {error}.")
     return visit.go(f"/runs/{run}", "edited", step=_step(visit), item=_item(visit))
 
 
@@ -31,23 +35,15 @@ async def skip(visit: Visit) -> Response:
     return visit.go(f"/runs/{run}", "skipped", step=_step(visit), item=_item(visit))
 
 
-def _read(text: str) -> Any:
-    """Raise ValueError if it is no JSON, or nested too deeply to be one of ours."""
-    try:
-        check_json(text.encode())
-    except Problem as error:
-        raise ValueError(error.detail) from error
-    return json.loads(text, parse_constant=_refused)
+async def _bounced(visit: Visit, status: int, wrong: str) -> Response:
+    return await run_page.show(visit, status, run_page.Draft(visit.fields.get(typed.NAME, ""), wrong))
 
 
-def _why(visit: Visit, error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return visit.say("edit wrong at", line=error.lineno, column=error.colno)
-    return visit.say("edit wrong")
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _why(visit: Visit, error: InvalidInput) -> str:
+    """What the type of the result says of it."""
+    if not isinstance(error.__cause__, ValidationError):
+        return str(error)
+    return visit.say_wrong(typed.complaints(RESULT, visit.fields, error.__cause__))[typed.NAME]
 
 
 def _step(visit: Visit) -> str:

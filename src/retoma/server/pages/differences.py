@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Literal
 
 from retoma.define.file import is_file
@@ -58,6 +58,22 @@ def between(former: Any, current: Any) -> Difference:
     if lines and reached < len(first):
         lines.append(Line("cut"))
     return Difference(lines, sum(each.kind == "add" for each in lines), sum(each.kind == "del" for each in lines))
+
+
+def replaced(former: Any, current: Any) -> Iterator[tuple[Any, Any]]:
+    """Each file that stood in a result, with what stands in its place now: another file, or None."""
+    if is_file(former):
+        now = current if is_file(current) else None
+        if now is None or now["file"] != former["file"]:
+            yield former, now
+    elif isinstance(former, dict):
+        known = current if isinstance(current, dict) else {}
+        for key, each in former.items():
+            yield from replaced(each, known.get(key))
+    elif isinstance(former, list):
+        others = current if isinstance(current, list) else []
+        for each, now in zip_longest(former, others[: len(former)]):
+            yield from replaced(each, now)
 
 
 def _part(tag: str, first: list[str], last: list[str], by_words: bool) -> list[Line]:

@@ -44,7 +44,7 @@ class Task:
 async def show(visit: Visit) -> Response:
     client = visit.client
     now, figures = await client.now(), await client.standing()
-    failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED)
+    failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED, with_input=False)
     stuck = await client.stuck(limit=MOST_SHOWN)
     asked = await client.review_counts()
     return visit.show(

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -18,10 +19,10 @@ from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
 from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, RetomaError
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NoWayBack, RetomaError
 from retoma.records import Review, Run, Subject
 from retoma.server.pages import differences, moments, trail, typed
-from retoma.server.pages.asked import file_url, first_was, urgency
+from retoma.server.pages.asked import at_odds, file_url, first_was, urgency
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import HEADERS, Visit
 from retoma.states import JobState
@@ -32,6 +33,8 @@ LONGEST_ASSIGNEE = 200
 NONE_SEEN = 0  # no revision has this number
 FEEDBACK = "feedback"
 PLAYED = ("audio/", "video/")
+CARRIED = ("csrf", "act", "seen", "key")  # by every form, and typed by nobody
+MOST_REPLACED = 50  # files that are shown beside what they were
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         kept=client.app is not None and client.app.files is not None,
         last_event=last,
         changes={step: differences.between(former[step].value, subjects[step].value) for step in former},
+        replaced={step: _replaced(former[step], subjects[step]) for step in former},
+        written=_written(visit, review, subjects, answer),
+        spent=await client.charge_totals(by=(), run=run.id),
         urgency=urgency,
         first_was=first_was,
         has_form=has_form(review, _pipeline(visit, review)),
@@ -165,6 +171,23 @@ async def _former(visit: Visit, review: Review, shape: Graph, subjects: Mapping[
                 found[step] = Subject(step, made.revision, made.output)
                 break
     return found
+
+
+def _replaced(former: Subject, current: Subject) -> list[tuple[Any, Any]]:
+    return list(islice(differences.replaced(former.value, current.value), MOST_REPLACED))
+
+
+def _written(
+    visit: Visit, review: Review, subjects: Mapping[str, Subject], answer: Answer | None
+) -> list[tuple[str, str]]:
+    """What a person had typed or chosen who came second, with the label of each field."""
+    if answer is None or answer.winner is None:
+        return []
+    fields = [*_fields(visit, review, subjects), *_feedback_fields(visit, review)]
+    labels = {each.name: each.label for each in typed.controls(fields)}
+    labels |= {name: visit.say(f"written {name}") for name in ("notes", "comments", "to", "items")}
+    given = {**answer.given, "items": "\n".join(answer.items)}
+    return [(labels.get(name) or name, text) for name, text in given.items() if name not in CARRIED and text.strip()]
 
 
 def _fields(visit: Visit, review: Review, subjects: Mapping[str, Subject]) -> list[typed.Field]:
@@ -272,7 +295,9 @@ async def _refused(visit: Visit, act: str, fields: list[typed.Field], error: Ret
         case KeyReused():  # they went back to their form, and decide otherwise
             return await _bounced(visit, act, 409, winner=await visit.client.review(visit.id("review")))
         case Conflict():
-            return await _bounced(visit, act, 409, why=str(error))
+            return await _bounced(visit, act, 409, why=at_odds(visit, error))
+        case NoWayBack():
+            return await _bounced(visit, act, 422, why=visit.say("no way back"))
         case InvalidInput():
             wrong = _complaints(visit, fields, error)
             return await _bounced(visit, act, 422, wrong=wrong, why="" if wrong else _why(visit, act, error))

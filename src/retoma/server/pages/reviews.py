@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 from starlette.responses import Response
 
 from retoma.engine.reviews import Decision
-from retoma.errors import AlreadyDecided, NotFound, RetomaError
+from retoma.errors import NotFound
 from retoma.records import Decided, Review
-from retoma.server.pages.asked import Urgency, first_was, urgency
+from retoma.server.pages.asked import Urgency, not_approved, urgency
 from retoma.server.pages.page import Page
 from retoma.server.pages.review import UNDO
 from retoma.server.pages.visit import Visit
@@ -108,16 +108,10 @@ async def _outcome(visit: Visit, decided: Decided) -> Outcome:
     try:
         review = decided.now or await visit.client.review(decided.review)
     except NotFound as error:
-        return Outcome(decided.review, str(decided.review)[:13], "", str(error), can_be_undone=False)
+        return Outcome(decided.review, str(decided.review)[:13], "", not_approved(visit, error), can_be_undone=False)
     about = (await visit.client.show(review.run)).about or str(review.run)[:13]
-    why = "" if decided.error is None else _why(visit, decided.error)
+    why = "" if decided.error is None else not_approved(visit, decided.error)
     return Outcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
-
-
-def _why(visit: Visit, error: Exception) -> str:
-    if isinstance(error, AlreadyDecided):
-        return first_was(visit, error.winner)
-    return str(error) if isinstance(error, RetomaError) else visit.say("error 500")
 
 
 def _seen(given: str) -> tuple[UUID, int] | None:

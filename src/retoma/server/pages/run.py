@@ -20,9 +20,8 @@ from retoma.server.pages.page import Page
 from retoma.server.pages.trail import told
 from retoma.server.pages.visit import Visit
 from retoma.server.pages.words import KNOWN
-from retoma.states import JobState, ReviewState, RunState
+from retoma.states import JOB_ENDS, JobState, ReviewState, RunState
 
-CHANGED = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
 FIXED = (RunState.CANCELLED, RunState.CANCELLING, RunState.REJECTED)
 JOBS, EVENTS, ERRORS, TRIES, CHARGES, FILES, REVIEWS, MADE = 50, 50, 20, 30, 50, 50, 20, 10
 MOST_HELD = 1_000  # reviews of one run
@@ -48,7 +47,7 @@ async def show(
     progress = {step.step: step for step in await client.progress(run.id)}
     steps = [progress[step.name] for step in shape.steps if not step.hidden and step.name in progress]
     now = await client.now()
-    errors = await client.errors(run.id)
+    errors = await client.errors(run.id, limit=ERRORS)
     last = await client.last_event(run.id)
     chosen = await _selected(visit, run, steps)
     held = await _held(visit, run)
@@ -83,8 +82,8 @@ async def show(
         cause_of=lambda halt: _cause(visit, halt.cause, halt.data),
         way_of=lambda halt: _way(visit, halt),
         may_resume=run.state in (RunState.STUCK, RunState.FAILED),
-        may_change=run.state in CHANGED,
         may_remake=run.state not in FIXED,
+        has_ended=chosen["job"] is not None and chosen["job"].state in JOB_ENDS,
         groups=_groups(visit, run),
         fork_fields=typed.offered(fork or (input_fields(visit, run) if run.is_over else [])),
         is_fork_open=fork is not None,
@@ -92,8 +91,8 @@ async def show(
         told=told,
         may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
         charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
-        errors=list(errors.items())[:ERRORS],
-        more_errors=max(0, len(errors) - ERRORS),
+        errors=errors,
+        all_errors=await client.error_count(run.id) if len(errors) == ERRORS else len(errors),
         found_files=await client.files(run, limit=FILES),
         kept=client.app is not None and client.app.files is not None,
         job_files=[] if chosen["job"] is None else list(files_in(chosen["job"].output))[:FILES],

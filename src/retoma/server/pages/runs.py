@@ -39,12 +39,13 @@ async def _listed(visit: Visit) -> list[Run]:
         states=[state] if state else None,
         before=_id(asked.get("before", "")),
         limit=SIZE + 1,
+        with_input=False,
     )
 
 
 async def _named(visit: Visit, text: str) -> list[Run]:
     """Those whose ids begin like this."""
-    return [await visit.client.show(run) for run in await visit.client.find(text, limit=SIZE)]
+    return [await visit.client.show(run, with_input=False) for run in await visit.client.find(text, limit=SIZE)]
 
 
 def _id(given: str) -> UUID | None:

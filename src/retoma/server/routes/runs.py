@@ -108,7 +108,12 @@ async def list_runs(
     if by.tenant is not None and tenant not in (None, by.tenant):
         return RunPage(runs=[], next=None)
     found = await by.client.runs(
-        tenant=by.tenant or tenant, pipeline=pipeline, states=state, before=before, limit=limit + 1
+        tenant=by.tenant or tenant,
+        pipeline=pipeline,
+        states=state,
+        before=before,
+        limit=limit + 1,
+        with_input=False,
     )
     page = found[:limit]
     return RunPage(runs=[shape(run) for run in page], next=page[-1].id if len(found) > limit else None)

@@ -1,6 +1,6 @@
 -- name: show_run
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       r.input::text as input, r.created_at, r.run_at, r.ended_at, r.forked_from
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -14,7 +14,7 @@ select input::text as input
 -- name: list_runs
 -- Newest first, after the one that ended the page before.
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       r.input::text as input, r.created_at, r.run_at, r.ended_at, r.forked_from
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -29,7 +29,7 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
 -- name: list_runs_gone_wrong
 -- The same of runs that are over and have not completed, which have an index of their own.
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       r.input::text as input, r.created_at, r.run_at, r.ended_at, r.forked_from
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -89,11 +89,22 @@ select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.da
  limit :limit;
 
 -- name: last_errors_of_run
--- The newest failure or retry of each job that has one, of all or through a revision.
-select distinct on (e.step, e.item) e.step, e.item, e.at, e.attempt, e.kind, e.data::text as data
-  from retoma.events e
- where e.run = :run and e.kind in ('failure', 'retry') and e.revision <= coalesce(:through::int, retoma.latest())
- order by e.step, e.item, e.id desc;
+-- The newest failure or retry of each job that has one, of all or through a revision, in the order of their names.
+select e.step, e.item, e.attempt,
+       case when :with_stack::boolean then e.data::text else (e.data::jsonb - 'stack')::text end as data
+  from (select distinct on (n.step, n.item) n.id, n.step, n.item
+          from retoma.events n
+         where n.run = :run and n.kind in ('failure', 'retry') and n.revision <= coalesce(:through::int, retoma.latest())
+         order by n.step, n.item, n.id desc
+         limit :limit::int) last
+  join retoma.events e on e.run = :run and e.id = last.id
+ order by last.step, last.item;
+
+-- name: count_errors_of_run
+-- How many jobs have had a failure or a retry.
+select count(distinct (step, item)) as jobs
+  from retoma.events
+ where run = :run and kind in ('failure', 'retry');
 
 -- name: jobs_of_step
 -- The current jobs of a step in the order of its items, after that of the page before.

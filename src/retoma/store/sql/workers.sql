@@ -30,9 +30,8 @@ select retoma.bury(:worker, 'died', 'BLOCKED_LOOP') as jobs;
 -- name: list_workers
 select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as silent_for
   from retoma.workers
- where ended_at is null or :with_ended
- order by id desc
- limit :limit;
+ where ended_at is null
+ order by id desc;
 
 -- name: unwanted_jobs
 -- Which of these are no longer this worker's, or of a run that is stopping, so that they should be told.

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.footage.errors import ClipUnavailable, ClipUnusable, FootageRefused, InvalidAnswer
 from retoma_apps.providers.footage.files import check_video, write_jpeg
 from retoma_apps.providers.footage.port import Found
@@ -148,37 +149,22 @@ class Pexels:
         self.left = int(given) if given.isdecimal() and len(given) < 10 else self.left
 
     def _fail(self, answer: Answer) -> NoReturn:
-        said = self._said(answer)
+        why = said((object_of(answer) or {}).get("error"), self._key)
         if answer.status == 429:
             usual = LONGEST if self.left == 0 else USUAL_PAUSE
-            raise RateLimited(asked_pause(answer) or usual, f"Pexels says that these are too many requests{said}")
+            raise RateLimited(asked_pause(answer) or usual, f"Pexels says that these are too many requests{why}")
         if answer.status in _ACCOUNT:
-            raise ProviderRefuses(f"Pexels refuses our key: set PEXELS_API_KEY to one that is valid{said}")
+            raise ProviderRefuses(f"Pexels refuses our key: set PEXELS_API_KEY to one that is valid{why}")
         if answer.status >= 500:
-            raise ProviderDown(f"Pexels failed with {answer.status}{said}")
-        raise FootageRefused(f"Pexels refuses this search with {answer.status}{said}")
-
-    def _said(self, answer: Answer) -> str:
-        """The provider's own words, shortened, and without our key if it repeats it."""
-        try:
-            told = answer.json()
-        except (ValueError, RecursionError):
-            return ""
-        said = told.get("error") if isinstance(told, dict) else None
-        if not isinstance(said, str) or not said:
-            return ""
-        return f" ({(said.replace(self._key, '...') if self._key else said)[:200]})"
+            raise ProviderDown(f"Pexels failed with {answer.status}{why}")
+        raise FootageRefused(f"Pexels refuses this search with {answer.status}{why}")
 
 
 def _videos(answer: Answer) -> list[_Video]:
     """One that cannot be read is left out: the others are still good."""
-    try:
-        told = answer.json()
-        given = told["videos"]
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
-        raise InvalidAnswer(f"Pexels answered {answer.status} with no list of videos, or too long a one") from error
+    given = (object_of(answer) or {}).get("videos")
     if not isinstance(given, list):
-        raise InvalidAnswer("Pexels' list of videos is none")
+        raise InvalidAnswer(f"Pexels answered {answer.status} with no list of videos, or too long a one")
     return [video for each in given if (video := _video(each)) is not None]
 
 

@@ -5,10 +5,9 @@ from retoma_apps.providers.gpu.host import OPERATIONS, GpuHost, HostUnavailable,
 from retoma_apps.providers.gpu.local import LocalHost
 from retoma_apps.providers.gpu.orders import AddAudio, Caption, Image, Img2Vid, Picture, filename
 from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
-from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS, Zoom
+from retoma_apps.providers.gpu.zooms import Zoom
 
 __all__ = [
-    "DEFAULT_ZOOMS",
     "OPERATIONS",
     "AddAudio",
     "Caption",

@@ -3,6 +3,7 @@
     <key's digest>.<try>/order.json    what to do
                          lock          held by the process that renders
                          status.json   how far it is, or how it ended; replaced whole
+                         work/         what it fetched and makes; up to gigabytes, gone at the end
                          cancelled     there if a cancel was asked
                          log           what the process said
 
@@ -12,6 +13,7 @@ claiming that it runs, and no process is mistaken for another.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -52,6 +54,7 @@ class Renders:
             return Report(**told)
         if lives:
             return Report("running", progress=(told or {}).get("progress"))
+        shutil.rmtree(folder / "work", ignore_errors=True)  # whoever was killed could not
         if (folder / "cancelled").exists():
             return Report("cancelled", code="CANCELLED", message="cancelled while it was rendering")
         return Report("lost", code="LOST", message=f"the process that rendered {handle!r} died without a word")
@@ -63,16 +66,27 @@ class Renders:
     def open(self, key: str, order: dict[str, Any]) -> tuple[str, int | None]:
         """A new folder and its held lock; or, if the key's work goes on or has succeeded, that one and None."""
         draft, lock = self._drafted(order)
+        is_new = False
+        try:
+            handle, is_new = self._placed(draft, key)
+        finally:
+            if not is_new:
+                os.close(lock)
+                shutil.rmtree(draft, ignore_errors=True)
+        return handle, lock if is_new else None
+
+    def _placed(self, draft: Path, key: str) -> tuple[str, bool]:
+        """The handle of the key's work, and whether the draft has become it."""
         while (found := self._good(key, last := self._last_try(key))) is None:
             handle = _handle(key, last + 1)
             try:
                 draft.rename(self._root / handle)
-            except OSError:  # another submission of the same key was quicker
-                continue
-            return handle, lock
-        os.close(lock)
-        shutil.rmtree(draft)
-        return found, None
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                continue  # another submission of the same key was quicker
+            return handle, True
+        return found, False
 
     def _good(self, key: str, number: int) -> str | None:
         handle = _handle(key, number)

@@ -119,12 +119,6 @@ class RunPodHost:
                     return f"{endpoint}/{entry['id']}"
         return None
 
-    async def health(self, operation: Operation) -> dict[str, Any]:
-        """RunPod's own counts of jobs and workers."""
-        answer = await self._asked("GET", f"{self._settings.endpoint(operation)}/health")
-        _check(answer)
-        return _object(answer)
-
     async def close(self) -> None:
         await self._outgoing.close()
 

@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
 from retoma_apps.providers.images.fitting import fitted
 from retoma_apps.providers.pauses import asked_pause
@@ -90,13 +91,10 @@ class OpenAiImages:
 
     def _object(self, answer: Answer) -> dict[str, Any]:
         """The first picture of a success. Raises for everything else, each kind as who calls must act on it."""
-        try:
-            told = answer.json()
-        except (ValueError, RecursionError):
-            told = None
+        told = object_of(answer) or {}
         if not answer.is_success:
             self._fail(answer, _error(told))
-        made = told.get("data") if isinstance(told, dict) else None
+        made = told.get("data")
         if not isinstance(made, list) or not made or not isinstance(made[0], dict):
             raise InvalidImage(f"the service for pictures answered {answer.status} without a picture")
         return made[0]
@@ -124,24 +122,17 @@ class OpenAiImages:
             return await asyncio.to_thread(path.read_bytes)
 
     def _fail(self, answer: Answer, error: Mapping[str, Any]) -> NoReturn:
-        said, kinds = self._said(error), (error.get("code"), error.get("type"))
+        why, kinds = said(error.get("message"), self._key), (error.get("code"), error.get("type"))
         if answer.status in _ACCOUNT or any(kind in _NO_CREDIT for kind in kinds):
-            raise ProviderRefuses(f"the service for pictures refuses our key or our payment: see IMAGES_API_KEY{said}")
+            raise ProviderRefuses(f"the service for pictures refuses our key or our payment: see IMAGES_API_KEY{why}")
         if any(kind in _FILTERED for kind in kinds):
             raise ImageRefused("the service declines to draw this: its rules forbid it", "IMAGE_CONTENT_FILTERED")
         pause = asked_pause(answer)
         if answer.status == 429 or (answer.status == 503 and pause is not None):
-            raise RateLimited(pause or USUAL_PAUSE, f"the service for pictures says: too many requests{said}")
+            raise RateLimited(pause or USUAL_PAUSE, f"the service for pictures says: too many requests{why}")
         if answer.status >= 500:
-            raise ProviderDown(f"the service for pictures failed with {answer.status}{said}")
-        raise ImageRefused(f"the service refuses this order with {answer.status}{said}", "IMAGE_BAD_REQUEST")
-
-    def _said(self, error: Mapping[str, Any]) -> str:
-        """The provider's own words, shortened, and without our key if it repeats it."""
-        said = error.get("message")
-        if not isinstance(said, str) or not said:
-            return ""
-        return f" ({(said.replace(self._key, '...') if self._key else said)[:200]})"
+            raise ProviderDown(f"the service for pictures failed with {answer.status}{why}")
+        raise ImageRefused(f"the service refuses this order with {answer.status}{why}", "IMAGE_BAD_REQUEST")
 
 
 def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:
@@ -154,6 +145,6 @@ def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:
     return min(sizes, key=distance)
 
 
-def _error(told: Any) -> dict[str, Any]:
-    error = told.get("error") if isinstance(told, dict) else None
+def _error(told: dict[str, Any]) -> dict[str, Any]:
+    error = told.get("error")
     return error if isinstance(error, dict) else {"message": error}

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
+from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.llm.errors import (
     ContentFiltered,
     CutShort,
@@ -116,13 +117,10 @@ class OpenRouter:
 
     def _object(self, answer: Answer) -> dict[str, Any]:
         """The body of a success. Raises for everything else, each kind as who calls must act on it."""
-        try:
-            told = answer.json()
-        except (ValueError, RecursionError):
-            told = None
+        told = object_of(answer)
         if not answer.is_success:
             self._fail(answer, answer.status, _error(told) or {}, Usage())
-        if not isinstance(told, dict):
+        if told is None:
             kind = answer.headers.get("content-type", "no type")[:60]
             raise InvalidAnswer(
                 f"OpenRouter answered {answer.status} with {kind!r}, which is no JSON object, or too long"
@@ -154,40 +152,33 @@ class OpenRouter:
         """By the provider's own word for the error if it has one, else by the status."""
         kind = _kind(error)
         status = _STATUS_OF.get(kind, status)
-        said = self._said(error)
+        why = said(error.get("message"), self._key)
         if kind in _FILTERED or (status == 403 and _is_moderation(error)):
             raise ContentFiltered("the provider declines this text: its rules forbid what stands in it", usage=usage)
         if kind in _TOO_LONG or status == 413:
             raise LlmRefused(
-                f"the text is too long for this model: cut it, or take another model{said}",
+                f"the text is too long for this model: cut it, or take another model{why}",
                 "LLM_TOO_LONG",
                 usage=usage,
             )
         if status in _ACCOUNT:
-            raise ProviderRefuses(f"{_ACCOUNT[status]}{said}")
+            raise ProviderRefuses(f"{_ACCOUNT[status]}{why}")
         pause = asked_pause(answer)
         if status == 429 or (status == 503 and pause is not None):
-            raise RateLimited(pause or USUAL_PAUSE, f"OpenRouter says that these are too many requests{said}")
+            raise RateLimited(pause or USUAL_PAUSE, f"OpenRouter says that these are too many requests{why}")
         if status in (408, 504):
-            raise LlmUnavailable(f"OpenRouter gave up waiting for the model{said}", "LLM_TIMEOUT", usage=usage)
+            raise LlmUnavailable(f"OpenRouter gave up waiting for the model{why}", "LLM_TIMEOUT", usage=usage)
         if status >= 500 and answer.is_success:
-            raise LlmUnavailable(f"the model broke off with {status}{said}", usage=usage)
+            raise LlmUnavailable(f"the model broke off with {status}{why}", usage=usage)
         if status >= 500:
-            raise ProviderDown(f"OpenRouter failed with {status}{said}")
-        self._refuse(status, said, usage)
+            raise ProviderDown(f"OpenRouter failed with {status}{why}")
+        self._refuse(status, why, usage)
 
-    def _refuse(self, status: int, said: str, usage: Usage) -> NoReturn:
+    def _refuse(self, status: int, why: str, usage: Usage) -> NoReturn:
         if status == 404:
             cause = "OpenRouter has no such model, or none that writes JSON by a schema: take another"
-            raise LlmRefused(f"{cause}{said}", "LLM_NO_SUCH_MODEL", usage=usage)
-        raise LlmRefused(f"OpenRouter refuses this request with {status}{said}", "LLM_BAD_REQUEST", usage=usage)
-
-    def _said(self, error: Mapping[str, Any]) -> str:
-        """The provider's own words, shortened, and without our key if it repeats it."""
-        said = error.get("message")
-        if not isinstance(said, str) or not said:
-            return ""
-        return f" ({(said.replace(self._key, '...') if self._key else said)[:200]})"
+            raise LlmRefused(f"{cause}{why}", "LLM_NO_SUCH_MODEL", usage=usage)
+        raise LlmRefused(f"OpenRouter refuses this request with {status}{why}", "LLM_BAD_REQUEST", usage=usage)
 
 
 def _body(messages: Sequence[Message], model: str, schema: type[BaseModel] | None, max_tokens: int) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import ProviderRefuses
 from retoma.outgoing import Answer, Guard, Outgoing
+from retoma_apps.providers.answers import said
 from retoma_apps.providers.speech.errors import SpeechRefused
 from retoma_apps.providers.speech.port import Spoken
-from retoma_apps.providers.speech.replies import answered, fail, quoted
+from retoma_apps.providers.speech.replies import answered, fail
 from retoma_apps.providers.speech.texts import speakable
 from retoma_apps.providers.speech.wav import spoken, unwrapped
 
@@ -52,7 +53,7 @@ class Azure:
         url, body = self._url(), ssml(speakable(text, self.most_characters), voice, language, rate)
         answer = await answered("Azure", self._posted(url, body.encode()))
         if not answer.is_success:
-            fail("Azure", answer, _ACCOUNT, quoted(answer.text, self._key))
+            fail("Azure", answer, _ACCOUNT, said(answer.text, self._key))
         return _whole(answer)
 
     async def close(self) -> None:

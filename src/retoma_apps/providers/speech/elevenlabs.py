@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,9 +15,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import ProviderRefuses, RetryLater
 from retoma.outgoing import Answer, Guard, Outgoing
+from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused
 from retoma_apps.providers.speech.port import Spoken, Word
-from retoma_apps.providers.speech.replies import answered, fail, quoted
+from retoma_apps.providers.speech.replies import answered, fail
 from retoma_apps.providers.speech.texts import speakable
 from retoma_apps.providers.speech.wav import spoken
 
@@ -97,34 +97,30 @@ class ElevenLabs:
     def _fail(self, answer: Answer) -> NoReturn:
         """By ElevenLabs' own word for the error if it has one, else by the status."""
         word, message = _detail(answer)
-        said = quoted(message, self._key)
+        why = said(message, self._key)
         if word in _TOO_LONG:
-            raise SpeechRefused(f"the text is too long for ElevenLabs: split it{said}", "SPEECH_TOO_LONG")
+            raise SpeechRefused(f"the text is too long for ElevenLabs: split it{why}", "SPEECH_TOO_LONG")
         if word == "voice_not_found" or answer.status == 404:
-            raise SpeechRefused(f"ElevenLabs has no such voice: take another{said}", "SPEECH_NO_SUCH_VOICE")
+            raise SpeechRefused(f"ElevenLabs has no such voice: take another{why}", "SPEECH_NO_SUCH_VOICE")
         if word == "quota_exceeded":
-            raise ProviderRefuses(f"{_NO_CREDIT}{said}")
+            raise ProviderRefuses(f"{_NO_CREDIT}{why}")
         if word == "too_many_concurrent_requests":
-            raise RetryLater(TURN, f"ElevenLabs is busy with our other requests: this one waits its turn{said}")
-        fail("ElevenLabs", answer, _ACCOUNT, said)
+            raise RetryLater(TURN, f"ElevenLabs is busy with our other requests: this one waits its turn{why}")
+        fail("ElevenLabs", answer, _ACCOUNT, why)
 
 
 def _detail(answer: Answer) -> tuple[str, str]:
-    try:
-        told = answer.json()
-    except (ValueError, RecursionError):
-        return "", ""
-    detail = told.get("detail") if isinstance(told, dict) else None
+    detail = (object_of(answer) or {}).get("detail")
     if not isinstance(detail, dict):
         return "", detail if isinstance(detail, str) else ""
     return str(detail.get("status") or detail.get("code") or ""), str(detail.get("message") or "")
 
 
 def _spoken(answer: Answer) -> Spoken:
+    told = object_of(answer) or {}
     try:
-        told = answer.json()
         pcm = base64.b64decode(told["audio_base64"], validate=True)
-    except (ValueError, RecursionError, KeyError, TypeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InvalidAudio("ElevenLabs' answer has no audio in it, or is too long") from error
     return spoken(pcm, _words(told.get("alignment")))
 

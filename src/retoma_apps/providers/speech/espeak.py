@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 from retoma import GiveUp
+from retoma_apps.providers.processes import ended
 from retoma_apps.providers.speech import espeak_main
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused, SpeechUnavailable, UnknownVoice
 from retoma_apps.providers.speech.port import Spoken, Word
@@ -56,7 +54,7 @@ class Espeak:
         except TimeoutError as error:
             raise SpeechUnavailable(f"eSpeak did not end within {self._timeout:g} s", "SPEECH_TIMEOUT") from error
         finally:
-            await _ended(process)
+            await ended(process)
         told = errors.decode(errors="replace")
         _check(process.returncode, arguments[0], told)
         return audio, told
@@ -86,13 +84,6 @@ async def _started(arguments: Sequence[str]) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it, and asyncio then misses its end
-        await process.wait()
 
 
 def _check(code: int | None, voice: str, told: str) -> None:

@@ -23,23 +23,17 @@ async def answered(who: str, call: Awaitable[Answer]) -> Answer:
         raise ProviderDown(f"{who} did not answer: {error}") from error
 
 
-def fail(who: str, answer: Answer, account: Mapping[int, str], said: str) -> NoReturn:
+def fail(who: str, answer: Answer, account: Mapping[int, str], why: str) -> NoReturn:
     """By the status. `account` has what to mend where a status means that our account is refused."""
     status, pause = answer.status, asked_pause(answer)
     if status in account:
-        raise ProviderRefuses(f"{account[status]}{said}")
+        raise ProviderRefuses(f"{account[status]}{why}")
     if status == 429 or (status == 503 and pause is not None):
-        raise RateLimited(pause or USUAL_PAUSE, f"{who} says that these are too many requests{said}")
+        raise RateLimited(pause or USUAL_PAUSE, f"{who} says that these are too many requests{why}")
     if status in (408, 504):
-        raise SpeechUnavailable(f"{who} gave up waiting for the voice{said}", "SPEECH_TIMEOUT")
+        raise SpeechUnavailable(f"{who} gave up waiting for the voice{why}", "SPEECH_TIMEOUT")
     if status >= 500:
-        raise ProviderDown(f"{who} failed with {status}{said}")
+        raise ProviderDown(f"{who} failed with {status}{why}")
     if status == 413:
-        raise SpeechRefused(f"the text is too long for {who}: split it{said}", "SPEECH_TOO_LONG")
-    raise SpeechRefused(f"{who} refuses this request with {status}{said}", "SPEECH_BAD_REQUEST")
-
-
-def quoted(words: str, secret: str) -> str:
-    """A provider's own words for a message: on one line, shortened, and without our key if it repeats it."""
-    words = " ".join((words.replace(secret, "...") if secret else words).split())
-    return f" ({words[:200]})" if words else ""
+        raise SpeechRefused(f"the text is too long for {who}: split it{why}", "SPEECH_TOO_LONG")
+    raise SpeechRefused(f"{who} refuses this request with {status}{why}", "SPEECH_BAD_REQUEST")

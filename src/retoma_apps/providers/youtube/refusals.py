@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer
+from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.pauses import asked_pause
 
 DAY = timedelta(hours=24)
@@ -32,20 +33,20 @@ def fail(answer: Answer, secrets: Sequence[str] = (), of_the_video: Sequence[str
 
     `of_the_video` are reasons for which a 403 is this video's affair, and no other's of the account.
     """
-    reason, said = _reason(answer), _said(answer, secrets)
+    reason, why = _reason(answer), said(_error(answer).get("message"), *secrets)
     if reason in _QUOTA:
-        raise RateLimited(until_midnight(answer), f"YouTube's quota of today is used up{said}")
+        raise RateLimited(until_midnight(answer), f"YouTube's quota of today is used up{why}")
     if reason == "uploadLimitExceeded":
-        raise RateLimited(DAY, f"the channel may upload no more videos within 24 hours{said}")
+        raise RateLimited(DAY, f"the channel may upload no more videos within 24 hours{why}")
     if answer.status == 429 or reason in _TOO_FAST:
-        raise RateLimited(asked_pause(answer) or USUAL_PAUSE, f"YouTube says that these are too many requests{said}")
+        raise RateLimited(asked_pause(answer) or USUAL_PAUSE, f"YouTube says that these are too many requests{why}")
     if answer.status >= 500 or answer.status == 408:
-        raise ProviderDown(f"YouTube failed with {answer.status}{said}")
+        raise ProviderDown(f"YouTube failed with {answer.status}{why}")
     if answer.status == 401:
-        raise ProviderRefuses(f"YouTube refuses our access token, also a new one{said}")
+        raise ProviderRefuses(f"YouTube refuses our access token, also a new one{why}")
     if answer.status == 403 and reason not in of_the_video:
-        raise ProviderRefuses(f"{_ACCOUNT.get(reason, _FORBIDDEN)}{said}")
-    raise GiveUp(f"YouTube refuses this with {answer.status}{said}", "YOUTUBE_REFUSED")
+        raise ProviderRefuses(f"{_ACCOUNT.get(reason, _FORBIDDEN)}{why}")
+    raise GiveUp(f"YouTube refuses this with {answer.status}{why}", "YOUTUBE_REFUSED")
 
 
 def until_midnight(answer: Answer) -> timedelta:
@@ -77,20 +78,6 @@ def _reason(answer: Answer) -> str:
     return reason if isinstance(reason, str) else ""
 
 
-def _said(answer: Answer, secrets: Sequence[str]) -> str:
-    """YouTube's own words, without our secrets, shortened."""
-    said = _error(answer).get("message")
-    if not isinstance(said, str) or not said:
-        return ""
-    for secret in secrets:
-        said = said.replace(secret, "...") if secret else said
-    return f" ({said[:200]})"
-
-
 def _error(answer: Answer) -> dict[str, Any]:
-    try:
-        told = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    error = told.get("error") if isinstance(told, dict) else None
+    error = (object_of(answer) or {}).get("error")
     return error if isinstance(error, dict) else {}

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from retoma import ProviderDown, ProviderRefuses, RateLimited
 from retoma.outgoing import Answer, NoAnswer, Outgoing
+from retoma_apps.providers.answers import object_of
 from retoma_apps.providers.pauses import asked_pause
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 
@@ -44,7 +45,7 @@ class Tokens:
 
     async def _refresh(self) -> None:
         answer = await self._answer()
-        told = _object(answer)
+        told = object_of(answer) or {}
         if not answer.is_success:
             self._fail(answer, told)
         token, seconds = told.get("access_token"), told.get("expires_in")
@@ -93,11 +94,3 @@ class Tokens:
             "Google refuses our client: check YOUTUBE_CLIENT_ID, YOUTUBE_CLIENT_SECRET and "
             f"{self._settings.token_variable}"
         )
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        told = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}

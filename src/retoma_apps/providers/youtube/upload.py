@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from retoma import GiveUp, ProviderDown
 from retoma.outgoing import Answer, NoAnswer
+from retoma_apps.providers.answers import object_of
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 
@@ -75,7 +76,7 @@ class Upload:
     def _video(self, answer: Answer | None) -> str | None:
         if answer is None or answer.status not in (200, 201):
             return None
-        return video_id(_object(answer).get("id"))
+        return video_id((object_of(answer) or {}).get("id"))
 
     def _taken(self, answer: Answer | None) -> int | None:
         """How many bytes the session has; None if this answer does not say it."""
@@ -106,11 +107,3 @@ def _read(path: Path, start: int, most: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
         return file.read(most)
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        told = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 
 from retoma import GiveUp, ProviderDown
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, without_path
+from retoma_apps.providers.answers import object_of
 from retoma_apps.providers.youtube.fitting import fitted
 from retoma_apps.providers.youtube.pictures import read_thumbnail
 from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
@@ -115,12 +116,9 @@ class YouTube:
     async def _listed(self, kind: str, **asked: str) -> dict[str, Any]:
         query = urlencode({"maxResults": "50", **{name: value for name, value in asked.items() if value}})
         answer = await self._asked("GET", f"{self._settings.base_url}/{kind}?{query}")
-        try:
-            told = answer.json()
-        except (ValueError, RecursionError) as error:
-            raise ProviderDown("YouTube's answer is no JSON, or too long to read") from error
-        if not isinstance(told, dict):
-            raise ProviderDown("YouTube's answer is no object")
+        told = object_of(answer)
+        if told is None:
+            raise ProviderDown("YouTube's answer is no JSON object, or too long to read")
         return told
 
     async def _asked(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.server import Page, Visit
-from retoma_apps.videos.channels import channel_of
+from retoma_apps.videos.channels import channel_of, kept_channel
 from retoma_apps.videos.models import Channel, is_channel_name
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.common import Common
@@ -50,15 +50,15 @@ class Channels:
     async def show(self, visit: Visit, status: int = 200, form: Form | None = None) -> Response:
         name = _name(visit)
         visit.path = _address(name)
-        channel = await channel_of(visit.client, name)
+        channel, revision = await kept_channel(visit.client, name)
         return visit.show(
             "videos_channel.html",
             status,
             name=name,
             action=visit.path,
-            revision=await _revision(visit, name),
+            revision=revision,
             form=form or forms.of_channel(channel),
-            voices=list(forms.choices(self._common.studio.voices, channel.voice)),
+            voices=forms.choices(self._common.studio.voices),
             **await self._common.values(visit),
         )
 
@@ -87,13 +87,6 @@ def _name(visit: Visit) -> str:
     if not is_channel_name(name):
         raise NotFound("there is no such channel")
     return name
-
-
-async def _revision(visit: Visit, name: str) -> int:
-    try:
-        return (await visit.client.profile(name)).revision
-    except NotFound:
-        return 0
 
 
 def _seen(visit: Visit) -> int:

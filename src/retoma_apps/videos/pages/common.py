@@ -29,6 +29,6 @@ class Common:
 
     async def channels(self, client: Client) -> list[str]:
         """Those that were set up, and those that have had a video of late."""
-        recent = await client.runs(pipeline=longform.name, limit=RECENT)
+        recent = await client.runs(pipeline=longform.name, limit=RECENT, with_input=False)
         named = [*(each.tenant for each in await client.profiles()), *(run.tenant for run in recent)]
         return sorted(set(named), key=str.casefold) or ["principal"]

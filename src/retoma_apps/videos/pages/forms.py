@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -63,10 +63,9 @@ def read_channel(given: Mapping[str, str], say: Words, voices: Mapping[str, obje
     return _checked(Channel, values, say, others=set() if fits else {"voice"})
 
 
-def choices(voices: Mapping[str, object], kept: str) -> Iterator[tuple[str, bool]]:
-    """Voices, and whether each can be chosen."""
-    for name in dict.fromkeys([*KNOWN, *([kept] if kept else [])]):
-        yield name, name == kept or KNOWN[name].provider in voices
+def choices(voices: Mapping[str, object]) -> list[str]:
+    """Known voices that can speak here; others can be written."""
+    return [name for name, known in KNOWN.items() if known.provider in voices]
 
 
 def _checked(kind: type[Made], values: Mapping[str, object], say: Words, others: set[str]) -> Made:

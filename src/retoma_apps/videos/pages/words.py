@@ -73,10 +73,16 @@ _WORDS = {
     "hint channel": ("A new name makes a new channel.", "Um nome novo cria um canal novo."),
     "hint language": ("Of the script and the narration.", "Do roteiro e da narração."),
     "hint scheduled_for": ("Empty: as soon as it is approved.", "Vazio: assim que for aprovado."),
-    "hint voice": ("Voices without a key cannot be chosen.", "Vozes sem chave não podem ser escolhidas."),
+    "hint voice": (
+        "One that has its key here, also elevenlabs_<id>. Empty: the usual voice of the language.",
+        "Uma que tenha chave aqui, também elevenlabs_<id>. Vazio: a voz usual do idioma.",
+    ),
     "hint style": ("How it should sound, in words.", "Como deve soar, em palavras."),
     "hint seconds": ("From 20 to 3,600.", "De 20 a 3.600."),
-    "hint budget": ("From 0 to 10,000.", "De 0 a 10.000."),
+    "hint budget": (
+        "From 0 to 10,000. It is kept, and stops nothing yet.",
+        "De 0 a 10.000. Fica anotado; ainda não interrompe nada.",
+    ),
     "hint account": (
         "Empty if there is only one. Its key is YOUTUBE_REFRESH_TOKEN_ and the account's name.",
         "Vazio se houver só uma. A chave é YOUTUBE_REFRESH_TOKEN_ e o nome da conta.",
@@ -96,8 +102,6 @@ _WORDS = {
     "wrong account": ("At most 100 letters, all Latin.", "No máximo 100 letras, todas latinas."),
     "wrong": ("Something is not right yet. See below.", "Ainda há algo errado. Veja abaixo."),
     "of the channel": ("As the channel has it", "O do canal"),
-    "usual voice": ("The usual voice of the language", "A voz usual do idioma"),
-    "no key": ("no key", "sem chave"),
     "pt-BR": ("Brazilian Portuguese", "Português do Brasil"),
     "en": ("English", "Inglês"),
     "save": ("Save", "Salvar"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -118,6 +119,23 @@ def test_who_comes_second_with_a_key_gets_the_first_ones_handle(
     assert [folder.name for folder in tmp_path.iterdir()] == [first]
 
 
+def test_a_folder_that_cannot_be_made_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renders, rename = Renders(tmp_path), Path.rename
+    full = iter([OSError(errno.ENOSPC, "no space left")])
+
+    def renamed(self: Path, target: Path) -> Path:
+        for error in full:
+            raise error
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    with pytest.raises(OSError, match="no space left"):
+        renders.open("key", {})
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_work_goes_on_without_the_worker_that_submitted_it_and_another_finds_it(
     machine: Machine, host: LocalHost, shelf: Shelf
 ) -> None:
@@ -148,8 +166,11 @@ async def test_a_cancel_kills_the_process_and_is_told_when_it_is_dead(
 ) -> None:
     handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
     await asyncio.wait_for(shelf.hanging.wait(), 20)
+    work = machine.home / "renders" / handle / "work"
+    assert work.exists()
     await machine.host().cancel(handle)
     assert (await ended(machine, host, handle)).state == "cancelled"
+    assert not work.exists()
     assert await host.find("key") is None
 
 
@@ -244,6 +265,21 @@ async def test_the_stand_in_really_renders_if_it_is_given_the_twin(machine: Mach
     report = await runpod.status(handle)
     assert (report.state, report.result["failed"]) == ("succeeded", [])
     assert len(seen(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
+    await runpod.close()
+
+
+async def test_an_order_that_the_twin_refuses_fails_alone(machine: Machine, switch: Switch) -> None:
+    standin = StandIn(manual=True, twin=machine.host())
+    switch.app = standin.app
+    runpod = RunPodHost(settings_for(f"{switch.origin}/v2"))
+    handles = [
+        await runpod.submit("img2vid", given, key=str(given), timeout=MINUTE)
+        for given in ({"prefix": "gpu/job/1/"}, clip("http://127.0.0.1:9/nobody"))
+    ]
+    await standin.tick()
+    refused, rendering = [await runpod.status(handle) for handle in handles]
+    assert (refused.state, refused.message) == ("failed", "img2vid: images: Field required")
+    assert rendering.state == "running"
     await runpod.close()
 
 

@@ -343,10 +343,3 @@ async def test_a_handle_cannot_lead_to_another_path(standin: StandIn, runpod: Ru
     handle = await submitted(runpod)
     for odd in (f"{handle}?x=1", f"pod/../{handle}", "pod/../../standin/tally"):
         assert (await runpod.status(odd)).state == "lost"
-
-
-async def test_health_gives_the_providers_counts(standin: StandIn, runpod: RunPodHost) -> None:
-    await submitted(runpod)
-    told = await runpod.health("img2vid")
-    assert told["jobs"]["inProgress"] == 1
-    assert told["workers"] == {"idle": 1, "running": 1}

@@ -101,6 +101,12 @@ async def test_a_purged_queue_leaves_what_runs(standin: StandIn, base_url: str, 
     assert [(await runpod.status(each)).state for each in handles] == ["running", "running", "lost", "lost"]
 
 
+async def test_health_counts_jobs_and_workers(base_url: str, runpod: RunPodHost) -> None:
+    await submitted(runpod)
+    told = (await call(base_url, "GET", "pod/health")).json()
+    assert (told["jobs"]["inProgress"], told["workers"]) == (1, {"idle": 1, "running": 1})
+
+
 async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
     control = base_url.removesuffix("/v2") + "/standin"
     told = await call(control, "PUT", "faults", {"rate_limited": 3, "bad_images": ["7"]})

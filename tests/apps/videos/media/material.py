@@ -13,6 +13,7 @@ from pathlib import Path
 
 import av
 import imageio_ffmpeg  # type: ignore[import-untyped]
+from PIL import Image
 
 from retoma_apps.videos.media.narration import RATE
 
@@ -68,3 +69,29 @@ def pixels(path: Path) -> list[tuple[int, int, int]]:
             image = frame.to_image()  # type: ignore[no-untyped-call]
             found.append(image.getpixel((image.width // 4, image.height // 4)))
     return found
+
+
+def frame(path: Path, at: float) -> Image.Image:
+    """The picture that is seen at this second; after the end, the last one."""
+    with av.open(str(path)) as container:
+        container.seek(max(0, int(at * av.time_base)))
+        shown = None
+        for picture in container.decode(video=0):
+            if shown is not None and picture.time is not None and picture.time > at:
+                break
+            shown = picture
+    assert shown is not None
+    return shown.to_image()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def mean_volume(path: Path) -> float:
+    """Of the whole sound against full scale, in decibels."""
+    power, count = 0, 0
+    resampler = av.AudioResampler(format="s16", layout="mono", rate=16_000)
+    with av.open(str(path)) as container:
+        for packed in container.decode(audio=0):
+            for plain in resampler.resample(packed):
+                heard = struct.unpack(f"<{plain.samples}h", bytes(plain.planes[0])[: 2 * plain.samples])
+                power += sum(sample * sample for sample in heard)
+                count += len(heard)
+    return 10 * math.log10(max(power, 1) / count / 32768**2)

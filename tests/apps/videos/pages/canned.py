@@ -66,6 +66,14 @@ def canned(says: str) -> Pipeline:
     film = Pipeline("longform", Brief, retry=Retry(0))
 
     @film.step
+    def knowledge_query() -> int:
+        return 0
+
+    @film.step
+    def research(knowledge_query: int) -> int:
+        return knowledge_query
+
+    @film.step(after=research)
     def script_generation() -> Script:
         return script(says)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Formatter
 
 from retoma import Decision
-from retoma_apps.providers.speech import KNOWN
+from retoma_apps.providers.speech import KNOWN, Espeak
 from retoma_apps.providers.youtube import VideoToPublish, mark_of
 from retoma_apps.videos.channels import channel_of
 from retoma_apps.videos.models import Channel
@@ -110,6 +110,12 @@ async def test_a_video_that_failed_says_why_and_where_it_is_continued(desk: Desk
     assert "The run is over: failed. See the run" in asked
 
 
+async def test_a_video_that_was_rejected_says_where_and_why(desk: Desk) -> None:
+    review = await desk.review("script_review")
+    await desk.client.decide(review.id, Decision("reject", by="ana", notes="fora do tema"))
+    assert "Revisão do roteiro: fora do tema" in text_of(await desk.read("/videos/", language="pt"))
+
+
 async def test_the_sample_says_where_it_is_published(desk: Desk) -> None:
     told = sample(desk.studio)(desk.client, "http://here", "en")
     await anext(told)
@@ -176,10 +182,15 @@ async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_
     assert await desk.client.profiles() == []
 
 
-async def test_voices_without_a_key_cannot_be_chosen(desk: Desk) -> None:
+async def test_voices_that_have_a_key_are_offered_and_others_of_the_same_provider_can_be_written(desk: Desk) -> None:
     page = await desk.read("/videos/channels/financas")
-    disabled = set(re.findall(r'<option value="(\w+)" disabled>', page))
-    assert disabled == {name for name, voice in KNOWN.items() if voice.provider != "espeak"}
+    offered = set(re.findall(r'<option value="(\w+_\w+)">', page))
+    assert offered == {name for name, voice in KNOWN.items() if voice.provider == "espeak"}
+    mine = CHANNEL | {"voice": "elevenlabs_abc"}
+    assert (await desk.send("/videos/channels/financas", mine)).status_code == 422
+    desk.studio.voices["elevenlabs"] = Espeak()  # type: ignore[index]
+    assert (await desk.send("/videos/channels/financas", mine)).status_code == 303
+    assert 'value="elevenlabs_abc"' in await desk.read("/videos/channels/financas")
 
 
 async def test_a_colleagues_change_is_not_saved_over(desk: Desk) -> None:

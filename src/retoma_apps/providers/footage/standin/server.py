@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import hmac
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from retoma_apps.providers.footage.offline import OfflineFootage
 from retoma_apps.providers.footage.port import Found
-from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.standin import METADATA, PAGE, Breakable, Routes, halved
 
-PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
-METADATA = "https://169.254.169.254/latest/meta-data/"
 _LIMIT = 20_000
 _MOST = 80
 
@@ -46,34 +40,27 @@ class Faults:
     """Requests that the month still has."""
 
 
-class StandIn:
+class StandIn(Breakable[Faults]):
     """`footage` draws the files; give one with tiny frames for tests."""
 
     def __init__(self, *, key: str | None = None, footage: OfflineFootage | None = None) -> None:
-        self.faults = Faults()
+        super().__init__(Faults(), key=key)
         self.requests: list[dict[str, str]] = []
         """What was searched for by requests that were not refused."""
         self.file_headers: list[dict[str, str]] = []
         """Headers of all requests for files."""
-        self.struck: Counter[str] = Counter()
-        self._key = key
         self._footage = footage or OfflineFootage()
         self._clips: dict[int, Found] = {}
-        self.app = self._routes()
 
-    @asynccontextmanager
-    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The base URL while it is served from this event loop."""
-        async with served(self.app, host, port) as origin:
-            yield origin
+    def variables(self, base_url: str) -> dict[str, str]:
+        return {"PEXELS_BASE_URL": base_url}
 
-    def _routes(self) -> FastAPI:
-        app = FastAPI(openapi_url=None)
-        app.add_api_route("/v1/videos/search", self._search, methods=["GET"])
-        app.add_api_route("/files/{number}.{kind}", self._file, methods=["GET"])
-        app.add_api_route("/standin/tally", self._show_tally, methods=["GET"])
-        app.add_api_route("/standin/faults", self._set_faults, methods=["PUT"])
-        return app
+    def tally(self) -> dict[str, Any]:
+        return {"requests": len(self.requests), "files": len(self.file_headers), **super().tally()}
+
+    def _routes(self) -> Routes:
+        yield "GET", "/v1/videos/search", self._search
+        yield "GET", "/files/{number}.{kind}", self._file
 
     async def _search(self, request: Request) -> Response:
         if (refusal := self._refusal(request)) is not None:
@@ -85,16 +72,15 @@ class StandIn:
         self.faults.left -= 1
         answer = JSONResponse(await self._told(asked, str(request.base_url)), headers=self._limits())
         if self._strikes("truncated_body"):
-            return Response(bytes(answer.body)[: len(answer.body) // 2], media_type="application/json")
+            return halved(answer)
         return answer
 
     def _refusal(self, request: Request) -> Response | None:
         given = request.headers.get("authorization", "")
-        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+        if not self._is_ours(given):
             return _failure(401, f"Unauthorized: {given}")
         if self._strikes("rate_limited"):
-            after = self.faults.retry_after
-            return _failure(429, "Rate limit exceeded", {} if after is None else {"Retry-After": f"{after:g}"})
+            return _failure(429, "Rate limit exceeded", self._retry_after())
         if self._strikes("broken"):
             return _failure(500, "Something went wrong")
         return HTMLResponse(PAGE) if self._strikes("html") else None
@@ -144,26 +130,6 @@ class StandIn:
 
     def _limits(self) -> dict[str, str]:
         return {"X-Ratelimit-Limit": str(_LIMIT), "X-Ratelimit-Remaining": str(max(self.faults.left, 0))}
-
-    def _strikes(self, fault: str) -> bool:
-        left = getattr(self.faults, fault)
-        if left > 0:
-            setattr(self.faults, fault, left - 1)
-            self.struck[fault] += 1
-        return bool(left > 0)
-
-    async def _show_tally(self) -> Response:
-        files = len(self.file_headers)
-        return JSONResponse({"requests": len(self.requests), "files": files, "struck": dict(self.struck)})
-
-    async def _set_faults(self, request: Request) -> Response:
-        known = {each.name for each in fields(Faults)}
-        given = await request.json()
-        if odd := sorted(given.keys() - known):
-            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
-        for name, value in given.items():
-            setattr(self.faults, name, value)
-        return JSONResponse(asdict(self.faults))
 
 
 def _file(number: int, quality: str, width: int | None, height: int | None, link: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retoma import GiveUp, Report
 from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
 from retoma_apps.providers.gpu.host import GpuHost
 from retoma_apps.providers.gpu.orders import filename
@@ -172,14 +173,21 @@ class StandIn:
 
     async def _follow_twin(self, twin: GpuHost) -> None:
         for job in self.fleet.running:
-            if job.id not in self._handles:
-                operation, longest = job.input["operation"], timedelta(seconds=job.longest)
-                self._handles[job.id] = await twin.submit(operation, job.input, key=job.id, timeout=longest)
-            report = await twin.status(self._handles[job.id])
+            report = await self._seen(twin, job)
             if report.is_end:
                 status: Status = "COMPLETED" if report.state == "succeeded" else "FAILED"
                 self.fleet.end(job, status, report.result, None if status == "COMPLETED" else report.message)
         self._settle()
+
+    async def _seen(self, twin: GpuHost, job: Job) -> Report:
+        """How the twin stands with a job, which it is given first if it is new. What it refuses has failed."""
+        if job.id not in self._handles:
+            operation, longest = job.input.get("operation", ""), timedelta(seconds=job.longest)
+            try:
+                self._handles[job.id] = await twin.submit(operation, job.input, key=job.id, timeout=longest)
+            except (GiveUp, OSError) as error:
+                return Report("failed", message=str(error))
+        return await twin.status(self._handles[job.id])
 
     async def _send_webhooks(self) -> None:
         for call in [call for call in self._calls if call.due_at <= self.now]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import time
 from base64 import b64encode
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from retoma_apps.providers.gpu.standin.server import served
 from retoma_apps.providers.images.offline import OfflineImages
+from retoma_apps.providers.standin import METADATA, PAGE, Breakable, Routes
 
-PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
-METADATA = "https://169.254.169.254/latest/meta-data/"
 _FIELDS = frozenset(
     ("model", "prompt", "n", "size", "quality", "output_format", "background", "response_format", "user")
 )
@@ -48,40 +41,26 @@ class Faults:
     """Send a link instead of the picture."""
 
 
-class StandIn:
+class StandIn(Breakable[Faults]):
+    path = "/v1"
+
     def __init__(self, *, key: str | None = None) -> None:
-        self.faults = Faults()
+        super().__init__(Faults(), key=key)
         self.requests: list[dict[str, Any]] = []
         """Bodies of all orders that were not refused."""
         self.file_headers: list[dict[str, str]] = []
         """Headers of all requests for files."""
-        self.struck: Counter[str] = Counter()
-        self._key = key
         self._made: list[bytes] = []
-        self._released = asyncio.Event()
-        self.app = self._routes()
 
-    @asynccontextmanager
-    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The base URL while it is served from this event loop."""
-        async with served(self.app, host, port) as origin:
-            try:
-                yield f"{origin}/v1"
-            finally:
-                self.release()
+    def variables(self, base_url: str) -> dict[str, str]:
+        return {"IMAGES_BASE_URL": base_url}
 
-    def release(self) -> None:
-        """Let all that hangs be answered."""
-        self._released.set()
-        self._released = asyncio.Event()
+    def tally(self) -> dict[str, Any]:
+        return {"requests": len(self.requests), **super().tally()}
 
-    def _routes(self) -> FastAPI:
-        app = FastAPI(openapi_url=None)
-        app.add_api_route("/v1/images/generations", self._generate, methods=["POST"])
-        app.add_api_route("/files/{number}", self._file, methods=["GET"])
-        app.add_api_route("/standin/tally", self._show_tally, methods=["GET"])
-        app.add_api_route("/standin/faults", self._set_faults, methods=["PUT"])
-        return app
+    def _routes(self) -> Routes:
+        yield "POST", "/v1/images/generations", self._generate
+        yield "GET", "/files/{number}", self._file
 
     async def _generate(self, request: Request) -> Response:
         if (refusal := await self._refusal(request)) is not None:
@@ -95,10 +74,10 @@ class StandIn:
 
     async def _refusal(self, request: Request) -> Response | None:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+        if not self._is_ours(given):
             return _failure(401, f"Incorrect API key provided: {given}", "invalid_api_key")
         if self._strikes("rate_limited"):
-            return _failure(429, "Rate limit reached", "rate_limit_exceeded", self.faults.retry_after)
+            return _failure(429, "Rate limit reached", "rate_limit_exceeded", self._retry_after())
         if self._strikes("no_credit"):
             return _failure(429, "You exceeded your current quota", "insufficient_quota")
         if self._strikes("broken"):
@@ -127,27 +106,7 @@ class StandIn:
             return _failure(404, "no such file", "not_found")
         return Response(self._made[number], media_type="image/jpeg")
 
-    def _strikes(self, fault: str) -> bool:
-        left = getattr(self.faults, fault)
-        if left > 0:
-            setattr(self.faults, fault, left - 1)
-            self.struck[fault] += 1
-        return bool(left > 0)
 
-    async def _show_tally(self) -> Response:
-        return JSONResponse({"requests": len(self.requests), "struck": dict(self.struck)})
-
-    async def _set_faults(self, request: Request) -> Response:
-        known = {each.name for each in fields(Faults)}
-        given = await request.json()
-        if odd := sorted(given.keys() - known):
-            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
-        for name, value in given.items():
-            setattr(self.faults, name, value)
-        return JSONResponse(asdict(self.faults))
-
-
-def _failure(status: int, message: str, code: str, retry_after: float | None = None) -> JSONResponse:
-    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+def _failure(status: int, message: str, code: str, headers: dict[str, str] | None = None) -> JSONResponse:
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return JSONResponse({"error": error}, status, headers)

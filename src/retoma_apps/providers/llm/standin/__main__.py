@@ -1,34 +1,22 @@
-"""`python -m retoma_apps.providers.llm.standin --port 8901`: the stand-in as a process of its own."""
+"""`python -m retoma_apps.providers.llm.standin`: the stand-in as a process of its own."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import os
 from pathlib import Path
 
 from retoma_apps.providers.llm.standin.server import StandIn
+from retoma_apps.providers.standin import program, run
 
 
 def main() -> None:
-    options = _options()
-    standin = StandIn(key=os.environ.get("OPENROUTER_API_KEY"), ledger=options.ledger)
-    standin.faults.latency = options.latency
-    asyncio.run(_serve(standin, options.port))
-
-
-async def _serve(standin: StandIn, port: int) -> None:
-    async with standin.serving(port=port) as base_url:
-        print(f"OPENROUTER_BASE_URL={base_url}", flush=True)
-        await asyncio.Event().wait()
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m retoma_apps.providers.llm.standin", description=__doc__)
-    parser.add_argument("--port", type=int, default=8901, help="0 takes any that is free")
+    parser = program("llm", 8901)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds that each answer takes")
     parser.add_argument("--ledger", type=Path, help="a file that gets one line per answer")
-    return parser.parse_args()
+    options = parser.parse_args()
+    standin = StandIn(key=os.environ.get("OPENROUTER_API_KEY"), ledger=options.ledger)
+    standin.faults.latency = options.latency
+    run(standin, options.port)
 
 
 if __name__ == "__main__":

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import uuid4
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.types import Receive, Scope, Send
 
-from retoma_apps.providers.gpu.standin.server import served
 from retoma_apps.providers.llm.standin.answers import by_mention
+from retoma_apps.providers.standin import PAGE, Breakable, BreaksOff, Routes, halved
 
-PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
 LARGEST_BODY = 8 * 1024**2
 THINKING = 1_000  # tokens that a model uses before it answers, if it is one that thinks
-_COUNTED = (
-    "hangs",
-    "rate_limited",
-    "broken",
-    "html",
-    "truncated_body",
-    "error_inside",
-    "filtered",
-    "cut",
-    "invalid_json",
-    "misfit",
-    "lost_replies",
-)
 
 
 @dataclass
@@ -76,8 +57,10 @@ class Faults:
     """US dollars for each token."""
 
 
-class StandIn:
+class StandIn(Breakable[Faults]):
     """`answer` makes of a request's body what the model says: a text, or an object to be written as JSON."""
+
+    path = "/api/v1"
 
     def __init__(
         self,
@@ -87,50 +70,30 @@ class StandIn:
         ledger: Path | None = None,
         seed: int = 0,
     ) -> None:
-        self.faults = Faults()
+        super().__init__(Faults(), key=key, seed=seed)
         self.requests: list[dict[str, Any]] = []
         """Bodies of all completions that were asked for and not refused."""
-        self.struck: Counter[str] = Counter()
         self.cost = 0
         """Of all answers, in millionths of a US dollar."""
         self._generations: dict[str, dict[str, Any]] = {}
-        self._key = key
         self._answer = answer
         self._ledger = ledger
-        self._random = Random(seed)  # noqa: S311, faults need no secrecy
-        self._released = asyncio.Event()
-        self.app = self._routes()
 
-    @asynccontextmanager
-    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The base URL while it is served from this event loop."""
-        async with served(self.app, host, port) as origin:
-            try:
-                yield f"{origin}/api/v1"
-            finally:
-                self.release()
-
-    def release(self) -> None:
-        """Let all that hangs be answered."""
-        self._released.set()
-        self._released = asyncio.Event()
+    def variables(self, base_url: str) -> dict[str, str]:
+        return {"OPENROUTER_BASE_URL": base_url}
 
     def tally(self) -> dict[str, Any]:
-        return {"requests": len(self.requests), "struck": dict(self.struck), "cost": self.cost}
+        return {"requests": len(self.requests), "cost": self.cost, **super().tally()}
 
-    def _routes(self) -> FastAPI:
-        app = FastAPI(openapi_url=None)
-        app.add_api_route("/api/v1/chat/completions", self._guarded(self._complete), methods=["POST"])
-        app.add_api_route("/api/v1/key", self._guarded(self._show_key), methods=["GET"])
-        app.add_api_route("/api/v1/generation", self._guarded(self._generation), methods=["GET"])
-        app.add_api_route("/standin/tally", self._show_tally, methods=["GET"])
-        app.add_api_route("/standin/faults", self._set_faults, methods=["PUT"])
-        return app
+    def _routes(self) -> Routes:
+        yield "POST", "/api/v1/chat/completions", self._guarded(self._complete)
+        yield "GET", "/api/v1/key", self._guarded(self._show_key)
+        yield "GET", "/api/v1/generation", self._guarded(self._generation)
 
     def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
             given = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+            if not self._is_ours(given):
                 return _failure(401, "User not found.", "authentication")
             return await answer(request)
 
@@ -157,8 +120,7 @@ class StandIn:
         if self.faults.out_of_credit:
             return _failure(402, "Insufficient credits", "payment_required")
         if self._strikes("rate_limited"):
-            after = self.faults.retry_after
-            return _failure(429, "Rate limit exceeded", "rate_limit_exceeded", after)
+            return _failure(429, "Rate limit exceeded", "rate_limit_exceeded", self._retry_after())
         if self._strikes("broken"):
             return _failure(502, "Provider returned error", "provider_unavailable")
         if self._strikes("hangs"):
@@ -183,8 +145,8 @@ class StandIn:
             return self._answered(body, json.dumps({"surprise": text}), "stop")
         answer = self._answered(body, text, "stop")
         if self._strikes("truncated_body"):
-            return Response(bytes(answer.body)[: len(answer.body) // 2], media_type="application/json")
-        return _BreaksOff() if self._strikes("lost_replies") else answer
+            return halved(answer)
+        return BreaksOff() if self._strikes("lost_replies") else answer
 
     def _answered(
         self, body: dict[str, Any], text: str, finish_reason: str, error: dict[str, Any] | None = None
@@ -223,39 +185,12 @@ class StandIn:
             with self._ledger.open("a") as ledger:
                 ledger.write(json.dumps(line) + "\n")
 
-    def _strikes(self, fault: str) -> bool:
-        left = getattr(self.faults, fault)
-        if left > 0:
-            setattr(self.faults, fault, left - 1)
-        strikes = left > 0 or self._random.random() < self.faults.shares.get(fault, 0.0)
-        self.struck[fault] += strikes
-        return bool(strikes)
-
     async def _show_key(self, _: Request) -> Response:
         return JSONResponse({"data": {"label": "stand-in", "limit": None, "usage": self.cost / 1e6}})
 
     async def _generation(self, request: Request) -> Response:
         found = self._generations.get(request.query_params.get("id", ""))
         return JSONResponse({"data": found}) if found else _failure(404, "no such generation", "not_found")
-
-    async def _show_tally(self) -> Response:
-        return JSONResponse(self.tally())
-
-    async def _set_faults(self, request: Request) -> Response:
-        known = {each.name for each in fields(Faults)}
-        given = await request.json()
-        if odd := [*sorted(given.keys() - known), *sorted(given.get("shares", {}).keys() - set(_COUNTED))]:
-            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
-        for name, value in given.items():
-            setattr(self.faults, name, value)
-        return JSONResponse(asdict(self.faults))
-
-
-class _BreaksOff(Response):
-    """Promises a body and closes the connection before it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
 
 
 def _checked(body: Any) -> dict[str, Any]:
@@ -279,8 +214,7 @@ def _asks_too_much(body: dict[str, Any]) -> bool:
     return bool(is_required and _thinks(body) and "temperature" in body)
 
 
-def _failure(status: int, message: str, kind: str, retry_after: float | None = None) -> JSONResponse:
-    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+def _failure(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(
         {"error": {"code": status, "message": message, "metadata": {"error_type": kind}}}, status, headers
     )

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hmac
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, fields
-from random import Random
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.types import Receive, Scope, Send
 
-from retoma_apps.providers.gpu.standin.server import served
 from retoma_apps.providers.speech.azure import FORMAT
 from retoma_apps.providers.speech.standin.tones import alignment, seconds_for, silence, tone
 from retoma_apps.providers.speech.wav import wrapped
+from retoma_apps.providers.standin import PAGE, Breakable, BreaksOff, Routes
 
-PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"
 TEN_MINUTES = 600.0
 _SSML = "{http://www.w3.org/2001/10/synthesis}"
 _RATE = re.compile(r"([+-]\d{1,3})%")
-_COUNTED = ("rate_limited", "too_many", "broken", "hangs", "html", "cut", "silent", "ten_minutes", "lost_replies")
 
 Failure = Callable[[int, str, str], Response]
 
@@ -72,41 +65,21 @@ class Said:
     rate: float
 
 
-class StandIn:
+class StandIn(Breakable[Faults]):
     def __init__(self, *, key: str | None = None, seed: int = 0) -> None:
-        self.faults = Faults()
+        super().__init__(Faults(), key=key, seed=seed)
         self.said: list[Said] = []
-        self.struck: Counter[str] = Counter()
-        self._key = key
-        self._random = Random(seed)  # noqa: S311, faults need no secrecy
-        self._released = asyncio.Event()
-        self.app = self._routes()
 
-    @asynccontextmanager
-    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The base URL of both services while they are served from this event loop."""
-        async with served(self.app, host, port) as origin:
-            try:
-                yield origin
-            finally:
-                self.release()
-
-    def release(self) -> None:
-        """Let all that hangs be answered."""
-        self._released.set()
-        self._released = asyncio.Event()
+    def variables(self, base_url: str) -> dict[str, str]:
+        return {"AZURE_SPEECH_BASE_URL": base_url, "ELEVENLABS_BASE_URL": base_url}
 
     def tally(self) -> dict[str, Any]:
         characters = sum(len(each.text) for each in self.said)
-        return {"requests": len(self.said), "characters": characters, "struck": dict(self.struck)}
+        return {"requests": len(self.said), "characters": characters, **super().tally()}
 
-    def _routes(self) -> FastAPI:
-        app = FastAPI(openapi_url=None)
-        app.add_api_route("/cognitiveservices/v1", self._azure, methods=["POST"])
-        app.add_api_route("/v1/text-to-speech/{voice}/with-timestamps", self._elevenlabs, methods=["POST"])
-        app.add_api_route("/standin/tally", self._show_tally, methods=["GET"])
-        app.add_api_route("/standin/faults", self._set_faults, methods=["PUT"])
-        return app
+    def _routes(self) -> Routes:
+        yield "POST", "/cognitiveservices/v1", self._azure
+        yield "POST", "/v1/text-to-speech/{voice}/with-timestamps", self._elevenlabs
 
     async def _azure(self, request: Request) -> Response:
         given = request.headers.get("ocp-apim-subscription-key", "")
@@ -137,7 +110,7 @@ class StandIn:
         return await self._answered(said, _with_timestamps)
 
     async def _refusal(self, given: str, failure: Failure) -> Response | None:
-        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+        if not self._is_ours(given):
             return failure(401, "invalid_api_key", "Invalid API key")
         if self.faults.out_of_credit:
             return failure(401, "quota_exceeded", "This request exceeds your quota.")
@@ -152,8 +125,7 @@ class StandIn:
         return HTMLResponse(PAGE) if self._strikes("html") else None
 
     def _later(self, answer: Response) -> Response:
-        if self.faults.retry_after is not None:
-            answer.headers["Retry-After"] = f"{self.faults.retry_after:g}"
+        answer.headers.update(self._retry_after())
         return answer
 
     async def _answered(self, said: Said, answer: Callable[[bytes, Said], Response]) -> Response:
@@ -161,7 +133,7 @@ class StandIn:
         if self.faults.latency:
             await asyncio.sleep(self.faults.latency)
         made = answer(self._audio(said), said)
-        return _BreaksOff() if self._strikes("lost_replies") else made
+        return BreaksOff() if self._strikes("lost_replies") else made
 
     def _audio(self, said: Said) -> bytes:
         seconds = seconds_for(said.text, said.rate)
@@ -170,33 +142,6 @@ class StandIn:
         if self._strikes("ten_minutes"):
             return tone(TEN_MINUTES)
         return tone(seconds / 4 if self._strikes("cut") else seconds)
-
-    def _strikes(self, fault: str) -> bool:
-        left = getattr(self.faults, fault)
-        if left > 0:
-            setattr(self.faults, fault, left - 1)
-        strikes = left > 0 or self._random.random() < self.faults.shares.get(fault, 0.0)
-        self.struck[fault] += strikes
-        return bool(strikes)
-
-    async def _show_tally(self) -> Response:
-        return JSONResponse(self.tally())
-
-    async def _set_faults(self, request: Request) -> Response:
-        known = {each.name for each in fields(Faults)}
-        given = await request.json()
-        if odd := [*sorted(given.keys() - known), *sorted(given.get("shares", {}).keys() - set(_COUNTED))]:
-            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
-        for name, value in given.items():
-            setattr(self.faults, name, value)
-        return JSONResponse(asdict(self.faults))
-
-
-class _BreaksOff(Response):
-    """Promises a body and closes the connection before it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
 
 
 def _read_ssml(body: bytes) -> Said:

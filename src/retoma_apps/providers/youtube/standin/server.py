@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import uuid4
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
 
-from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.standin import Breakable, BreaksOff, Routes
 from retoma_apps.providers.youtube.fitting import LONGEST_DESCRIPTION, LONGEST_TITLE
 from retoma_apps.providers.youtube.settings import GRAIN
 from retoma_apps.providers.youtube.standin.shelf import Session, Video
@@ -60,7 +58,7 @@ class Faults:
     rejection: str = ""
 
 
-class StandIn:
+class StandIn(Breakable[Faults]):
     """`now` is its clock, if given; `on_chunk` is told how many bytes a session has, before the sender is answered."""
 
     def __init__(
@@ -71,7 +69,7 @@ class StandIn:
         now: Callable[[], datetime] | None = None,
         on_chunk: Callable[[int], None] | None = None,
     ) -> None:
-        self.faults = Faults()
+        super().__init__(Faults())
         self.sessions: dict[str, Session] = {}
         self.videos: dict[str, Video] = {}
         """Oldest first."""
@@ -85,13 +83,9 @@ class StandIn:
         self._refresh_token = refresh_token
         self._processing = timedelta(seconds=processing_seconds)
         self._clock = now or (lambda: datetime.now(UTC))
-        self.app = self._routes()
 
-    @asynccontextmanager
-    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The origin, for `addresses`, while it is served from this event loop."""
-        async with served(self.app, host, port) as origin:
-            yield origin
+    def variables(self, base_url: str) -> dict[str, str]:
+        return {f"YOUTUBE_{name.upper()}": url for name, url in self.addresses(base_url).items()}
 
     @staticmethod
     def addresses(origin: str) -> dict[str, str]:
@@ -106,13 +100,7 @@ class StandIn:
         """As after a week: whoever asks for one meets a 404."""
         self.sessions.clear()
 
-    def _routes(self) -> FastAPI:
-        app = FastAPI(openapi_url=None)
-        for method, path, answer in self._table():
-            app.add_api_route(path, answer, methods=[method], response_model=None)
-        return app
-
-    def _table(self) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    def _routes(self) -> Routes:
         yield "POST", "/token", self._token
         yield "POST", "/upload/youtube/v3/videos", self._guarded(self._begin)
         yield "PUT", "/upload/youtube/v3/videos", self._guarded(self._put)
@@ -121,7 +109,6 @@ class StandIn:
         yield "GET", "/youtube/v3/channels", self._guarded(self._list_channels)
         yield "GET", "/youtube/v3/playlistItems", self._guarded(self._list_items)
         yield "GET", "/standin/videos", self._show_videos
-        yield "PUT", "/standin/faults", self._set_faults
 
     def _guarded(self, answer: Answer) -> Answer:
         async def guarded(request: Request) -> Response:
@@ -135,9 +122,7 @@ class StandIn:
         if not self.tokens or given != self.tokens[-1] or self._strikes("refused_tokens"):
             return _failure(401, "authError", "Invalid Credentials")
         if self._strikes("rate_limited"):
-            after = self.faults.retry_after
-            headers = {} if after is None else {"Retry-After": f"{after:g}"}
-            return _failure(429, "rateLimitExceeded", "Too many requests", headers)
+            return _failure(429, "rateLimitExceeded", "Too many requests", self._retry_after())
         if self._strikes("broken"):
             return _failure(503, "backendError", "Service unavailable")
         if self.faults.quota:
@@ -194,7 +179,7 @@ class StandIn:
         if self._strikes("broken_after"):
             return _failure(503, "backendError", "Service unavailable")
         if self._strikes("lost_replies") or (session.video is not None and self._strikes("lost_final")):
-            return _BreaksOff()
+            return BreaksOff()
         if session.video is not None and self._strikes("garbled_final"):
             return Response("<!doctype html><title>Bad gateway</title>", media_type="text/html")
         return answer
@@ -245,28 +230,6 @@ class StandIn:
 
     async def _show_videos(self) -> Response:
         return JSONResponse({"videos": [video.counted() for video in self.videos.values()]})
-
-    async def _set_faults(self, request: Request) -> Response:
-        known = {each.name for each in fields(Faults)}
-        given = await request.json()
-        if odd := sorted(given.keys() - known):
-            return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
-        for name, value in given.items():
-            setattr(self.faults, name, value)
-        return JSONResponse(asdict(self.faults))
-
-    def _strikes(self, fault: str) -> bool:
-        left = getattr(self.faults, fault)
-        if left > 0:
-            setattr(self.faults, fault, left - 1)
-        return bool(left > 0)
-
-
-class _BreaksOff(Response):
-    """Promises a body and closes the connection before it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
 
 
 async def _sent(request: Request) -> bytes:

@@ -1,0 +1,68 @@
+"""A video at a glance: how far it is, what it waits for, and why it came to no good end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from retoma import Client
+from retoma.records import Job, Review, Run
+from retoma.states import JobState, ReviewState, RunState
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.stages import Stage, done_of, stage_of, title_of
+
+ASKS = (RunState.PAUSED, RunState.NEEDS_REVIEW)
+
+
+@dataclass(frozen=True)
+class End:
+    """No good one: the step at which it failed or was rejected, and what was said of it."""
+
+    step: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """`done` has results by step; `step` is the first of the others, and `review` what a person is asked about it."""
+
+    run: Run
+    stage: Stage
+    done: dict[str, Any]
+    step: str | None
+    review: Review | None
+    end: End | None
+
+    @property
+    def title(self) -> str | None:
+        return title_of(self.done)
+
+    @property
+    def upload(self) -> dict[str, Any]:
+        return self.done.get("upload") or {}
+
+
+async def overview_of(client: Client, run: Run) -> Overview:
+    jobs = await client.jobs(run.id)
+    done = done_of(jobs)
+    waiting = await client.reviews(run=run.id, limit=1) if run.state in ASKS else []
+    return Overview(
+        run,
+        stage=stage_of(run.state, done, begun=any(job.attempt for job in jobs)),
+        done=done,
+        step=None if run.is_over else next((step for step in longform.steps if step not in done), None),
+        review=waiting[0] if waiting else None,
+        end=await _end(client, run, jobs),
+    )
+
+
+async def _end(client: Client, run: Run, jobs: Iterable[Job]) -> End | None:
+    if run.state is RunState.REJECTED:
+        (review,) = await client.reviews(run=run.id, states=[ReviewState.REJECTED], limit=1)
+        return End(review.step, review.notes or "")
+    if run.state is not RunState.FAILED:
+        return None
+    errors = await client.errors(run.id, with_stack=False)
+    failed = (job for job in jobs if job.state is JobState.FAILED and (job.step, job.item) in errors)
+    return next((End(job.step, str(errors[job.step, job.item].get("message"))) for job in failed), None)
