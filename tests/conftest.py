@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
 from retoma import App, Pipeline
 from retoma.store.database import Database
+from retoma.store.statements import Statement
 from retoma.testing import Sandbox, fresh_database, sandbox
 from tests import surroundings
 
 OpenSandbox = Callable[..., AbstractAsyncContextManager[Sandbox]]
+RowsRead = dict[str, list[str]]
 
 
 def pytest_configure() -> None:
@@ -34,6 +38,21 @@ async def open_sandbox(database: Database) -> OpenSandbox:
         return sandbox(App("test", pipelines=pipelines, **options), database)  # type: ignore[arg-type]
 
     return opened
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> RowsRead:
+    """The rows that are read from now on, as text, by the name of their statement."""
+    rows: RowsRead = defaultdict(list)
+    fetch = Database.fetch
+
+    async def noted(self: Database, statement: Statement, **values: Any) -> Any:
+        found = await fetch(self, statement, **values)
+        rows[statement.name] += map(str, found)
+        return found
+
+    monkeypatch.setattr(Database, "fetch", noted)
+    return rows
 
 
 async def empty(database: Database) -> None:

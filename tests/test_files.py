@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +13,7 @@ from pydantic import ValidationError
 from retoma import File
 from retoma.define.file import files_in
 from retoma.errors import TooLarge
-from retoma.files import Files, FileSettings, files_of
+from retoma.files import Files, FileSettings, Opened, files_of
 
 ABC = sha256(b"abc").hexdigest()
 
@@ -92,6 +94,51 @@ async def test_a_file_of_a_bucket_is_fetched_once(tmp_path: Path) -> None:
     store.delete(f"content/{ABC[:2]}/{ABC}")
     assert await files.path(saved) == path
     assert kept(tmp_path) == [ABC]
+
+
+def age(path: Path, hours: float) -> None:
+    then = time.time() - hours * 3_600
+    os.utime(path, (then, then))
+
+
+async def test_the_copies_that_were_not_asked_for_the_longest_go(tmp_path: Path) -> None:
+    store = MemoryStore()
+    old, older, used = [await Files(store, None, tmp_path).save(each * 100) for each in (b"1", b"2", b"3")]
+
+    async def path_of(file: File) -> Path:
+        return await Files(store, None, tmp_path, most_copied=250).path(file)
+
+    for hours, file in ((3, old), (4, older), (5, used)):
+        age(await path_of(file), hours)
+    await path_of(used)
+    new = await Files(store, None, tmp_path).save(b"new" * 30)
+    await path_of(new)
+    assert set(kept(tmp_path)) == {used.file, new.file}
+    assert (await path_of(older)).read_bytes() == b"2" * 100
+
+
+async def test_no_copy_of_the_last_hour_goes_however_many_there_are(tmp_path: Path) -> None:
+    files = Files(MemoryStore(), None, tmp_path, most_copied=0)
+    paths = [await files.path(await files.save(each)) for each in (b"1", b"2", b"3")]
+    assert all(path.exists() for path in paths)
+
+
+async def test_what_cannot_be_fetched_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(MemoryStore(), None, tmp_path)
+    saved = await files.save(b"abc")
+
+    async def cut(file: File) -> Opened:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"a"
+            assert len(kept(tmp_path)) == 1, "it is written part by part"
+            raise ConnectionError("cut")
+
+        return Opened(file.size, file.media_type, chunks())
+
+    monkeypatch.setattr(files, "opened", cut)
+    with pytest.raises(ConnectionError):
+        await files.path(saved)
+    assert kept(tmp_path) == []
 
 
 async def test_a_large_file_passes_through(files: Files) -> None:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import os
 import re
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import obstore
 from obstore.store import LocalStore, ObjectStore, S3Store
@@ -30,6 +34,8 @@ PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 LINKS_LAST = timedelta(days=7)  # the longest that S3 signs for
 IN_MEMORY = 1 << 20  # bytes of a file that is being saved; what is larger goes through a temporary file
+IN_USE = 3_600.0  # seconds that a copy certainly stays after it was asked for
+BETWEEN_LOOKS = 60.0  # seconds, at whether there are too many copies
 
 
 class FileSettings(BaseSettings):
@@ -44,6 +50,12 @@ class FileSettings(BaseSettings):
     )
     files_public_url: str | None = Field(
         None, description="Where the bucket can be read by all. Unset: links are signed and last seven days."
+    )
+    files_fetched_gb: float = Field(
+        10.0,
+        ge=0,
+        description="Copies of the bucket's files that steps have read: the oldest go beyond so much, but none of the "
+        "last hour.",
     )
 
     @field_validator("home")
@@ -62,11 +74,16 @@ class Opened:
 
 
 class Files:
-    def __init__(self, store: ObjectStore, public_url: str | None, folder: Path) -> None:
-        """With no `public_url` links are signed, which only S3 can do. `folder` has the files, or copies of them."""
+    def __init__(
+        self, store: ObjectStore, public_url: str | None, folder: Path, most_copied: float | None = None
+    ) -> None:
+        """With no `public_url` links are signed, which only S3 can do. `folder` has the files themselves, or copies of
+        them, which may be `most_copied` bytes."""
         self._store = store
         self._public_url = public_url
         self._folder = folder
+        self._most_copied = most_copied
+        self._looked_at = -BETWEEN_LOOKS
 
     async def save(
         self, content: bytes | Path | AsyncIterable[bytes], *, name: str = "", most: int | None = None
@@ -99,17 +116,28 @@ class Files:
         return await self.open(_content_key(file.file), part)
 
     async def path(self, file: File) -> Path:
-        """Where the content is on this machine, fetched if need be. It may only be read. Raises FileNotFoundError."""
+        """Where the content is on this machine, fetched if need be. It may only be read. Raises FileNotFoundError.
+
+        A copy that nobody has asked for in the last hour may go.
+        """
         path = self._folder / _content_key(file.file)
-        if not path.exists():
-            await asyncio.to_thread(_put_aside, path, await self._fetched(file))
+        if not _is_here(path, touch=self._most_copied is not None):
+            await self._fetch(file, path)
+            await self._make_room()
         return path
 
-    async def _fetched(self, file: File) -> bytes:
-        try:
-            return await self.load(file)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"the store of files has none with the digest {file.file}") from None
+    async def _fetch(self, file: File, to: Path) -> None:
+        found = await self.opened(file)
+        if found is None:
+            raise FileNotFoundError(f"the store of files has none with the digest {file.file}")
+        with _whole_or_not_at_all(to) as new:
+            async for chunk in found.chunks:
+                await asyncio.to_thread(new.write, chunk)
+
+    async def _make_room(self) -> None:
+        if self._most_copied is not None and time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
+            self._looked_at = time.monotonic()
+            await asyncio.to_thread(_drop_oldest, self._folder, self._most_copied)
 
     async def put(self, path: Path, key: str) -> str:
         """Keep a file under this key, whole or not at all, and give its URL. The same key is written over."""
@@ -151,7 +179,7 @@ def files_of(settings: FileSettings) -> Files:
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
     store = _bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
-    return Files(store, settings.files_public_url, settings.home / "fetched")
+    return Files(store, settings.files_public_url, settings.home / "fetched", settings.files_fetched_gb * 1e9)
 
 
 def _local(settings: FileSettings) -> Files:
@@ -194,11 +222,44 @@ def _content_key(digest: str) -> str:
     return f"content/{digest[:2]}/{digest}"
 
 
-def _put_aside(path: Path, content: bytes) -> None:
+@contextmanager
+def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as new:
-        new.write(content)
-    Path(new.name).replace(path)
+    new = path.with_name(f"{path.name}.{uuid4()}")
+    try:
+        with new.open("xb") as file:
+            yield file
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _is_here(path: Path, *, touch: bool) -> bool:
+    """One that is touched stays for now."""
+    try:
+        os.utime(path) if touch else path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _drop_oldest(folder: Path, most: float) -> None:
+    """Also what a process left that was killed while it fetched."""
+    found = sorted(_copies(folder))
+    excess = sum(size for _, size, _ in found) - most
+    for touched_at, size, path in found:
+        if excess <= 0 or touched_at > time.time() - IN_USE:
+            break
+        path.unlink(missing_ok=True)
+        excess -= size
+
+
+def _copies(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """When each was last asked for, and its size. Others may drop some meanwhile."""
+    for path in folder.glob("content/*/*"):
+        with suppress(FileNotFoundError):
+            told = path.stat()
+            yield told.st_mtime, told.st_size, path
 
 
 def _media_type(key: str) -> str:

@@ -104,6 +104,20 @@ async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen)
     await expect(page.get_by_role("button", name="Undo")).to_be_hidden()
 
 
+async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox)
+    page = await newsroom.browser.new_page()
+    await page.clock.install()
+    await page.goto(f"{newsroom.address}/reviews/{review.id}")
+    await expect(page.locator("#facts")).to_contain_text("you are looking at it")
+    await expect(page.get_by_role("button", name="I am on it")).to_be_hidden()
+    for _ in range(2):
+        await newsroom.sandbox.clock.advance(timedelta(minutes=6))
+        async with page.expect_response(re.compile("/claim$")):
+            await page.clock.fast_forward(6 * 60_000)
+    assert (await newsroom.sandbox.client.review(review.id)).claimed_by == "administrator"
+
+
 async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list_follows(newsroom: Screen) -> None:
     first = await asked(newsroom.sandbox, topic="first")
     page = await newsroom.open("/reviews")

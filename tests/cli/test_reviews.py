@@ -138,6 +138,23 @@ def test_work_goes_back_with_what_its_feedback_form_asks(desk: Desk) -> None:
     assert desk.json("reviews", "show", desk.open(run))["subjects"][0]["value"] == "warm outline of tea, warmer"
 
 
+def test_work_goes_back_with_comments_about_moments(desk: Desk) -> None:
+    review = desk.asked()
+    (back,) = desk.json("reviews", "send-back", review, "--comment", "0:12 too loud", "--comment", "1:23-1:40 cut")
+    assert [(each["text"], each["at"], each["to"]) for each in back["feedback"]["comments"]] == [
+        ("too loud", 12, None),
+        ("cut", 83, 100),
+    ]
+
+
+def test_others_see_who_looks_at_a_review(desk: Desk) -> None:
+    review = desk.asked()
+    for by in ("ana", "rui"):
+        (claimed,) = desk.json("reviews", "claim", review, "--by", by)
+        assert claimed["claimed_by"] == "ana"
+    assert "ana" in desk.out("reviews", "claim", review, "--by", "rui")
+
+
 def test_who_comes_second_is_told_who_was_first(desk: Desk) -> None:
     review = desk.asked()
     desk.out("reviews", "reject", review, "--notes", "no", "--by", "rui")
@@ -152,6 +169,7 @@ def test_a_decision_is_undone_and_a_review_assigned(desk: Desk) -> None:
     assert undone["state"] == "open"
     (assigned,) = desk.json("reviews", "assign", review, "ana")
     assert assigned["assignee"] == "ana"
+    desk.out("reviews", "approve", review)
     assert desk.run("reviews", "undo", review).returncode == 4
 
 

@@ -37,6 +37,7 @@ async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, name: str
             "before": None,
             "first": None,
             "limit": 50,
+            "with_input": True,
         }
         statement = statements("runs")[name]
         async with reading(connection) as read:
@@ -44,6 +45,28 @@ async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, name: str
     assert [row["id"] for row in found] == ([run] if chosen else [])
     assert "runs" not in read.whole_tables
     assert sum(read.entries.values()) <= FEW
+
+
+async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: OpenSandbox) -> None:
+    async with prepared(open_sandbox, "analysed") as (sandbox, _, connection):
+        run = (await sandbox.client.start("labels")).id
+        await connection.execute(
+            "insert into retoma.events (run, at, revision, attempt, kind, step, item, data) "
+            "select case when n <= 20 then $1 else gen_random_uuid() end, now(), 1, n, 'failure', 'label', n % 5, '{}' "
+            "from generate_series(1, 8000) n",
+            run,
+        )
+        await connection.execute("analyze retoma.events")
+        names = ("last_errors_of_run", "count_errors_of_run", "last_failure_of_run")
+        errors, count, last = (statements("runs")[name] for name in names)
+        asked = {"run": run, "through": None, "limit": 3, "with_stack": False}
+        async with reading(connection) as read:
+            found = await connection.fetch(errors.sql, *errors.bind(asked))
+            jobs = await connection.fetchval(count.sql, run)
+            await connection.fetch(last.sql, run, 1)
+    assert [(row["item"], row["attempt"]) for row in found] == [("0", 20), ("1", 16), ("2", 17)]
+    assert jobs == 5
+    assert 40 <= read.entries["events_of_run"] <= sum(read.entries.values()) <= FEW
 
 
 async def test_of_many_that_make_a_key_of_one_name_two_succeed(api: Api) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.conftest import RowsRead
 from tests.engine.builders import do_next
 from tests.server.api import Api
 
@@ -92,11 +93,12 @@ async def test_pages_follow_one_another_without_gaps(api: Api) -> None:
     assert seen == runs[::-1]
 
 
-async def test_a_list_of_runs_leaves_their_inputs_in_the_database(api: Api, rows_read: list[str]) -> None:
+async def test_a_list_of_runs_leaves_their_inputs_in_the_database(api: Api, rows_read: RowsRead) -> None:
     run = await api.start("a long story")
     page = (await api.get("/api/v1/runs")).json()
     assert [each["id"] for each in page["runs"]] == [run]
-    assert not [row for row in rows_read if "a long story" in row]
+    assert len(rows_read["list_runs"]) == 1
+    assert "a long story" not in rows_read["list_runs"][0]
     (found,) = await api.client.runs()
     assert found.input["topic"] == "a long story"
 
@@ -146,15 +148,15 @@ async def test_the_stack_of_an_error_is_shown_to_keys_of_all_tenants_alone(api: 
             assert ("no paint left" in told, "Traceback" in told) == (True, is_shown)
 
 
-async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: Api, rows_read: list[str]) -> None:
+async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: Api, rows_read: RowsRead) -> None:
     own = await api.make_key("runs:read", tenant="studio")
     run = (await api.client.start("film", {"topic": "bad", "scenes": 110}, tenant="studio")).id
     await api.sandbox.work()
     for key, stacks in ((own, 0), (api.key, 100)):
         rows_read.clear()
         shown = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
-        assert len(shown["errors"]) == sum("no paint left" in row for row in rows_read) == 100
-        assert sum("Traceback" in row for row in rows_read) == stacks
+        assert len(shown["errors"]) == len(rows_read["last_errors_of_run"]) == 100
+        assert sum("Traceback" in row for row in rows_read["last_errors_of_run"]) == stacks
     assert len(await api.client.errors(run)) == await api.client.error_count(run) == 110
 
 

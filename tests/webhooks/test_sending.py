@@ -13,7 +13,7 @@ from retoma import Client, GiveUp, Pipeline, Retry, Webhook, signing
 from retoma.records import Run
 from retoma.settings import Settings
 from retoma.store import deliveries
-from tests.conftest import OpenSandbox
+from tests.conftest import OpenSandbox, RowsRead
 from tests.engine.builders import rows, value
 from tests.receiver import receiver, says
 from tests.webhooks.builders import BOTH, a_sender, ended_run, one_step, only
@@ -49,6 +49,20 @@ async def test_a_webhook_of_a_failed_run_tells_what_failed(open_sandbox: OpenSan
     told = there.got[0].json["data"]
     assert (told["state"], told["tenant"]) == ("failed", "default")
     assert told["error"] == {"step": "answer", "code": "GAVE_UP", "message": "no more"}
+
+
+async def test_of_very_many_failures_the_last_is_told(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step(fails=True)) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        await rows(
+            sandbox,
+            "insert into retoma.events (run, at, revision, kind, step, data) "
+            "select $1, retoma.now(), 1, 'failure', 'other', json_build_object('message', n) "
+            "from generate_series(1, 1001) n",
+            run,
+        )
+        await sandbox.send_webhooks()
+    assert there.got[0].json["data"]["error"] == {"step": "other", "message": "1001"}
 
 
 async def test_what_is_signed_is_what_is_sent(open_sandbox: OpenSandbox) -> None:
@@ -196,6 +210,21 @@ async def test_results_that_are_too_large_are_left_out(open_sandbox: OpenSandbox
         await sandbox.send_webhooks(Settings(public_url="https://retoma.example.com"))
     assert len(there.got[0].body) < 20_000
     assert set(there.got[0].json["data"]) == {"run", "tenant", "pipeline", "state", "seq", "url", "input"}
+
+
+async def test_results_that_could_never_fit_are_not_even_read(open_sandbox: OpenSandbox, rows_read: RowsRead) -> None:
+    large = Pipeline("one")
+
+    @large.step
+    async def answer() -> str:
+        return "x" * 200_000
+
+    async with open_sandbox(large) as sandbox, receiver() as there:
+        await ended_run(sandbox, there.url)
+        rows_read.clear()
+        await sandbox.send_webhooks()
+    assert "results" not in there.got[0].json["data"]
+    assert rows_read["results_of_run"] == []
 
 
 async def test_the_word_of_the_start_has_no_results_however_late_it_is_sent(open_sandbox: OpenSandbox) -> None:

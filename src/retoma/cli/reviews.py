@@ -19,6 +19,7 @@ from retoma.client import Client
 from retoma.engine.reviews import Decision
 from retoma.errors import NotFound
 from retoma.records import Decided, Event, Review, Subject
+from retoma.server.pages import moments
 from retoma.states import ReviewState
 from retoma.terminal import clean
 
@@ -141,6 +142,10 @@ def send_back(
     notes: Annotated[str, typer.Option("--notes", help="What should become better.")] = "",
     to: Annotated[str | None, typer.Option("--to", metavar="STEP", help="The step that it goes back to.")] = None,
     item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
+    comment: Annotated[
+        list[str] | None,
+        typer.Option("--comment", metavar="'1:23 TEXT'", help="About a moment of it, or 1:23-1:40; may be repeated."),
+    ] = None,
     extra: Annotated[
         str | None,
         typer.Option("--extra", metavar="JSON", help="What the feedback form asks for; or @file, or - for stdin."),
@@ -156,11 +161,21 @@ def send_back(
     \b
     retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
     retoma reviews send-back 5f1c --notes "calmer" --extra '{"rate": 0.9}'
+    retoma reviews send-back 5f1c --comment "0:12 too loud" --comment "1:23-1:40 cut this"
     """
     filled = {} if extra is None else read_object("--extra", extra)
     later = read_duration("--undo", undo)
     decision = Decision(
-        "send_back", by=by, notes=notes, to=to, items=item, seen=seen, via=VIA, undo=later, extra=filled
+        "send_back",
+        by=by,
+        notes=notes,
+        to=to,
+        items=item,
+        comments=list(moments.read("\n".join(comment or []))),
+        seen=seen,
+        via=VIA,
+        undo=later,
+        extra=filled,
     )
     in_loop(_decide(application.load(app, read_settings()) if filled else None, review, decision, how))
 
@@ -187,6 +202,16 @@ def reject(
 def undo(review: ReviewId, by: By = COMMAND_LINE, how: Listing = Format.TABLE) -> None:
     """Take a decision back before it takes effect. Exits with 4 if that is too late."""
     in_loop(_undo(review, by, how))
+
+
+@reviews.command()
+def claim(review: ReviewId, by: By = COMMAND_LINE, how: Listing = Format.TABLE) -> None:
+    """Let others see for ten minutes that you look at it, unless somebody else does; it keeps nobody from deciding.
+
+    \b
+    retoma reviews claim 5f1c --by ana
+    """
+    in_loop(_claim(review, by, how))
 
 
 @reviews.command()
@@ -276,6 +301,14 @@ async def _undo(text: str, by: str, how: Format) -> None:
     async with opened_client(read_settings()) as client:
         undone = await client.undo((await _found(client, text)).id, by=by)
     output.emit([_row(undone)], _COLUMNS, how, "")
+
+
+async def _claim(text: str, by: str, how: Format) -> None:
+    async with opened_client(read_settings()) as client:
+        review = await _found(client, text)
+        await client.claim_review(review.id, by=by)
+        claimed = await client.review(review.id)
+    output.emit([_row(claimed)], [_COLUMNS[0], Column("claimed_by", "looks at it")], how, "")
 
 
 async def _assign(text: str, assignee: str | None, by: str, how: Format) -> None:

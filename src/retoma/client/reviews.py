@@ -84,7 +84,7 @@ class Reviews(Base):
         return [await self._decided(review, decision, tenant) for review, decision in decisions.items()]
 
     async def undo(self, review: UUID, *, by: str, tenant: str | None = None) -> Review:
-        """Take a decision back before it takes effect; a review that is open stays so. Raises Conflict if it is too late."""
+        """Take a decision back before it takes effect; an open review stays open. Raises Conflict if it is too late."""
         undone = await reviews.undo(self.database, review, await self._tenant_filter(tenant), by)
         if undone is None:
             raise NotFound(f"there is no review {review}")

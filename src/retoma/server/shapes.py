@@ -157,7 +157,7 @@ class RunDetails(RunShape):
     errors: list[ErrorShape] = Field(description="What the newest failure of each job said.")
 
 
-class Cancelled(BaseModel):
+class StateOfRun(BaseModel):
     id: UUID
     state: RunState = Field(description="`cancelling` while something still ends.")
 

@@ -105,6 +105,12 @@ async def results(database: Database, run: UUID, through: int | None = None) -> 
     return found
 
 
+async def size_of_results(database: Database, run: UUID, through: int) -> int:
+    """In bytes of JSON, through this revision."""
+    row = await database.fetch_one(_SQL["size_of_results"], run=run, through=through)
+    return int(row["bytes"])
+
+
 async def events(database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int) -> list[Event]:
     chosen = None if kinds is None else list(kinds)
     rows = await database.fetch(_SQL["events_of_run"], run=run, kinds=chosen, after=after, limit=limit)
@@ -167,6 +173,12 @@ async def last_errors(
 async def count_errors(database: Database, run: UUID) -> int:
     row = await database.fetch_one(_SQL["count_errors_of_run"], run=run)
     return int(row["jobs"])
+
+
+async def last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:
+    """What failed last through this revision: step, item, code and message, where there is one."""
+    row = await database.fetchrow(_SQL["last_failure_of_run"], run=run, through=through)
+    return {name: value for name, value in (row or {}).items() if value}
 
 
 async def cancel(database: Database, run: UUID, tenant: int | None, by: str) -> RunState | None:

@@ -14,9 +14,11 @@ from retoma.client import Client
 from retoma.define.webhook import STARTED
 from retoma.records import Run
 from retoma.states import RunState
+from retoma.store import runs
 from retoma.store.deliveries import Taken
 
 LARGEST = 20_000
+MOST_READ = 6 * LARGEST  # bytes of results: a letter may be written as six in what is stored, and as one in a body
 
 
 async def body_of(client: Client, taken: Taken, public_url: str | None) -> str:
@@ -41,7 +43,7 @@ async def _at_its_event(client: Client, taken: Taken) -> Run:
 
 async def _standard(client: Client, run: Run, taken: Taken, public_url: str | None) -> str:
     """Without the results, and then without the input, if it would be too large: the run's URL has them."""
-    results = await client.results(run.id, revision=run.revision) if run.is_over else None
+    results = await _results(client, run)
     data: dict[str, Any] = {
         "run": run.id,
         "tenant": run.tenant,
@@ -50,7 +52,7 @@ async def _standard(client: Client, run: Run, taken: Taken, public_url: str | No
         "seq": taken.seq,
     }
     if run.state is RunState.FAILED:
-        data["error"] = await _why(client, run)
+        data["error"] = await runs.last_failure(client.database, run.id, run.revision) or None
     if public_url:
         data["url"] = f"{public_url.rstrip('/')}/api/v1/runs/{run.id}"
     full = {**data, "input": run.input} | ({} if results is None else {"results": results})
@@ -61,14 +63,11 @@ async def _standard(client: Client, run: Run, taken: Taken, public_url: str | No
     return text
 
 
-async def _why(client: Client, run: Run) -> dict[str, Any] | None:
-    """What failed last."""
-    failures = [each for each in await client.events(run.id, kinds=["failure"]) if each.revision <= run.revision]
-    if not failures:
+async def _results(client: Client, run: Run) -> dict[str, Any] | None:
+    """None while there are none, or if they are too large."""
+    if not run.is_over or await runs.size_of_results(client.database, run.id, run.revision) > MOST_READ:
         return None
-    last = failures[-1]
-    told = {"step": last.step, "item": last.item, "code": last.data.get("code"), "message": last.data.get("message")}
-    return {name: value for name, value in told.items() if value}
+    return await client.results(run.id, revision=run.revision)
 
 
 def _text(body: Any) -> str:

@@ -142,7 +142,7 @@ async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, 
     )
     await ctx.limit_run(limit)  # of the whole job, from when the host has its first part
     try:
-        return await ctx.external(
+        result = await ctx.external(
             handle,
             poll=host.status,
             cancel=host.cancel,
@@ -157,6 +157,9 @@ async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, 
         elapsed = round(limit.total_seconds() * 1000)
         log.error("%s timed out after %dms", job_id(ctx.run), elapsed)
         raise GiveUp(f"{operation} timed out after {elapsed}ms: {error}", TIMEOUT) from error
+    if isinstance(result, dict) and (paid := result.get("gpu_seconds")):
+        ctx.charge("runpod", operation, units=paid)
+    return result
 
 
 def _img2vid_order(images: Any, picture: Picture, ctx: Context) -> dict[str, Any]:

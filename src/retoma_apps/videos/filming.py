@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from retoma import Context, Feedback, GiveUp
 from retoma_apps.providers.footage import ClipUnavailable, ClipUnusable, Found, chosen, coverage, ranked, relevance
 from retoma_apps.videos.media.assembly import Shot, assemble
+from retoma_apps.videos.media.workroom import workroom
 from retoma_apps.videos.models import Assembly, Broll, Clip, Language, Narration, Script
 from retoma_apps.videos.studio import Studio
 
@@ -95,8 +94,8 @@ async def _fetched(
 ) -> Clip:
     """The best clip that can be had and used: an outside file may be gone, or turn out to be none."""
     left, away = list(founds), list[ClipUnavailable]()
-    with tempfile.TemporaryDirectory(prefix="retoma-footage-") as folder:
-        video, picture = Path(folder, "clip.mp4"), Path(folder, "clip.jpg")
+    with workroom("footage") as folder:
+        video, picture = folder / "clip.mp4", folder / "clip.jpg"
         for _ in range(MOST_TRIES):
             found = chosen(left, avoided)
             if found is None:
@@ -138,8 +137,8 @@ async def assembled(narration: Narration, broll: Broll, studio: Studio, ctx: Con
     former = Assembly.model_validate(ctx.former) if ctx.former else None
     subtitles = has_subtitles(ctx.feedback, former.subtitles if former else True)
     shots = [Shot(ctx.path(clip.video), clip.seconds) for clip in broll.clips]
-    with tempfile.TemporaryDirectory(prefix="retoma-film-") as folder:
-        film = Path(folder, "film.mp4")
+    with workroom("film") as folder:
+        film = folder / "film.mp4"
         lines = narration.lines if subtitles else []
         made = await assemble(shots, ctx.path(narration.audio), lines, film, size=studio.size, fps=studio.fps)
         return Assembly(

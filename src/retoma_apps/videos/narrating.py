@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from retoma import Context, Feedback, File, GiveUp, NeedsReview
 from retoma_apps.providers.speech import Piece, Speech, Word, pieces, verify
 from retoma_apps.videos.media.lines import lines
 from retoma_apps.videos.media.narration import join
+from retoma_apps.videos.media.workroom import workroom
 from retoma_apps.videos.models import Language, Narration, Script
 from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.voices import speaks
@@ -38,8 +37,8 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
     parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
     said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
     sounds = [await studio.files.load(File.model_validate(one["audio"])) for one in said]
-    with tempfile.TemporaryDirectory(prefix="retoma-narration-") as folder:
-        sound = Path(folder, "narration.wav")
+    with workroom("narration") as folder:
+        sound = folder / "narration.wav"
         joined = await join(sounds, sound, scenes=[part.scene for part in parts])
         shown = lines([part.text for part in parts], [_words(one["words"]) for one in said], joined)
         return Narration(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from retoma import Context
 from retoma_apps.videos.media.thumbnails import LAYOUTS, PALETTES, SIZE, thumbnail
+from retoma_apps.videos.media.workroom import workroom
 from retoma_apps.videos.models import Language, Script, Thumbnail, Thumbnails
 from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.wishes import former_of, wishes_with
@@ -33,8 +32,8 @@ async def _variant(
     async def draw() -> dict[str, Any]:
         background = await studio.images.make(_prompt(number, script, wishes), width=SIZE[0], height=SIZE[1])
         ctx.charge(studio.images.name, studio.images.model, units=1)
-        with tempfile.TemporaryDirectory(prefix="retoma-thumbnail-") as folder:
-            picture = Path(folder, f"variant_{number}.png")
+        with workroom("thumbnail") as folder:
+            picture = folder / f"variant_{number}.png"
             await asyncio.to_thread(thumbnail, background, text, picture, PALETTES[number - 1], LAYOUTS[number - 1])
             return Thumbnail(image=await ctx.save_file(picture, picture.name), text=text).model_dump(mode="json")
 

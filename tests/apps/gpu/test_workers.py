@@ -165,6 +165,18 @@ async def test_time_grows_with_the_images_without_a_cliff_at_fifty(studio: Studi
     assert took[0] == took[1]
 
 
+async def test_the_seconds_that_runpod_worked_are_charged_by_operation(studio: Studio) -> None:
+    await studio.client.set_price("runpod", "img2vid", unit=310)
+    for operation in ("img2vid", "caption"):
+        job = await studio.submit(operation=operation)
+        await studio.work([job])
+    totals = await studio.client.charge_totals(by=["provider", "what"])
+    assert [(each.provider, each.what, each.units, each.micros, each.unpriced) for each in totals] == [
+        ("runpod", "img2vid", 2.0, 620, 0),
+        ("runpod", "caption", 1.0, 0, 1),
+    ]
+
+
 async def test_runpods_hint_is_taken_at_its_first_call_and_ends_the_waiting(studio: Studio) -> None:
     settings = Settings(port=0)
     listening = bound(settings, "127.0.0.1")

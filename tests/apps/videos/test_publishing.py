@@ -13,7 +13,7 @@ import pytest
 
 from retoma import Context, GiveUp, NeedsReview, ProviderRefuses, RetryLater
 from retoma.store.database import Database
-from retoma_apps.providers.youtube import LocalChannel, LocalVideo, Status, VideoToPublish, mark_of
+from retoma_apps.providers.youtube import LocalChannel, LocalVideo, SessionGone, Status, VideoToPublish, mark_of
 from retoma_apps.videos import filming, publishing
 from retoma_apps.videos.application import from_environment
 from retoma_apps.videos.models import Brief, Upload
@@ -105,6 +105,31 @@ def sent_and_failed(send: Any) -> Any:
         raise GiveUp("the disk of the worker is full")
 
     return failing
+
+
+async def forgotten(*_: Any) -> None:
+    raise SessionGone
+
+
+async def test_an_upload_that_the_channel_forgot_or_lost_is_made_by_a_rerun(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalChannel, "send", forgotten)
+        failed = await house.finish(await house.at("final_review"))
+    assert "forgot 3 uploads" in failed["error_message"]
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalChannel, "status", deleted)
+        await house.client.rerun(UUID(failed["id"]), "upload")
+        await house.work()
+    assert "not taken the video: deleted" in (await house.show(failed["id"]))["error_message"]
+    await house.client.rerun(UUID(failed["id"]), "upload")
+    await house.work()
+    assert (await house.show(failed["id"]))["stage"] == "published"
+
+
+async def deleted(*_: Any) -> Status:
+    return Status("deleted")
 
 
 async def test_an_upload_made_anew_takes_the_video_of_the_same_film_and_sets_its_thumbnail_again(

@@ -234,6 +234,16 @@ async def test_a_person_is_asked_about_a_voice_that_cannot_speak_and_no_other_sp
     assert (again["checkpoint_type"], again["data"]["voice_used"]) == ("audio_review", "espeak_pt_br")
 
 
+async def test_a_video_whose_voice_has_no_key_goes_on_from_its_approved_script_as_a_fork(house: QuickHouse) -> None:
+    await house.client.set_profile("financas", {"seconds": 25, "voice": "azure_pt_br_antonio"})
+    script = await house.at("script_review")
+    await house.approve(script)
+    await house.work()
+    assert "set the key of azure" in (await house.show(script["video_id"]))["error_message"]
+    fork = await house.client.fork(UUID(script["video_id"]), {"voice": ""})
+    assert (await house.asked(str(fork.id)))["checkpoint_type"] == "audio_review"
+
+
 @pytest.mark.parametrize("given", [{"voice": "espeak_en"}, {"voice": "robô"}, {"language": "en", "voice": "espeak_pt"}])
 async def test_a_video_in_a_language_that_its_voice_does_not_speak_is_not_begun(
     house: QuickHouse, given: dict[str, str]

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.conftest import OpenApi, open_api, rows_read
+from tests.server.conftest import OpenApi, open_api
 from tests.server.pages.visitor import Opened, opened
 
-__all__ = ["open_api", "rows_read"]
+__all__ = ["open_api"]
 
 
 @pytest.fixture

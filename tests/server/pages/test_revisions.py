@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -89,6 +90,15 @@ async def test_the_time_that_people_took_is_drawn_apart(visitor: Visitor) -> Non
     page = await visitor.get(f"/runs/{review.run}")
     assert "people 7 min" in seen(page)
     assert '<rect class="h"' in page.text
+
+
+async def test_a_run_that_waited_for_hours_is_drawn_with_that_time_squeezed(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    await visitor.api.sandbox.clock.advance(timedelta(hours=3))
+    page = await visitor.get(f"/runs/{review.run}")
+    assert (page.status_code, "people 3 h" in seen(page)) == (200, True)
+    ticks = re.findall(r'text-anchor="(start|end)"[^>]*>(\d\d:\d\d):', page.text)
+    assert ticks == [("start", "12:00"), ("end", "15:00")]
 
 
 async def test_a_step_is_made_anew_with_a_reason_that_is_kept(visitor: Visitor) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from retoma.define.review import Comment
 from retoma.server.pages import differences, moments, typed
 
 
@@ -245,8 +246,8 @@ def test_a_difference_tells_lines_and_the_words_within_them() -> None:
 def test_comments_are_about_moments_ranges_or_the_whole() -> None:
     told = list(moments.read("1:02 loud\n\n01:00:03,5 - 1:00:05 cut \nno time\n9:99:99 odd\n1:5 odd"))
     assert told[:3] == [
-        moments.Moment("loud", 62.0),
-        moments.Moment("cut", 3603.5, 3605.0),
-        moments.Moment("no time"),
+        Comment("loud", 62.0),
+        Comment("cut", 3603.5, 3605.0),
+        Comment("no time"),
     ]
-    assert told[4] == moments.Moment("1:5 odd")
+    assert told[4] == Comment("1:5 odd")

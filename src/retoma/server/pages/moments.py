@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from retoma.define.review import Comment
 
 _TIME = r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2}(?:[.,]\d{1,3})?)"
 _MOMENT = re.compile(rf"\s*{_TIME}(?:\s*[-\N{{EN DASH}}]\s*{_TIME})?\s+(\S.*)")
 
 
-@dataclass(frozen=True)
-class Moment:
-    """In seconds. Without a time the comment is about the whole."""
-
-    text: str
-    at: float | None = None
-    to: float | None = None
-
-
-def read(typed: str) -> Iterator[Moment]:
+def read(typed: str) -> Iterator[Comment]:
+    """Without a time a comment is about the whole."""
     for line in typed.splitlines():
         if matched := _MOMENT.fullmatch(line):
             *times, text = matched.groups()
-            yield Moment(text.strip(), _seconds(*times[:3]), _seconds(*times[3:]) if times[4] else None)
+            yield Comment(text.strip(), _seconds(*times[:3]), _seconds(*times[3:]) if times[4] else None)
         elif line.strip():
-            yield Moment(line.strip())
+            yield Comment(line.strip())
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str) -> float:

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
-from retoma.define.review import Comment
 from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NoWayBack, RetomaError
 from retoma.records import Review, Run, Subject
@@ -186,7 +185,8 @@ def _written(
     fields = [*_fields(visit, review, subjects), *_feedback_fields(visit, review)]
     labels = {each.name: each.label for each in typed.controls(fields)}
     labels |= {name: visit.say(f"written {name}") for name in ("notes", "comments", "to", "items")}
-    given = {**answer.given, "items": "\n".join(answer.items)}
+    chosen = {"items": "\n".join(answer.items), "to": visit.label(answer.given.get("to", ""))}
+    given = {**answer.given, **chosen}
     return [(labels.get(name) or name, text) for name, text in given.items() if name not in CARRIED and text.strip()]
 
 
@@ -282,7 +282,7 @@ def _decision(visit: Visit, review: Review, act: str, value: Any) -> Decision:
     if _is_filled_in(visit, review, act):
         return replace(decision, value=value)
     if act == "send_back":
-        comments = [Comment(each.text, each.at, each.to) for each in moments.read(given.get("comments", ""))]
+        comments = list(moments.read(given.get("comments", "")))
         items = visit.several("items") or None
         return replace(decision, to=given.get("to") or None, items=items, comments=comments, extra=value)
     return decision

@@ -144,7 +144,9 @@ class Axis:
         return round(min(100.0, seconds * self._per_second + bands), 2)
 
     def _marks(self) -> list[datetime]:
-        return [self._begins + (self._ends - self._begins) * number / (TICKS - 1) for number in range(TICKS)]
+        """Only both ends where bands have labels of their own between them."""
+        last = 1 if self._idle else TICKS - 1
+        return [self._begins + (self._ends - self._begins) * number / last for number in range(last + 1)]
 
 
 def _idle(begins: datetime, ends: datetime, active: list[Span]) -> Iterable[Span]:

@@ -14,7 +14,6 @@ from retoma.server.callers import Caller, caller
 from retoma.server.problems import documented
 from retoma.server.routes.runs import own
 from retoma.server.shapes import (
-    Cancelled,
     Given,
     ItemKey,
     Limit,
@@ -25,6 +24,7 @@ from retoma.server.shapes import (
     StaleJob,
     StaleList,
     Started,
+    StateOfRun,
     StuckPage,
     StuckShape,
     idempotency_key,
@@ -88,8 +88,8 @@ async def stuck(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckPage
 
 
 @router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_REFUSED)
-async def resume(run: UUID, by: Writer) -> Cancelled:
-    return Cancelled(id=run, state=await by.client.resume(run, tenant=by.tenant, by=_who(by)))
+async def resume(run: UUID, by: Writer) -> StateOfRun:
+    return StateOfRun(id=run, state=await by.client.resume(run, tenant=by.tenant, by=_who(by)))
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)

@@ -18,7 +18,6 @@ from retoma.server.shapes import (
     LARGEST_NUMBER,
     Before,
     BulkGiven,
-    Cancelled,
     EventPage,
     EventShape,
     Limit,
@@ -28,6 +27,7 @@ from retoma.server.shapes import (
     Started,
     StartedMany,
     StartGiven,
+    StateOfRun,
     WebhookGiven,
     idempotency_key,
 )
@@ -152,9 +152,9 @@ async def results(run: UUID, by: Reader) -> Response:
 
 
 @router.post("/{run:uuid}/cancel", summary="Let nothing new start in a run", responses=_NOT_FOUND)
-async def cancel(run: UUID, by: Writer) -> Cancelled:
+async def cancel(run: UUID, by: Writer) -> StateOfRun:
     state = await by.client.cancel(run, tenant=by.tenant, by=f"key {by.name}")
-    return Cancelled(id=run, state=state)
+    return StateOfRun(id=run, state=state)
 
 
 async def own(by: Caller, run: UUID) -> Run:

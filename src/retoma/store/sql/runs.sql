@@ -81,6 +81,13 @@ select c.step, c.item, s.each, c.output::text as output
  where c.state = 'succeeded' and not s.hidden
  order by s.place, c.position;
 
+-- name: size_of_results
+-- How many bytes the same have as JSON.
+select coalesce(sum(octet_length(c.output::text)), 0) as bytes
+  from retoma.stood(:run, :through) c
+  join retoma.steps s on s.version = c.version and s.step = c.step
+ where c.state = 'succeeded' and not s.hidden;
+
 -- name: events_of_run
 select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data
   from retoma.events e
@@ -105,6 +112,14 @@ select e.step, e.item, e.attempt,
 select count(distinct (step, item)) as jobs
   from retoma.events
  where run = :run and kind in ('failure', 'retry');
+
+-- name: last_failure_of_run
+-- What failed last, through a revision.
+select e.step, e.item, e.data ->> 'code' as code, e.data ->> 'message' as message
+  from retoma.events e
+ where e.run = :run and e.kind = 'failure' and e.revision <= :through
+ order by e.id desc
+ limit 1;
 
 -- name: jobs_of_step
 -- The current jobs of a step in the order of its items, after that of the page before.

@@ -16,6 +16,7 @@ class GpuHost(Protocol):
 
     An `img2vid` gives `{"videos": [{"id", "video_url", "filename"}], "failed": [{"id", "code", "message"}]}`, the other
     operations give `{"video_url", "filename"}`. Work that gives no video at all is reported as failed.
+    `gpu_seconds`, beside them, is how long a GPU was at it that has to be paid for.
     """
 
     async def submit(

@@ -191,7 +191,7 @@ def _report(told: dict[str, Any]) -> Report:
         case "IN_PROGRESS" | "RUNNING":
             return Report("running", progress=_progress(told.get("output")))
         case "COMPLETED":
-            return _made(told.get("output"))
+            return _made(told.get("output"), told.get("executionTime"))
         case "FAILED":
             return Report("failed", code="PROCESSING_ERROR", message=_error(told))
         case "TIMED_OUT":
@@ -206,11 +206,11 @@ def _report(told: dict[str, Any]) -> Report:
             return Report("running", message=said)
 
 
-def _made(output: Any) -> Report:
+def _made(output: Any, took: Any) -> Report:
     """Work that is done and gives no video has failed, by its first fault if it names any: it is handed over anew."""
     told = output if isinstance(output, dict) else {}
     if any(map(_has_url, [told, *_listed(told, "videos")])):
-        return Report("succeeded", result=output, progress=1.0)
+        return Report("succeeded", result=told | {"gpu_seconds": _seconds(took)}, progress=1.0)
     fault = next((each for each in _listed(told, "failed") if isinstance(each, dict)), {})
     message = _text(fault, "message") or "RunPod says that it is done, and gives no video"
     return Report("failed", code=_text(fault, "code") or "NO_VIDEO", message=message)
@@ -224,6 +224,12 @@ def _listed(told: dict[str, Any], name: str) -> list[Any]:
 def _text(told: dict[str, Any], name: str) -> str | None:
     given = told.get(name)
     return given[:500] if isinstance(given, str) else None
+
+
+def _seconds(took: Any) -> float | None:
+    """Of RunPod's milliseconds, if these can be its."""
+    is_time = isinstance(took, int | float) and not isinstance(took, bool) and 0 <= took <= _ms(_LONGEST)
+    return took / 1000 if is_time else None
 
 
 def _has_url(entry: Any) -> bool:

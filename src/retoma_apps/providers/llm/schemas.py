@@ -6,22 +6,34 @@ from typing import Any
 
 from pydantic import BaseModel
 
+# Each is refused by some provider in a strict schema.
+_REFUSED = frozenset(
+    (
+        "default",
+        "format",
+        "pattern",
+        *("minLength", "maxLength", "minItems", "maxItems"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    )
+)
+
 
 def strict_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema as providers want it for strict output: every field is required, and no other is allowed."""
-    made = schema.model_json_schema()
-    _tighten(made)
+    """The JSON schema as providers want it for strict output: every field is required, and no other is allowed.
+
+    Limits are left out: say them in words, and check the answer.
+    """
+    made: dict[str, Any] = _strict(schema.model_json_schema())
     return made
 
 
-def _tighten(node: Any) -> None:
+def _strict(node: Any) -> Any:
     if isinstance(node, list):
-        for each in node:
-            _tighten(each)
+        return [_strict(each) for each in node]
     if not isinstance(node, dict):
-        return
-    if isinstance(node.get("properties"), dict):
-        node["additionalProperties"] = False
-        node["required"] = list(node["properties"])
-    for each in node.values():
-        _tighten(each)
+        return node
+    # A field may have the name of a limit: then what stands behind it is a schema.
+    made = {name: _strict(each) for name, each in node.items() if name not in _REFUSED or isinstance(each, dict)}
+    if isinstance(made.get("properties"), dict):
+        made |= {"additionalProperties": False, "required": list(made["properties"])}
+    return made

@@ -29,7 +29,8 @@ _SCRIPT = """You write the script of a video in {language}, to be read aloud: ab
 25 to 60 words. Short sentences, no markup, no stage directions, no greeting to a channel.
 "visual" is what is to be seen during the scene: a noun phrase of two to four words that a stock footage search \
 understands. "facts" has the numbers of the given facts that the scene uses. State nothing as certain that the facts \
-do not support; say aloud where something is uncertain. "title" has at most 90 characters."""
+do not support; say aloud where something is uncertain. "title" has at most 90 characters, "description" at most \
+2,000, and "tags" at most 12 entries."""
 _NOTES = (
     "Texts between <<notes N>> and <<end of notes N>>, with the same N, are a reviewer's wishes. Meet them where they "
     "speak of the content, tone or length of the video; where two of them differ, the later one counts. A former "

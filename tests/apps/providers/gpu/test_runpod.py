@@ -38,7 +38,15 @@ async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin
             {"id": "2", "video_url": "https://files.invalid/gpu/job/1/video_2.mp4", "filename": "video_2.mp4"},
         ],
         "failed": [],
+        "gpu_seconds": 2.0,
     }
+
+
+@pytest.mark.parametrize("took", [None, -1, True, "900", float("nan"), float("inf"), 10**400])
+def test_a_time_of_work_that_cannot_be_is_not_taken(took: object) -> None:
+    output = {"video_url": "https://files.example/1.mp4", "gpu_seconds": 7}
+    report = _report({"status": "COMPLETED", "output": output, "executionTime": took})
+    assert (report.state, report.result["gpu_seconds"]) == ("succeeded", None)
 
 
 async def test_handles_name_the_endpoint_and_a_job_with_runpods_suffix(runpod: RunPodHost) -> None:

@@ -30,6 +30,10 @@ async def test_a_request_of_another_shape_is_refused(base_url: str) -> None:
     message = {"role": "user", "content": "x"}
     bodies: list[Any] = [{}, [], {"model": "m"}, {"model": "m", "messages": [{}]}]
     bodies.append({"model": "m", "messages": [message], "response_format": loose})
+    text = {"type": "string", "maxLength": 9}
+    limited = {"type": "object", "properties": {"a": text}, "required": ["a"], "additionalProperties": False}
+    wanted = {"type": "json_schema", "json_schema": {"schema": limited}}
+    bodies.append({"model": "m", "messages": [message], "response_format": wanted})
     for body in bodies:
         assert (await call(base_url, "POST", "chat/completions", body)).status == 400
 

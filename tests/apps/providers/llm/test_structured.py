@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from retoma import RateLimited
 from retoma_apps.providers.llm import ContentFiltered, CutShort, InvalidJson, OpenRouter, Usage, structured
@@ -114,3 +116,14 @@ def test_a_strict_schema_requires_every_field_at_every_depth() -> None:
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["Inner"]["required"] == ["page"]
     assert schema["$defs"]["Inner"]["additionalProperties"] is False
+
+
+class Limited(BaseModel):
+    default: Annotated[str, Field(min_length=1, max_length=9)] = "a"
+    pages: list[Annotated[int, Field(ge=1)]] = Field(max_length=3)
+
+
+def test_a_strict_schema_has_no_limits_and_keeps_fields_that_are_named_like_them() -> None:
+    fields = strict_schema(Limited)["properties"]
+    assert fields["default"] == {"title": "Default", "type": "string"}
+    assert fields["pages"] == {"title": "Pages", "type": "array", "items": {"type": "integer"}}

@@ -29,13 +29,13 @@ def _filled(node: dict[str, Any], root: dict[str, Any], text: str) -> Any:
         case "object":
             return {name: _filled(each, root, text) for name, each in node.get("properties", {}).items()}
         case "array":
-            return [_filled(node.get("items", {}), root, text) for _ in range(node.get("minItems", 0))]
+            return [_filled(node.get("items", {}), root, text)]
         case "integer" | "number":
-            return node.get("maximum", node.get("minimum", 1))
+            return 1
         case "boolean":
             return True
         case _:
-            return text[: min(node.get("maxLength", 80), 80)].ljust(node.get("minLength", 0), ".")
+            return text[:80] or "."
 
 
 def _resolved(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:

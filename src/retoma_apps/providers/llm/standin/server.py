@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from retoma_apps.providers.llm.standin.answers import by_mention
 from retoma_apps.providers.standin import PAGE, Breakable, BreaksOff, Routes, halved
 
 LARGEST_BODY = 8 * 1024**2
+_NOT_PERMITTED = re.compile(r'"(minLength|maxLength|default)": [^{]')
 THINKING = 1_000  # tokens that a model uses before it answers, if it is one that thinks
 
 
@@ -199,9 +201,16 @@ def _checked(body: Any) -> dict[str, Any]:
     if not body.get("messages") or any({"role", "content"} - each.keys() for each in body["messages"]):
         raise ValueError("`messages` is missing, or one has no role or content")
     wanted = body.get("response_format") or {}
-    if wanted.get("type") == "json_schema" and wanted["json_schema"]["schema"].get("additionalProperties") is not False:
-        raise ValueError("a strict schema needs additionalProperties: false")
+    if wanted.get("type") == "json_schema":
+        _check_strict(wanted["json_schema"]["schema"])
     return body
+
+
+def _check_strict(schema: dict[str, Any]) -> None:
+    if schema.get("additionalProperties") is not False:
+        raise ValueError("a strict schema needs additionalProperties: false")
+    if found := _NOT_PERMITTED.search(json.dumps(schema)):
+        raise ValueError(f"in a strict schema {found[1]} is not permitted")
 
 
 def _thinks(body: dict[str, Any]) -> bool:
