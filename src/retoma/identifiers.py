@@ -1,4 +1,4 @@
-"""Run ids: UUIDv7, made by the caller's side before the first try, so that a start can be sent again; and what names a job."""
+"""Run ids: UUIDv7, made by the caller's side before the first try, so that a start can be sent again; names of jobs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.standin import served
 from tests.acceptance.plant import Plant, a_plant, images, told
 from tests.apps.providers.gpu.media import plain_picture, seen, tone
 from tests.apps.providers.gpu.shelf import Shelf

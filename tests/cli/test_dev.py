@@ -126,7 +126,8 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
     with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
         dev.says("isto é tudo")
         said = dev.says("approved_film de “chá” espera por você: ")
-        assert (address := re.search(r"servidor  (http://127.0.0.1:\d+)", said))
+        address = re.search(r"servidor  (http://127.0.0.1:\d+)", said)
+        assert address is not None
         assert f"em pt: {address[1]}/films/" in said
         port = address[1].rpartition(":")[2]
         assert f"/films/, porta {port}" in said

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from retoma import GiveUp, Items, Pipeline, Retry, finished
+from retoma import Context, GiveUp, Items, Pipeline, Retry, finished
 from retoma.define.items import Failed
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, do, do_next, names, state, states
@@ -454,7 +454,7 @@ async def test_an_input_that_todays_model_refuses_is_a_failed_attempt(open_sandb
 
 
 async def failure_of(
-    open_sandbox: OpenSandbox, function: Callable[[], Awaitable[Any] | Any], retry: Retry | None = None
+    open_sandbox: OpenSandbox, function: Callable[..., Awaitable[Any] | Any], retry: Retry | None = None
 ) -> dict[str, Any]:
     """What is told of the failure of a step of this function, which must fail for good at its first attempt."""
     pipeline = Pipeline("failure", retry=retry or Retry(0))

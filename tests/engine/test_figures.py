@@ -11,7 +11,8 @@ import pytest
 from retoma import GiveUp, Items, Pipeline, Pool, Retry, Settings, Webhook, connect, minutes
 from retoma.engine import watchdog
 from retoma.engine.figures import look, look_for_people
-from retoma.records import Figures, Tally, WaitReason
+from retoma.figures import Figures, Tally
+from retoma.records import WaitReason
 from retoma.server.families import BOUNDS
 from retoma.states import RunState
 from retoma.store import gauges

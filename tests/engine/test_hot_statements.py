@@ -23,7 +23,8 @@ from tests.engine.builders import Reins, a_lane, names, one, rows
 
 HISTORY = 8_000
 FEW = 100
-LARGE = {"jobs", "runs", "workers", "versions", "steps", "edges", "outside", "callbacks", "effects"}
+KEPT = ("events", "start_keys", "holdings", "reviews", "remakes", "deliveries")
+LARGE = {"jobs", "runs", "workers", "versions", "steps", "edges", "outside", "callbacks", "effects", *KEPT}
 
 Table = Literal["empty when planned", "never analysed", "analysed"]
 TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
@@ -222,7 +223,9 @@ async def prepared(
         await make_history(sandbox)
         if table == "analysed":
             async with sandbox.database.connection() as other:
-                await other.execute("analyze retoma.jobs, retoma.runs, retoma.edges")
+                await other.execute(
+                    f"analyze {', '.join(f'retoma.{name}' for name in ('jobs', 'runs', 'edges', *KEPT))}"
+                )
         reins = await a_lane(sandbox)
         try:
             yield sandbox, reins, connection
@@ -287,7 +290,7 @@ async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
 
 
 async def make_history(sandbox: Sandbox) -> None:
-    """Ended runs with their jobs, and runs of much later."""
+    """Ended runs with their jobs and all that is kept of them, and runs of much later."""
     await rows(
         sandbox,
         """
@@ -306,6 +309,34 @@ async def make_history(sandbox: Sandbox) -> None:
           from made, unnest(array['documents', 'taxonomy', 'label', 'report']) with ordinality as s (step, number)
         """,
         HISTORY,
+    )
+    await rows(
+        sandbox,
+        """
+        with pool as (
+          insert into retoma.pools (name, capacity) values ('old', 1000000)
+        ), events as (
+          insert into retoma.events (run, at, revision, kind)
+          select id, created_at, 1, kind from retoma.runs, unnest(array['start', 'end']) as kind
+        ), keys as (
+          insert into retoma.start_keys (tenant, pipeline, key, run, digest, created_at)
+          select tenant, 'labels', id::text, id, '', created_at from retoma.runs
+        ), held as (
+          insert into retoma.holdings (run, step, item, revision, pool, slots)
+          select id, 'label', '', 1, 'old', 1 from retoma.runs
+        ), asked as (
+          insert into retoma.reviews (run, step, item, revision, version, tenant, planned, state, opened_at,
+                                      decided_by, ended_at)
+          select id, 'label', '', 1, version, tenant, true, 'approved', created_at, 'ana', created_at from retoma.runs
+        ), made_anew as (
+          insert into retoma.remakes (run, revision, step, item) select id, 2, 'label', '' from retoma.runs
+        )
+        insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, state, next_at,
+                                       created_at, ended_at)
+        select id, 1, 1, tenant, 'labels', 'https://old.example.com', 'run.ended', 'standard', 'delivered', created_at,
+               created_at, created_at
+          from retoma.runs
+        """,
     )
 
 

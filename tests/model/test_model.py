@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 SILENCE = timedelta(seconds=6)
 PAUSE = timedelta(minutes=1)
 POOLED = {step.name for shape in SHAPES for step in shape.graph.steps if step.pool == GPU.name}
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
 # Of a bug that is planted nobody wants the smallest example, which takes minutes.
 PHASES = [phase for phase in Phase if phase is not Phase.shrink or "TEST_PATIENCE" not in os.environ]
 APP = App("model", pipelines=SHAPES)

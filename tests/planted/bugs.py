@@ -11,6 +11,7 @@ RACES = "tests/engine/test_outside_races.py"
 REVIEWS = "tests/engine/test_reviews.py"
 REVISED = "tests/engine/test_reviews_and_revisions.py"
 REVIEW_RACES = "tests/engine/test_review_races.py"
+MODEL = "tests/model/test_model.py::test_the_engine_does_what_the_model_says"
 
 
 class Bug(NamedTuple):
@@ -30,6 +31,20 @@ BUGS = [
         "and j.worker = p_worker and j.fence = o.fence and j.state = 'running'",
         "and j.state = 'running'",
         "tests/engine/test_leases.py::test_a_stale_fence_cannot_finish_and_is_counted",
+    ),
+    Bug(
+        "a result is taken whatever its fence, in any order of calls",
+        f"{FUNCTIONS}/succeed.sql",
+        "and j.worker = p_worker and j.fence = o.fence and j.state = 'running'",
+        "and j.state = 'running'",
+        MODEL,
+    ),
+    Bug(
+        "a setback is taken whatever its fence, in any order of calls",
+        f"{FUNCTIONS}/set_back.sql",
+        "and j.worker = p_worker and j.fence = o.fence and j.state = 'running'",
+        "and j.state = 'running'",
+        MODEL,
     ),
     Bug(
         "a result is taken whatever the job's state",
@@ -317,6 +332,13 @@ BUGS = [
         "  perform retoma.release(array[(p_job.run, p_job.step, p_job.item, p_job.revision)::retoma.handle]);\n",
         "",
         f"{OUTSIDE}::test_the_slots_are_free_as_soon_as_the_outside_has_ended",
+    ),
+    Bug(
+        "slots are not given back",
+        f"{FUNCTIONS}/pools.sql",
+        "   using unnest(p_jobs) j\n   where h.run = j.run",
+        "   using unnest(p_jobs[2:]) j\n   where h.run = j.run",
+        "tests/bench/test_referee.py::test_slots_that_are_held_for_nothing_are_named",
     ),
     Bug(
         "a dead worker keeps its slots",

@@ -17,6 +17,7 @@ from tests.planted.bugs import BUGS, Bug
 
 PROJECT = Path(__file__).parents[2]
 QUICKLY = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_PATIENCE": "4"}
+THOROUGHLY = {"MODEL_EXAMPLES": "500"}  # the first that fails ends it
 
 
 class Nursery:
@@ -26,7 +27,7 @@ class Nursery:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.planted.nursery"],
             cwd=PROJECT,
-            env=os.environ | QUICKLY,
+            env=os.environ | QUICKLY | THOROUGHLY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -170,11 +170,10 @@ class Acts(Runs):
         """
         found, text = await self.show(run, tenant=tenant), encoded(value)
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
+            await self._check_ended(found, step, item)
             text = self._fitting(found.pipeline, step, text)
         owner, ask = await self._tenant_filter(tenant), _ask(key, "edit", step, item, value, and_continue)
         made = await revisions.edit(self.database, run, owner, by, step, item, text, ask, stay=not and_continue)
-        if made is None:
-            await self._check_ended(found, step, item)
         return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
 
     async def skip(

@@ -8,7 +8,8 @@ from datetime import datetime
 from retoma.client.base import Base
 from retoma.define.pool import LARGEST_CAPACITY, LOWEST_RATE
 from retoma.errors import InvalidInput, NotFound
-from retoma.records import Figures, PipelineFigures, PoolRecord, QueueFigures, Standing, WorkerRecord
+from retoma.figures import Figures, QueueFigures, Standing
+from retoma.records import PipelineFigures, PoolRecord, WorkerRecord
 from retoma.store import gauges, pools, workers
 
 

@@ -67,7 +67,7 @@ class Parked(BaseException):
 
 
 class Stopped(BaseException):
-    """Ends a step's function in a run that is stopping, where it would begin something new. Not an error: let it pass."""
+    """Ends a step's function in a run that stops, where it would begin something new. Not an error: let it pass."""
 
 
 def place_of(function: Callable[..., Any] | None, what: str, resources: dict[str, Any]) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from retoma.records import Figures, Standing
+from retoma.figures import Figures, Standing
 from retoma.settings import SILENCE
 from retoma.store import gauges, workers
 from retoma.store.database import Database

@@ -8,7 +8,7 @@ from math import inf
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from retoma.records import Figures, Tally
+from retoma.figures import Figures, Tally
 from retoma.states import RUN_ENDS, RunState
 
 JOB_STATES = ("ready", "delayed", "running", "parked", "waiting")

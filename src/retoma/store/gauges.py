@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from retoma.records import DeliveryFigures, PipelineFigures, PoolFigures, QueueFigures, Tally
+from retoma.figures import DeliveryFigures, PoolFigures, QueueFigures, Tally
+from retoma.records import PipelineFigures
 from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements

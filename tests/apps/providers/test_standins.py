@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-PROVIDERS = ("footage", "images", "llm", "speech", "youtube")
+PROVIDERS = ("footage", "gpu", "images", "llm", "speech", "youtube")
 
 
 def test_every_stand_in_has_a_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,16 +254,12 @@ async def test_a_video_in_a_language_that_its_voice_does_not_speak_is_not_begun(
     assert await house.client.runs() == []
 
 
-@pytest.mark.parametrize(
-    ("to", "extra"), [("video_assembly", {"thumbnail_texts": ["Ouro"]}), ("thumbnail_gen", {"subtitles": False})]
-)
-async def test_a_wish_that_would_have_no_effect_is_refused_by_every_way_of_sending_back(
-    house: QuickHouse, to: str, extra: dict[str, Any]
-) -> None:
+async def test_a_wish_that_would_have_no_effect_is_refused_by_every_way_of_sending_back(house: QuickHouse) -> None:
     final = await house.at("final_review")
-    body = {"action": "send_back", "to": to, "extra": extra}
-    answer = await house.api.post(f"/api/v1/reviews/{final['checkpoint_id']}/decision", json=body)
-    assert (answer.status_code, f"it means nothing to {to}" in answer.text) == (422, True), answer.text
+    for to, extra in (("video_assembly", {"thumbnail_texts": ["Ouro"]}), ("thumbnail_gen", {"subtitles": False})):
+        body = {"action": "send_back", "to": to, "extra": extra}
+        answer = await house.api.post(f"/api/v1/reviews/{final['checkpoint_id']}/decision", json=body)
+        assert (answer.status_code, f"it means nothing to {to}" in answer.text) == (422, True), answer.text
     assert (await house.checkpoint(final["checkpoint_id"]))["status"] == "pending"
 
 
@@ -279,26 +275,26 @@ async def wished_for(house: QuickHouse) -> UUID:
     return UUID((await house.finish(await sent_back(house, final, **back)))["id"])
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_wished", "spoken"),
-    [
-        ({"language": "en"}, False, ("espeak_en", 1.0)),
-        ({"topic": "Como se faz café"}, False, ("espeak_pt", 1.4)),
-        ({"voice": "espeak_pt_br"}, True, ("espeak_pt_br", 1.0)),
-        ({"style": "calmo"}, True, ("espeak_pt", 1.4)),
-    ],
-)
-async def test_a_fork_keeps_of_what_was_wished_for_only_what_is_said_of_its_own_topic_language_and_voice(
-    house: QuickHouse, changes: dict[str, str], is_wished: bool, spoken: tuple[str, float]
-) -> None:
-    fork = (await house.client.fork(await wished_for(house), changes)).id
-    await house.finish(await house.asked(str(fork)))
-    results = await house.client.results(fork)
-    assert results["research"]["wishes"] == results["script_generation"]["wishes"] == ["fale do ouro"] * is_wished
-    assert ("ouro" in str(results["script_generation"]["scenes"])) is is_wished
-    assert results["thumbnail_gen"]["wishes"] == ["mais azul"] * is_wished
-    assert ("Ouro" in {one["text"] for one in results["thumbnail_gen"]["variants"]}) is is_wished
-    assert (results["audio_generation"]["voice"], results["audio_generation"]["rate"]) == spoken
+FORKS: list[tuple[dict[str, str], bool, tuple[str, float]]] = [
+    ({"language": "en"}, False, ("espeak_en", 1.0)),
+    ({"topic": "Como se faz café"}, False, ("espeak_pt", 1.4)),
+    ({"voice": "espeak_pt_br"}, True, ("espeak_pt_br", 1.0)),
+    ({"style": "calmo"}, True, ("espeak_pt", 1.4)),
+]
+"""What is changed, whether it keeps what was wished for, and with which voice and speed it is spoken."""
+
+
+async def test_a_fork_keeps_only_wishes_that_were_said_of_its_own_topic_language_and_voice(house: QuickHouse) -> None:
+    video = await wished_for(house)
+    for changes, is_wished, spoken in FORKS:
+        fork = (await house.client.fork(video, changes)).id
+        await house.finish(await house.asked(str(fork)))
+        results = await house.client.results(fork)
+        assert results["research"]["wishes"] == results["script_generation"]["wishes"] == ["fale do ouro"] * is_wished
+        assert ("ouro" in str(results["script_generation"]["scenes"])) is is_wished
+        assert results["thumbnail_gen"]["wishes"] == ["mais azul"] * is_wished
+        assert ("Ouro" in {one["text"] for one in results["thumbnail_gen"]["variants"]}) is is_wished
+        assert (results["audio_generation"]["voice"], results["audio_generation"]["rate"]) == spoken
 
 
 async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(house: QuickHouse) -> None:

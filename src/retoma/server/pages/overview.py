@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from retoma.records import ReviewCount, Run, Standing, Stuck
+from retoma.figures import Standing
+from retoma.records import ReviewCount, Run, Stuck
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.states import RunState

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from retoma.errors import InvalidInput, NotFound
 from retoma.records import Revision, Stuck
@@ -39,10 +39,23 @@ IdempotencyKey = Annotated[
 _REFUSED = documented(404, 409)
 MOST_ITEMS = 10_000
 MOST_STEPS = 500
+_NAMED_BY = {
+    "steps": {"minItems": 1},
+    "group": {"type": "string"},
+    "after": {"type": "string"},
+    "stale": {"const": True},
+}
+_NAMED_OR_FAILED = {
+    "if": {"anyOf": [{"required": [name], "properties": {name: given}} for name, given in _NAMED_BY.items()]},
+    "then": {"properties": {"step": {"type": "null"}}},
+    "else": {"properties": {"alone": {"const": False}, "fresh": {"const": False}}},
+}
 
 
 class RerunGiven(Given):
     """What is to be made anew is named by `steps`, `group`, `after` or `stale`. Otherwise it is what failed."""
+
+    model_config = ConfigDict(json_schema_extra=_NAMED_OR_FAILED)  # type: ignore[typeddict-item]
 
     step: Name | None = Field(None, description="Only what failed of this step.")
     items: list[ItemKey] | None = Field(None, max_length=MOST_ITEMS, description="Only these items.")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from retoma.records import QueueFigures, WorkerRecord
+from retoma.figures import QueueFigures
+from retoma.records import WorkerRecord
 from retoma.server.callers import Caller, caller
 from retoma.server.shapes import QueueList, QueueShape, WorkerList, WorkerShape
 

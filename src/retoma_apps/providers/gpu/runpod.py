@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited, Report
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
+from retoma_apps.providers import answers
 from retoma_apps.providers.gpu.host import HostUnavailable, Operation
 from retoma_apps.providers.pauses import asked_pause
 
@@ -170,9 +171,7 @@ def _check(answer: Answer) -> None:
 
 
 def _said(answer: Answer) -> str:
-    """The provider's own words, shortened."""
-    said = _field(answer, "error")
-    return f" ({said[:200]})" if isinstance(said, str) and said else ""
+    return answers.said(_field(answer, "error"))
 
 
 def _policy(timeout: timedelta) -> dict[str, int]:
@@ -250,7 +249,7 @@ def _error(told: dict[str, Any]) -> str:
     said = told.get("error")
     try:
         packed = json.loads(said) if isinstance(said, str) else said
-    except ValueError:
+    except (ValueError, RecursionError):
         packed = None
     if isinstance(packed, dict) and "error_message" in packed:
         said = packed["error_message"]
@@ -258,10 +257,9 @@ def _error(told: dict[str, Any]) -> str:
 
 
 def _entries(answer: Answer) -> Iterator[dict[str, Any]]:
-    try:
-        listed = answer.json()
-    except ValueError as error:
-        raise HostUnavailable("RunPod's list of requests is no JSON, or too long to read") from error
+    listed = answers.json_of(answer)
+    if listed is None:
+        raise HostUnavailable("RunPod's list of requests is no JSON, or too long to read")
     entries = listed.get("requests", ()) if isinstance(listed, dict) else listed
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("id"), str):
@@ -275,21 +273,14 @@ def _is_of(entry: dict[str, Any], key: str) -> bool:
 
 
 def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        told = answer.json()
-    except ValueError as error:
-        raise HostUnavailable("RunPod's answer is no JSON, or too long to read") from error
-    if not isinstance(told, dict):
-        raise HostUnavailable("RunPod's answer is no object")
+    told = answers.object_of(answer)
+    if told is None:
+        raise HostUnavailable("RunPod's answer is no JSON object, or too long to read")
     return told
 
 
 def _field(answer: Answer, name: str) -> Any:
-    try:
-        told = answer.json()
-    except ValueError:
-        return None
-    return told.get(name) if isinstance(told, dict) else None
+    return (answers.object_of(answer) or {}).get(name)
 
 
 def _path(handle: str, verb: str) -> str:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma_apps.providers.gpu import RunPodHost, RunPodSettings
 from retoma_apps.providers.gpu.standin import StandIn
-from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.standin import served
 from tests.apps.providers.gpu.shelf import Shelf
 
 KEY = "rpa_CANARY1234567890"

@@ -336,7 +336,7 @@ async def test_an_order_that_is_larger_than_runpod_takes_is_not_sent(standin: St
     assert standin.tally()["submits"] == 0
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"null", b'{"status": "COMPLETED"', b"\xff"])
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"[" * 100_000, b"null", b'{"status": "COMPLETED"', b"\xff"])
 async def test_an_answer_that_is_no_object_ends_nothing(
     runpod: RunPodHost, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

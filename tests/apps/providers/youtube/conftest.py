@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retoma_apps.providers.gpu.standin.server import served
+from retoma_apps.providers.standin import served
 from retoma_apps.providers.youtube import LocalChannel, VideoToPublish, YouTube, YouTubeSettings, mark_of
 from retoma_apps.providers.youtube.settings import GRAIN
 from retoma_apps.providers.youtube.standin import StandIn

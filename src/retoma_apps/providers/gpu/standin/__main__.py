@@ -1,14 +1,14 @@
-"""`python -m retoma_apps.providers.gpu.standin --port 8900`: the stand-in as a process of its own."""
+"""`python -m retoma_apps.providers.gpu.standin`: the stand-in as a process of its own."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import os
+from argparse import Namespace
 from pathlib import Path
 
 from retoma_apps.providers.gpu.local import LocalHost
 from retoma_apps.providers.gpu.standin.server import StandIn
+from retoma_apps.providers.standin import program, run
 
 
 def main() -> None:
@@ -22,18 +22,11 @@ def main() -> None:
         ledger=options.ledger,
         twin=LocalHost() if options.work else None,
     )
-    asyncio.run(_serve(standin, options.port))
+    run(standin, options.port)
 
 
-async def _serve(standin: StandIn, port: int) -> None:
-    async with standin.serving(port=port) as base_url:
-        print(f"RUNPOD_BASE_URL={base_url}", flush=True)
-        await asyncio.Event().wait()
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m retoma_apps.providers.gpu.standin", description=__doc__)
-    parser.add_argument("--port", type=int, default=8900, help="0 takes any that is free")
+def _options() -> Namespace:
+    parser = program("gpu", 8900)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--seconds-per-image", type=float, default=1.0)
     parser.add_argument("--queue-seconds", type=float, default=0.0)

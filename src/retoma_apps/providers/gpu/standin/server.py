@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
-import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import uuid4
 
-import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma import GiveUp, Report
 from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
 from retoma_apps.providers.gpu.host import GpuHost
 from retoma_apps.providers.gpu.orders import filename
 from retoma_apps.providers.gpu.standin.fleet import Fleet, Job, Status
+from retoma_apps.providers.standin import Breakable, BreaksOff, Routes
 
 LARGEST_BODY = 10 * 1024**2
 _WEBHOOK_TRIES = 3
@@ -47,9 +43,8 @@ class Faults:
     """Requests of any kind that get a 500 and do nothing."""
     broken_after: int = 0
     """Submissions that are taken and get a 502."""
-    rate_limited_share: float = 0.0
-    lost_replies_share: float = 0.0
-    broken_share: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+    """How often one of the counts above strikes without being ordered, such as {"broken": 0.1}."""
     bad_images: set[str] = field(default_factory=set)
     """Their job fails with a message that names the first of them; with `partial` they are only listed, by `code`."""
     partial: bool = False
@@ -70,8 +65,10 @@ class _Call:
     tries: int = 0
 
 
-class StandIn:
+class StandIn(Breakable[Faults]):
     """With `manual` time moves only by `advance`. With `twin` the work is really done, by that host."""
+
+    path = "/v2"
 
     def __init__(
         self,
@@ -89,7 +86,7 @@ class StandIn:
         twin: GpuHost | None = None,
         seed: int = 0,
     ) -> None:
-        self.faults = Faults()
+        super().__init__(Faults(), key=key, seed=seed)
         self.submits: Counter[str] = Counter()
         """How often each key was submitted and taken."""
         self.duplicates = 0
@@ -106,15 +103,15 @@ class StandIn:
         )
         self._manual = manual
         self._now = 0.0
-        self._key = key
         self._files_url = files_url
         self._ledger = ledger
         self._twin = twin
         self._handles: dict[str, str] = {}
-        self._random = Random(seed)  # noqa: S311, faults need no secrecy
         self._calls: list[_Call] = []
         self._turn = asyncio.Lock()
-        self.app = self._routes()
+
+    def variables(self, base_url: str) -> dict[str, str]:
+        return {"RUNPOD_BASE_URL": base_url}
 
     @property
     def now(self) -> float:
@@ -138,11 +135,10 @@ class StandIn:
 
     @asynccontextmanager
     async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The base URL, for RUNPOD_BASE_URL, while it is served."""
-        async with served(self.app, host, port) as origin:
+        async with super().serving(host, port) as base_url:
             ticking = asyncio.create_task(self._keep_ticking())
             try:
-                yield f"{origin}/v2"
+                yield base_url
             finally:
                 ticking.cancel()
                 await asyncio.gather(ticking, return_exceptions=True)
@@ -237,14 +233,12 @@ class StandIn:
             with self._ledger.open("ab", buffering=0) as file:
                 file.write(json.dumps(line).encode() + b"\n")
 
-    def _routes(self) -> FastAPI:
-        app = FastAPI(title="RunPod stand-in", docs_url=None, redoc_url=None)
+    def _made_app(self) -> FastAPI:
+        app = super()._made_app()
         app.middleware("http")(self._guarded)
-        for method, path, answer in self._table():
-            app.add_api_route(path, answer, methods=[method], response_model=None)
         return app
 
-    def _table(self) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    def _routes(self) -> Routes:
         yield "POST", "/v2/{endpoint}/run", self._run
         yield "GET", "/v2/{endpoint}/status/{job}", self._status
         yield "POST", "/v2/{endpoint}/cancel/{job}", self._cancel
@@ -252,8 +246,6 @@ class StandIn:
         yield "POST", "/v2/{endpoint}/purge-queue", self._purge
         yield "GET", "/v2/{endpoint}/requests", self._requests
         yield "GET", "/v2/{endpoint}/health", self._health
-        yield "GET", "/standin/tally", self._show_tally
-        yield "PUT", "/standin/faults", self._set_faults
         yield "POST", "/standin/advance", self._advance
 
     async def _guarded(self, request: Request, answer: Callable[[Request], Any]) -> Response:
@@ -268,20 +260,11 @@ class StandIn:
 
     def _refusal(self, request: Request) -> Response | None:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+        if not self._is_ours(given):
             return JSONResponse({"error": "Unauthorized"}, 401)
         if self._strikes("rate_limited"):
-            after = self.faults.retry_after
-            return JSONResponse(
-                {"error": "Too Many Requests"}, 429, {} if after is None else {"Retry-After": f"{after:g}"}
-            )
+            return JSONResponse({"error": "Too Many Requests"}, 429, self._retry_after())
         return JSONResponse({"error": "internal error"}, 500) if self._strikes("broken") else None
-
-    def _strikes(self, fault: str) -> bool:
-        if (left := getattr(self.faults, fault)) > 0:
-            setattr(self.faults, fault, left - 1)
-            return True
-        return self._random.random() < getattr(self.faults, f"{fault}_share", 0.0)
 
     async def _run(self, endpoint: str, request: Request) -> Response:
         raw = await request.body()
@@ -295,7 +278,7 @@ class StandIn:
         if self._strikes("broken_after"):
             return JSONResponse({"error": "bad gateway"}, 502)
         if self._strikes("lost_replies"):
-            return _BreaksOff()
+            return BreaksOff()
         return JSONResponse({"id": job.id, "status": "IN_QUEUE"})
 
     def _take(self, job: Job) -> None:
@@ -352,19 +335,6 @@ class StandIn:
         }
         return JSONResponse({"jobs": jobs, "workers": {"idle": self.fleet.workers - running, "running": running}})
 
-    async def _show_tally(self) -> Response:
-        return JSONResponse(self.tally())
-
-    async def _set_faults(self, request: Request) -> Response:
-        known = {each.name for each in fields(Faults)}
-        for name, value in (await request.json()).items():
-            if name not in known:
-                return JSONResponse({"error": f"there is no fault {name!r}; there are {sorted(known)}"}, 400)
-            setattr(self.faults, name, set(value) if isinstance(value, list) else value)
-        return JSONResponse(
-            {name: sorted(value) if isinstance(value, set) else value for name, value in asdict(self.faults).items()}
-        )
-
     async def _advance(self, request: Request) -> Response:
         await self.advance(float((await request.json())["seconds"]))
         return JSONResponse(self.tally())
@@ -372,37 +342,6 @@ class StandIn:
     def _found(self, endpoint: str, job: str) -> Job | None:
         found = self.fleet.jobs.get(job)
         return found if found is not None and found.endpoint == endpoint else None
-
-
-@asynccontextmanager
-async def served(app: ASGIApp, host: str, port: int) -> AsyncIterator[str]:
-    """Where an application is reached while it is served from this event loop."""
-    # The protocol is named: asyncio turns Nagle's waiting off only then, and each answer would come 40 ms late.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        server = _Quiet(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield f"http://{host}:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await serving
-
-
-class _Quiet(uvicorn.Server):
-    """Leaves the signals to whoever embeds it."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-class _BreaksOff(Response):
-    """Promises a body and closes the connection before it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
 
 
 def _submitted(endpoint: str, body: dict[str, Any], now: float) -> Job:

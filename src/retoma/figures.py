@@ -1,0 +1,84 @@
+"""How everything stands: what metrics and the overview show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from retoma.states import RunState
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """Jobs of a queue that are not final, by state, those that are delayed apart. `oldest_for` is how long the job that
+    comes next has been ready; `room` is what its live workers can run at once."""
+
+    queue: str
+    jobs: dict[str, int]
+    oldest_for: timedelta | None
+    workers: int
+    room: int
+
+
+@dataclass(frozen=True)
+class PoolFigures:
+    """`newest_for` is how long ago a job last got slots, of those that still hold them; `oldest_for` how long the job
+    that comes next has waited for some."""
+
+    name: str
+    capacity: int
+    used: int
+    waiting: int
+    is_paused: bool
+    newest_for: timedelta | None
+    oldest_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class DeliveryFigures:
+    """`dead` are those that could be sent again, `late_for` is for how long the sending of one has been due that nobody
+    sends."""
+
+    due: int
+    sending: int
+    dead: int
+    late_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often something happened in a pipeline since the database was made. What: a run `ended`, its state being the
+    outcome; it `waited` until work began; it `worked` until its end; or a `delivery` ended, as delivered or dead.
+    It counts those that took up to `under` seconds and more than the tally before it."""
+
+    pipeline: str
+    what: str
+    outcome: str
+    under: float
+    times: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How everything stands, for people who look. What runs is counted in the oldest open runs only."""
+
+    queues: list[QueueFigures]
+    pools: list[PoolFigures]
+    open_runs: int
+    stuck: int
+    deliveries: DeliveryFigures
+    workers: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait."""
+
+    queues: list[QueueFigures]
+    pools: list[PoolFigures]
+    open_runs: dict[tuple[str, RunState], int]
+    not_begun: dict[str, int]
+    deliveries: DeliveryFigures
+    tallies: list[Tally]
+    workers: int

@@ -1,0 +1,192 @@
+"""The referee of the chaos: it says nothing of a world in which all went well, and names each thing that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from bench.chaos import farm, model
+from bench.chaos.client import Acknowledged, Told
+from bench.chaos.ledger import Line
+from bench.chaos.receiver import ACCEPTED, Deliveries, Got, Receiver
+from bench.chaos.referee import Findings, Store, judge, judge_deliveries, judge_outside, wrong_slots
+from retoma import Pipeline, Pool
+from tests.conftest import OpenSandbox
+from tests.engine.builders import do_next
+
+NONCE = "1-1"
+
+
+class World:
+    """A chain of four steps that ran once each, and one webhook that came."""
+
+    def __init__(self) -> None:
+        self.run = run = uuid4()
+        story = model.told("chain", run, NONCE, 0, set())
+        self.told = Told({NONCE: Acknowledged(run, "chain", NONCE, 0, asked_for_webhook=True)})
+        self.runs: dict[UUID, Any] = {run: a_run(run)}
+        self.jobs: dict[Any, Any] = {(run, step, "", 1): a_job(run, step, story) for step, _ in story.states}
+        self.events = [an_event(run, "start"), *(an_event(run, "result", step) for step, _ in story.states)]
+        self.events.append(an_event(run, "end", data={"state": "completed"}))
+        self.lines = [line for key in self.jobs for line in (a_line(key, 1.0, "began"), a_line(key, 2.0, "ended"))]
+        self.got = [Got(uuid4(), run, 1, b"{}", ACCEPTED)]
+        self.hooks: list[Any] = [{"run": run, "events": ["run.completed"], "state": "completed"}]
+        self.deliveries: list[Any] = [a_delivery(self.got[0])]
+        self.submissions: list[Any] = []
+        self.stood_still = 0
+
+    def judged(self) -> Findings:
+        findings = judge(Store(self.runs, self.jobs, self.events), self.told, self.lines, [])
+        judge_outside(findings, self.submissions, at_rest=[], stood_still=self.stood_still)
+        receiver = Receiver(None)  # type: ignore[arg-type]
+        receiver.got = self.got
+        judge_deliveries(findings, Deliveries(self.hooks, self.deliveries), self.told, receiver)
+        return findings
+
+
+def a_run(run: UUID) -> dict[str, Any]:
+    given = json.dumps({"nonce": NONCE, "size": 0})
+    return {"id": run, "pipeline": "chain", "state": "completed", "input": given, "open_sinks": 0}
+
+
+def a_job(run: UUID, step: str, story: model.Story) -> dict[str, Any]:
+    output = {"value": story.values[step, ""], "attempt": 1, "token": step}
+    counts = {"attempt": 1, "deaths": 0, "crashes": 0, "waiting_on": 0, "worker": 1, "code": None}
+    key = {"run": run, "step": step, "item": "", "revision": 1}
+    return {**key, **counts, "state": "succeeded", "output": json.dumps(output)}
+
+
+def an_event(run: UUID, kind: str, step: str | None = None, data: object = None) -> Any:
+    item, attempt = ("", 1) if step else (None, None)
+    key = {"run": run, "step": step, "item": item, "revision": 1}
+    return {**key, "kind": kind, "attempt": attempt, "data": json.dumps(data)}
+
+
+def a_line(key: Any, at: float, what: str) -> Line:
+    return Line(at, 7, key, 1, key[1], what)
+
+
+def a_delivery(got: Got) -> dict[str, Any]:
+    return {
+        "id": got.id,
+        "run": got.run,
+        "seq": got.seq,
+        "event": "run.completed",
+        "state": "delivered",
+        "attempt": 1,
+    }
+
+
+class Submitted(farm.Work):
+    """Work of one key that goes on, without a file."""
+
+    @property
+    def key(self) -> str:
+        return "same"
+
+    @property
+    def submitted_at(self) -> float:
+        return float(self.handle)
+
+    @property
+    def seen_at(self) -> None:
+        return None
+
+    def stands(self, now: float) -> str:
+        return "running"
+
+
+def test_of_a_world_in_which_all_went_well_it_says_nothing() -> None:
+    assert World().judged().is_good
+
+
+def lose_the_run(world: World) -> None:
+    world.runs.clear()
+    world.jobs.clear()
+    world.events.clear()
+    world.lines.clear()
+
+
+def lose_a_job(world: World) -> None:
+    del world.jobs[world.run, "third", "", 1]
+
+
+def run_a_body_twice(world: World) -> None:
+    world.lines.append(a_line((world.run, "third", "", 1), 3.0, "began"))
+
+
+def end_a_job_twice(world: World) -> None:
+    world.events.append(an_event(world.run, "result", "third"))
+
+
+def take_a_stale_result(world: World) -> None:
+    world.jobs[world.run, "third", "", 1]["output"] = json.dumps({"value": 1, "attempt": 1, "token": "another"})
+
+
+def begin_after_a_cancel(world: World) -> None:
+    world.told.acknowledged[NONCE].cancelled_at = -2.5
+
+
+def leave_a_webhook_unsent(world: World) -> None:
+    world.deliveries[0]["state"] = "due"
+
+
+def forget_a_webhook(world: World) -> None:
+    world.deliveries.clear()
+
+
+def say_that_it_was_delivered(world: World) -> None:
+    world.got.clear()
+
+
+def submit_twice(world: World) -> None:
+    world.submissions = [Submitted("1"), Submitted("2")]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "heading"),
+    [
+        (lose_the_run, "lost: acknowledged and not stored"),
+        (lose_a_job, "completed work that ran again"),
+        (run_a_body_twice, "one attempt that ran twice"),
+        (end_a_job_twice, "double transitions"),
+        (take_a_stale_result, "stale writes accepted"),
+        (begin_after_a_cancel, "bodies that began later than 3 s after a cancel"),
+        (leave_a_webhook_unsent, "deliveries owed and neither delivered nor dead"),
+        (forget_a_webhook, "deliveries owed and neither delivered nor dead"),
+        (say_that_it_was_delivered, "deliveries lost"),
+        (submit_twice, "more duplicate submits than workers that stood still"),
+    ],
+)
+def test_what_is_wrong_is_named(spoil: Callable[[World], None], heading: str) -> None:
+    world = World()
+    spoil(world)
+    assert len(world.judged().wrong[heading]) >= 1
+
+
+def test_a_worker_that_stood_still_may_have_submitted_twice() -> None:
+    world = World()
+    submit_twice(world)
+    world.stood_still = 1
+    assert world.judged().is_good
+
+
+async def test_slots_that_are_held_for_nothing_are_named(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film")
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    async def clip() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, sandbox.database.connection() as connection:
+        run = (await sandbox.client.start(pipeline)).id
+        await do_next(hands, "clip")
+        assert await wrong_slots(connection) == []
+        await connection.execute(
+            "insert into retoma.holdings select run, step, item, revision, pool, 1 from retoma.jobs"
+        )
+        assert await wrong_slots(connection) == [f"slots that are held by no job at work: clip: in {run}"]
