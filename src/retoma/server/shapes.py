@@ -154,7 +154,7 @@ class RunDetails(RunShape):
     steps: list[StepShape]
     estimated_end_at: datetime | None = Field(description="If its items keep their pace. Null while nothing tells.")
     waits: list[WaitShape] = Field(description="Why what could run does not.")
-    errors: list[ErrorShape] = Field(description="What the newest failure of each job said.")
+    errors: list[ErrorShape] = Field(description="What the newest failure of each job said: at most 100.")
 
 
 class StateOfRun(BaseModel):

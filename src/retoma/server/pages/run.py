@@ -43,17 +43,13 @@ async def show(
     client = visit.client
     run = await client.show(visit.id("run"))
     visit.path = f"/runs/{run.id}"
+    last = await client.last_event(run.id)  # before what is shown, so that nothing is missed after it
     shape = await client.graph(run)
     progress = {step.step: step for step in await client.progress(run.id)}
     steps = [progress[step.name] for step in shape.steps if not step.hidden and step.name in progress]
     now = await client.now()
-    errors = await client.errors(run.id, limit=ERRORS)
-    last = await client.last_event(run.id)
     chosen = await _selected(visit, run, steps)
     held = await _held(visit, run)
-    asking = {(review.step, review.item) for review in held if review.applied_at is None}
-    stale = await client.stale(run.id)
-    halts = await episodes(client, run)
     return visit.show(
         "run.html",
         status,
@@ -63,40 +59,19 @@ async def show(
         last_event=last,
         steps=steps,
         progress=progress,
-        state_of=lambda step: graph.shown(graph.overall(progress[step]), step in {each for each, _ in asking}),
-        job_state_of=lambda job: graph.shown(job.state, (job.step, job.item) in asking),
-        asking={step for step, _ in asking},
-        reviews=[review for review in held if review.is_open][:REVIEWS],
-        more_reviews=max(0, sum(review.is_open for review in held) - REVIEWS),
         urgency=urgency,
-        stale={step for step, _ in stale},
-        stale_jobs=set(stale),
         done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
-        graph=graph.drawn(shape, progress, {step for step, _ in asking}),
         fall=await _fall(visit, run, steps, graph.needs(shape), chosen["job"], run.ended_at or now, held),
-        waits=[] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
-        estimate=None if run.is_over else await client.estimate(run.id),
-        stuck=_explained(visit, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
-        ended_by=ended_by(halts, run),
-        episodes=halts,
-        cause_of=lambda halt: _cause(visit, halt.cause, halt.data),
-        way_of=lambda halt: _way(visit, halt),
-        may_resume=run.state in (RunState.STUCK, RunState.FAILED),
-        may_remake=run.state not in FIXED,
-        has_ended=chosen["job"] is not None and chosen["job"].state in JOB_ENDS,
         groups=_groups(visit, run),
         fork_fields=typed.offered(fork or (input_fields(visit, run) if run.is_over else [])),
         is_fork_open=fork is not None,
-        made=await _made(visit, run, chosen["job"]),
-        told=told,
-        may_rerun=run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
         charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=CHARGES),
-        errors=errors,
-        all_errors=await client.error_count(run.id) if len(errors) == ERRORS else len(errors),
-        found_files=await client.files(run, limit=FILES),
-        kept=client.app is not None and client.app.files is not None,
-        job_files=[] if chosen["job"] is None else list(files_in(chosen["job"].output))[:FILES],
-        value=await _value(visit, run, shape, chosen["job"]),
+        **_asked(held, shape, progress),
+        **_allowed(run, chosen["job"]),
+        **await _standing_still(visit, run),
+        **await _outdated(visit, run),
+        **await _failures(visit, run),
+        **await _results(visit, run, shape, chosen["job"]),
         **await items.shown(visit, run, shape),
         **await _events(visit, run),
         **chosen,
@@ -124,6 +99,68 @@ async def rerun_failed(visit: Visit) -> Response:
 async def stuck(visit: Visit) -> Response:
     found = _explained(visit, await visit.client.stuck())
     return visit.show("stuck.html", stuck=found, now=await visit.client.now())
+
+
+def _asked(held: list[Review], shape: Graph, progress: Mapping[str, StepProgress]) -> dict[str, Any]:
+    """What people are asked, and how that colours steps and jobs."""
+    asking = {(review.step, review.item) for review in held if review.applied_at is None}
+    steps = {step for step, _ in asking}
+    still_open = [review for review in held if review.is_open]
+    return {
+        "asking": steps,
+        "state_of": lambda step: graph.shown(graph.overall(progress[step]), step in steps),
+        "job_state_of": lambda job: graph.shown(job.state, (job.step, job.item) in asking),
+        "reviews": still_open[:REVIEWS],
+        "more_reviews": max(0, len(still_open) - REVIEWS),
+        "graph": graph.drawn(shape, progress, steps),
+    }
+
+
+def _allowed(run: Run, job: Job | None) -> dict[str, bool]:
+    return {
+        "may_resume": run.state in (RunState.STUCK, RunState.FAILED),
+        "may_remake": run.state not in FIXED,
+        "may_rerun": run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
+        "may_edit": run.state not in FIXED and job is not None and job.state in JOB_ENDS,
+    }
+
+
+async def _standing_still(visit: Visit, run: Run) -> dict[str, Any]:
+    """Why it waits, when it ends, and each time that it stood still."""
+    client, halts = visit.client, await episodes(visit.client, run)
+    return {
+        "waits": [] if run.is_over else [_told(visit, wait) for wait in await client.waits(run.id)],
+        "estimate": None if run.is_over else await client.estimate(run.id),
+        "stuck": _explained(visit, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
+        "ended_by": ended_by(halts, run),
+        "episodes": halts,
+        "cause_of": lambda halt: _cause(visit, halt.cause, halt.data),
+        "way_of": lambda halt: _way(visit, halt),
+    }
+
+
+async def _outdated(visit: Visit, run: Run) -> dict[str, Any]:
+    stale = set(await visit.client.stale(run.id))
+    return {"stale": {step for step, _ in stale}, "stale_jobs": stale}
+
+
+async def _failures(visit: Visit, run: Run) -> dict[str, Any]:
+    errors = await visit.client.errors(run.id, limit=ERRORS)
+    count = await visit.client.error_count(run.id) if len(errors) == ERRORS else len(errors)
+    return {"errors": errors, "all_errors": count}
+
+
+async def _results(visit: Visit, run: Run, shape: Graph, job: Job | None) -> dict[str, Any]:
+    """The files of the run, and what the chosen job was made of and has given."""
+    app = visit.client.app
+    return {
+        "found_files": await visit.client.files(run, limit=FILES),
+        "kept": app is not None and app.files is not None,
+        "job_files": [] if job is None else list(files_in(job.output))[:FILES],
+        "value": await _value(visit, run, shape, job),
+        "made": await _made(visit, run, job),
+        "told": told,
+    }
 
 
 async def _events(visit: Visit, run: Run) -> dict[str, Any]:
