@@ -73,7 +73,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Figures:
-    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait."""
+    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait.
+    `oldest_transaction` is for how long anybody's has been open in this database."""
 
     queues: list[QueueFigures]
     pools: list[PoolFigures]
@@ -82,3 +83,4 @@ class Figures:
     deliveries: DeliveryFigures
     tallies: list[Tally]
     workers: int
+    oldest_transaction: timedelta

@@ -93,6 +93,17 @@ async def test_a_long_transaction_that_ends_no_run_holds_up_nothing(open_sandbox
         assert ended(await look(sandbox.database)) == {"completed": 1}
 
 
+async def test_a_transaction_that_stays_open_is_told(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_pipeline()) as sandbox, sandbox.database.connection() as connection:
+        async with connection.transaction():
+            open_for = await connection.fetchval("select clock_timestamp() - now()")
+            with_it = (await sandbox.client.figures()).oldest_transaction
+        async with connection.transaction():
+            without_it = (await look(sandbox.database)).oldest_transaction
+    assert with_it > open_for
+    assert without_it < with_it
+
+
 async def test_many_ends_are_counted_in_several_looks(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

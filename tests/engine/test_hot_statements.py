@@ -134,7 +134,7 @@ async def test_a_claim_for_a_pool_reads_only_what_waits_for_it(open_sandbox: Ope
         async with reading(connection) as read:
             claims = await call(connection, reins, room=10)
     assert names(claims) == ["clip"] * 5
-    assert read.whole_tables.keys() <= {"pools", "holdings", "steps"}
+    assert read.whole_tables.keys() <= {"pools", "steps"}
     assert sum(read.entries.values()) <= 2 * FEW
 
 
@@ -314,7 +314,8 @@ async def make_history(sandbox: Sandbox) -> None:
         sandbox,
         """
         with pool as (
-          insert into retoma.pools (name, capacity) values ('old', 1000000)
+          insert into retoma.pools (name, declared, capacity, tokens, tokens_at)
+          values ('old', '{}', 1000000, 0, retoma.now())
         ), events as (
           insert into retoma.events (run, at, revision, kind)
           select id, created_at, 1, kind from retoma.runs, unnest(array['start', 'end']) as kind

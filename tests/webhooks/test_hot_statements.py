@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from retoma import Webhook
 from retoma.define.webhook import recorded
 from retoma.testing import Sandbox
@@ -12,12 +14,14 @@ from tests.webhooks.builders import one_step
 
 HISTORY = 6_000
 FEW = 150
+RECORD = "select * from retoma.record_attempt($1, $2, 'delivered', '0', null, 5, 200, null, 'thanks')"
 CLAIM = "select * from retoma.claim_deliveries('{one}', 50, 8, '30 seconds')"
 
 
-async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox) -> None:
+@pytest.mark.parametrize("analysed", [True, False])
+async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox, analysed: bool) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        await make_history(sandbox)
+        await make_history(sandbox, analysed=analysed)
         hook = Webhook("https://new.example.com/", events=["run.started"])
         await sandbox.client.start_many("one", [None] * 3, webhook=hook)
         async with sandbox.database.connection() as connection, connection.transaction():
@@ -26,6 +30,26 @@ async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox) -> None
             read = {name: count - before.get(name, 0) for name, count in (await counters(connection)).items()}
     assert len(taken) == 8 + 3
     assert read["r", "deliveries"] == read["r", "endpoints"] == 0
+    assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
+
+
+@pytest.mark.parametrize("analysed", [True, False])
+async def test_recording_an_attempt_reads_only_what_its_run_and_endpoint_are_owed(
+    open_sandbox: OpenSandbox, analysed: bool
+) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await make_history(sandbox, analysed=analysed)
+        hook = Webhook("https://new.example.com/", events=["run.started"])
+        await sandbox.client.start("one", webhook=hook)
+        async with sandbox.database.connection() as connection, connection.transaction():
+            (taken,) = [row for row in await connection.fetch(CLAIM) if row["url"] == hook.url]
+            before = await counters(connection)
+            recorded = await connection.fetchrow(RECORD, taken["id"], taken["attempt"])
+            read = {name: count - before.get(name, 0) for name, count in (await counters(connection)).items()}
+    assert recorded is not None
+    assert recorded["state"] == "delivered"
+    whole = {name for (kind, name), count in read.items() if kind == "r" and count}
+    assert whole <= {"clock"}
     assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
 
 
@@ -62,7 +86,7 @@ async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: 
     assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
 
 
-async def make_history(sandbox: Sandbox) -> None:
+async def make_history(sandbox: Sandbox, *, analysed: bool = True) -> None:
     """Webhooks that were delivered, that wait for later, for others of their run, and a thousand due to one host."""
     await clear(sandbox)
     hook = Webhook("https://old.example.com/", events=["run.started"])
@@ -81,5 +105,5 @@ async def make_history(sandbox: Sandbox) -> None:
         """,
         HISTORY,
     )
-    async with sandbox.database.connection() as connection:
-        await connection.execute("analyze retoma.deliveries, retoma.endpoints")
+    if analysed:
+        await rows(sandbox, "analyze retoma.deliveries, retoma.endpoints")

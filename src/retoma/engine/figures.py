@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from retoma.figures import Figures, Standing
 from retoma.settings import SILENCE
-from retoma.store import gauges, workers
+from retoma.store import gauges, health, workers
 from retoma.store.database import Database
 
 FRESH = 1.0  # seconds
@@ -50,6 +50,7 @@ async def look(database: Database, silence: timedelta = SILENCE) -> Figures:
         deliveries=await gauges.deliveries(database),
         tallies=await gauges.tallies(database),
         workers=await _alive(database, silence),
+        oldest_transaction=await _oldest_transaction(database),
     )
 
 
@@ -65,6 +66,11 @@ async def look_for_people(database: Database, silence: timedelta = SILENCE) -> S
         deliveries=await gauges.deliveries(database),
         workers=await _alive(database, silence),
     )
+
+
+async def _oldest_transaction(database: Database) -> timedelta:
+    found = await health.old_transactions(database, timedelta(0))
+    return max((row["open_for"] for row in found), default=timedelta(0))
 
 
 async def _alive(database: Database, silence: timedelta) -> int:

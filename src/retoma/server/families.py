@@ -21,6 +21,11 @@ def of_figures(figures: Figures) -> Iterator[Metric]:
     yield from _pools(figures)
     yield from _deliveries(figures)
     yield GaugeMetricFamily("retoma_workers", "Workers that live.", figures.workers)
+    yield GaugeMetricFamily(
+        "retoma_oldest_transaction_seconds",
+        "How long the oldest transaction has been open in the database.",
+        figures.oldest_transaction.total_seconds(),
+    )
 
 
 def _runs(figures: Figures) -> Iterator[Metric]:

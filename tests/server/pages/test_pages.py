@@ -263,7 +263,19 @@ def test_no_rule_of_the_stylesheet_is_for_a_class_that_nothing_has() -> None:
 
 def test_no_word_is_kept_that_nobody_says() -> None:
     said = used() | {name for _, _, name in words.NAVIGATION}
-    made = ("state ", "wait ", "event ", "way ", "said ", "error ", "kit ", "trail ", "wrong ", "notes needed ", "written ")
+    made = (
+        "state ",
+        "wait ",
+        "event ",
+        "way ",
+        "said ",
+        "error ",
+        "kit ",
+        "trail ",
+        "wrong ",
+        "notes needed ",
+        "written ",
+    )
     others = {"in", "ago"}
     assert {name for name in words._WORDS if name not in said | others and not name.startswith(made)} == set()
 
