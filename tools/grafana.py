@@ -192,6 +192,7 @@ def servers() -> list[Panel]:
             unit="percentunit",
         ),
         graph("The application gives its metrics", [("", "min(retoma_application_measures_up)")]),
+        graph("Age of the oldest transaction", [("", "max(retoma_oldest_transaction_seconds)")], unit="s"),
     ]
 
 
