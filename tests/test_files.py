@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -61,6 +63,25 @@ async def test_more_than_was_allowed_is_neither_read_nor_kept(files: Files, tmp_
     assert read == 3
     assert kept(tmp_path) == []
     assert (await files.save(b"0" * 250, most=250)).size == 250
+
+
+async def test_a_disk_that_is_full_keeps_no_part_of_a_file(files: Files, tmp_path: Path) -> None:
+    content = b"0" * 6_000_000
+    with files_of_at_most(5_000_000), pytest.raises(Exception, match="File too large"):
+        await files.save(content)
+    assert kept(tmp_path) == []
+    assert await files.has(await files.save(content))
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """In this process a longer one cannot be written, as on a disk that has no more room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_a_file_is_here_only_if_it_is_as_long_as_it_says(files: Files) -> None:

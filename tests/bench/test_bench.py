@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from bench import __main__ as suite
 from bench.lines import LINES, MEASURES
 from bench.report import Results, sections, write
 from bench.server import Server
@@ -39,6 +42,33 @@ async def test_work_that_did_not_succeed_at_once_is_no_figure(rig: Rig) -> None:
         await stage.client.cancel(first)
         with pytest.raises(RuntimeError, match="should have succeeded"):
             await stage.work(first, jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [([], ["rounds", "profile"]), (["chain"], ["rounds"]), (["--profile"], ["profile"])],
+)
+async def test_where_the_microseconds_go_is_a_part_of_the_whole(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, asked: list[str], taken: list[str]
+) -> None:
+    done = []
+
+    @asynccontextmanager
+    async def serving() -> AsyncIterator[Server]:
+        yield Server(rig.server.url)
+
+    async def rounds(*_: object) -> None:
+        done.append("rounds")
+
+    async def profile(_: Rig) -> dict[str, object]:
+        done.append("profile")
+        return {}
+
+    for name, stand_in in {"serving": serving, "_rounds": rounds, "profile": profile}.items():
+        monkeypatch.setattr(suite, name, stand_in)
+    monkeypatch.setattr(sys, "argv", ["bench", *asked])
+    await suite._measured(suite._asked())
+    assert done == taken
 
 
 def test_the_best_mode_of_a_peer_stands_beside_ours() -> None:
