@@ -185,6 +185,27 @@ async def test_it_is_submitted_anew_also_if_the_handle_is_only_a_part_of_the_ans
         assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
 
 
+@pytest.mark.parametrize("handle_is_given_by", ["submit", "nothing"])
+async def test_only_the_part_that_gave_the_handle_is_done_anew(
+    open_sandbox: OpenSandbox, handle_is_given_by: str
+) -> None:
+    host, pipeline, paid = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0)), []
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        by_once = handle_is_given_by == "submit"
+        handle = await ctx.once("submit", lambda: host.submit("scene")) if by_once else await host.submit("scene")
+        await ctx.once("pay", lambda: paid.append(handle))
+        return await ctx.external(handle, poll=host.status)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed")
+        await sandbox.work()
+        assert (host.submitted[:2], paid) == (["scene-1", "scene-2"], ["scene-1"])
+        assert run
+
+
 async def test_a_retry_of_outside_work_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film(reconciles=False)
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
@@ -591,6 +612,26 @@ async def test_the_last_look_for_what_goes_on_outside_begins_nothing(
         await sandbox.work()
         assert (len(taken), host.submitted, host.cancelled) == (1, [], [])
         assert (await state(sandbox, run), await codes(sandbox, run)) == ("cancelled", {"clip": "RUN_STOPPED"})
+
+
+async def test_a_step_with_nothing_to_be_found_outside_does_not_begin_again_in_a_cancelled_run(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline, sent = Pipeline("upload", retry=Retry(0)), []
+
+    @pipeline.step
+    async def upload(*, ctx: Context) -> None:
+        await ctx.once("session", lambda: "s1")
+        sent.append("try")
+        raise RetryLater(minutes(1))
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.hands() as hands:
+            await do_next(hands, "upload")
+        assert await sandbox.client.cancel(run) == "cancelled"
+        await sandbox.work()
+        assert sent == ["try"]
 
 
 async def test_an_outside_that_is_away_is_asked_again_for_what_goes_on_there(open_sandbox: OpenSandbox) -> None:

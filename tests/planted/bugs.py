@@ -399,9 +399,16 @@ BUGS = [
     Bug(
         "a cancel forgets what may go on outside",
         f"{FUNCTIONS}/outside.sql",
-        "e.begun_at > p_now - interval '1 day'",
-        "e.begun_at > p_now",
+        "e.findable and e.begun_at > p_now - interval '1 day'",
+        "false",
         f"{OUTSIDE}::test_what_goes_on_outside_unknown_to_all_is_found_and_cancelled_with_its_run[its worker died]",
+    ),
+    Bug(
+        "a cancelled run does what is not to be found outside",
+        f"{FUNCTIONS}/outside.sql",
+        "e.findable and e.begun_at",
+        "e.begun_at",
+        f"{OUTSIDE}::test_a_step_with_nothing_to_be_found_outside_does_not_begin_again_in_a_cancelled_run",
     ),
     Bug(
         "the last look for what goes on outside submits it again",

@@ -131,9 +131,8 @@ async def test_outside_work_that_was_submitted_before_an_upgrade_goes_on_after_i
         parked, waiting = [(await working.client.start(pipeline)).id for _ in range(2)]
         async with working.hands() as hands:
             await hands.give_back(await hands.attempt(await hands.claim(1)))
-        await execute(
-            database, "alter table retoma.outside drop effect; delete from retoma.migrations where number = 14"
-        )
+        columns = "alter table retoma.outside drop effect; alter table retoma.effects drop findable;"
+        await execute(database, f"{columns} delete from retoma.migrations where number = 14")
         assert "0014_submissions_by_name" in await database.upgrade()
         await working.work()
         assert await working.client.results(parked) == await working.client.results(waiting) == {"clip": "video"}

@@ -483,6 +483,24 @@ async def test_a_worker_learns_which_of_its_jobs_are_unwanted(open_sandbox: Open
         assert await unwanted() == {wanted, cancelled}
 
 
+async def test_what_runs_beside_a_failure_that_stops_its_run_is_not_unwanted(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("beside", retry=Retry(0))
+
+    @pipeline.step
+    async def bad() -> int:
+        raise ValueError
+
+    @pipeline.step
+    async def good() -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+        await sandbox.client.start(pipeline)
+        claims = {claim.step: claim for claim in await hands.claim(2)}
+        await hands.give_back(await hands.attempt([claims["bad"]]))
+        assert await workers.unwanted(sandbox.database, hands.worker, [claims["good"].handle]) == set()
+
+
 async def test_work_is_found_without_listening(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = Pipeline("polled")
 

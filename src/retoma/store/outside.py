@@ -31,12 +31,17 @@ class Part:
 
 
 async def begin(
-    database: Database, worker: int, part: Part, token_hash: bytes | None, token_lives: timedelta
+    database: Database,
+    worker: int,
+    part: Part,
+    token_hash: bytes | None,
+    token_lives: timedelta,
+    *,
+    findable: bool = False,
 ) -> tuple[Effect, str | None]:
-    """Whether it began before, and what came of it, as JSON."""
-    row = await database.fetch_one(
-        _SQL["begin_effect"], worker=worker, **vars(part), token_hash=token_hash, token_lives=token_lives
-    )
+    """Whether it began before, and what came of it, as JSON. What is `findable` can be looked for outside."""
+    told = {"token_hash": token_hash, "token_lives": token_lives, "findable": findable}
+    row = await database.fetch_one(_SQL["begin_effect"], worker=worker, **vars(part), **told)
     return row["state"], row["value"]
 
 

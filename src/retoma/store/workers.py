@@ -59,7 +59,7 @@ async def promote(database: Database, limit: int) -> Promotion:
 
 
 async def unwanted(database: Database, worker: int, jobs: Sequence[Handle]) -> set[Handle]:
-    """Which of these jobs are no longer this worker's, or of a run that is stopping."""
+    """Which of these jobs are no longer this worker's, or of a run that is cancelled."""
     columns = {
         name: [job[place] for job in jobs] for place, name in enumerate(("run", "step", "item", "revision", "fence"))
     }

@@ -57,7 +57,7 @@ class AttemptDesk:
         self._desks = desks
         self._claim = claim
         self._plan = plan
-        self._effect: str | None = None  # the part that was done last
+        self._given: dict[str, Any] = {}  # by each part that was done
         self._token = secrets.token_urlsafe(TOKEN_BYTES) if desks.public_url else None
 
     @property
@@ -95,14 +95,16 @@ class AttemptDesk:
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)
-        self._effect = name
         token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
-        state, known = await outside.begin(self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE)
+        state, known = await outside.begin(
+            self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE, findable=reconcile is not None
+        )
         if state == "lost":
             raise self._lost()
-        if state == "done":
-            return json.loads(known or "null")
-        return json.loads(await _seen_through(self._done(part, call, reconcile if state == "begun" else None)))
+        if state != "done":
+            known = await _seen_through(self._done(part, call, reconcile if state == "begun" else None))
+        self._given[name] = json.loads(known or "null")
+        return json.loads(known or "null")
 
     async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any:
         claim = self._claim
@@ -163,8 +165,12 @@ class AttemptDesk:
             queued=None if limits.queued is None else _duration("queued", limits.queued),
             running=None if limits.running is None else _duration("running", limits.running),
             total=_duration("total", limits.total or self._plan.step.policy.timeout),
-            effect=self._effect,
+            effect=self._giver_of(self._plain(handle)),
         )
+
+    def _giver_of(self, handle: Any) -> str | None:
+        """The part that has given this handle, alone or within what it gave."""
+        return next((name for name, given in reversed(self._given.items()) if _holds(given, handle)), None)
 
     def _plain(self, handle: Any) -> Any:
         """As it comes back from the database."""
@@ -176,6 +182,13 @@ class AttemptDesk:
         return LeaseLost(
             f"{claim.step!r}{of} in run {claim.run} is no longer this attempt's: what it does is discarded"
         )
+
+
+def _holds(given: Any, handle: Any) -> bool:
+    if given == handle:
+        return True
+    parts = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+    return any(_holds(part, handle) for part in parts)
 
 
 async def _seen_through(work: Coroutine[Any, Any, str]) -> str:

@@ -1,7 +1,7 @@
 -- name: begin_effect
 -- Note that a part of a job begins, and learn whether it did before.
 select o_state as state, o_value::text as value
-  from retoma.begin_effect(:worker, :run, :step, :item, :revision, :fence, :name, :token_hash, :token_lives);
+  from retoma.begin_effect(:worker, :run, :step, :item, :revision, :fence, :name, :findable, :token_hash, :token_lives);
 
 -- name: end_effect
 -- Record what came of it, if no later lease has taken it over. Told twice, because an answer was lost, it is the same.

@@ -34,12 +34,13 @@ select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_
  order by id desc;
 
 -- name: unwanted_jobs
--- Which of these are no longer this worker's, or of a run that is stopping, so that they should be told.
+-- Which of these are no longer this worker's, or of a run that is cancelled, so that they should be told.
 select o.run, o.step, o.item, o.revision, o.fence
   from unnest(:run::uuid[], :step::text[], :item::text[], :revision::int[], :fence::int[]) as o (run, step, item, revision, fence)
  where not exists (select from retoma.jobs j
                     where j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
-                      and j.worker = :worker and j.fence = o.fence and j.state = 'running' and not j.ending);
+                      and j.worker = :worker and j.fence = o.fence and j.state = 'running'
+                      and not (j.ending and exists (select from retoma.runs r where r.id = j.run and r.state = 'cancelling')));
 
 -- name: tell_of_work
 -- Wake the workers that sleep.

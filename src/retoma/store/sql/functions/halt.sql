@@ -1,5 +1,5 @@
 -- Let nothing new start in these runs: what runs may end, what does not run is cancelled, but for what may go on outside:
--- that is tried once more, to be found and ended there. The caller holds their locks (`lock_runs`) and closes them
+-- that is tried again, to be found and ended there. The caller holds their locks (`lock_runs`) and closes them
 -- (`close_runs`).
 create or replace function retoma.halt(p_now timestamptz, p_runs uuid[], p_ends_as retoma.run_state)
 returns void language plpgsql as $$
@@ -8,9 +8,9 @@ begin
   -- one to commit, and only a new look shows what it left: look until there is nothing more.
   while exists (select from retoma.jobs
                  where run = any (p_runs) and state in ('waiting', 'ready', 'running', 'parked') and not ending) loop
-    -- First what runs and then what waits, each by key, as those do that end jobs.
+    -- First what runs or may, and then what waits for it, each by key, as those do that end jobs.
     perform from retoma.jobs
-      where run = any (p_runs) and state in ('running', 'parked') and not ending
+      where run = any (p_runs) and state in ('running', 'parked', 'ready') and not ending
       order by run, step, item, revision for update;
     if exists (select from retoma.reviews v where v.run = any (p_runs)) then
       perform retoma.stop_asking(p_now, array_agg((j.run, j.step, j.item, j.revision)::retoma.handle), 'RUN_STOPPED')
@@ -19,7 +19,7 @@ begin
     update retoma.jobs set ending = true
      where run = any (p_runs) and state in ('running', 'parked') and not ending;
     perform from retoma.jobs
-      where run = any (p_runs) and state in ('waiting', 'ready') and not ending
+      where run = any (p_runs) and state = 'waiting' and not ending
       order by run, step, item, revision for update;
     update retoma.jobs j set ending = true, pool = null, ready_at = null
      where j.run = any (p_runs) and j.state = 'ready' and not j.ending and retoma.may_go_on_outside(j, p_now);

@@ -1,8 +1,8 @@
 -- Note that a part of a job begins, if this lease still owns the job. The state: `new`; `begun` by an earlier attempt
 -- of which nobody knows how it ended; `done`, with its value; or `lost`, if the job is another's now.
--- The callback whose token is given can be called from now on.
+-- The callback whose token is given can be called from now on. One that is findable can be looked for outside.
 create or replace function retoma.begin_effect(
-  p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text,
+  p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text, p_findable boolean,
   p_token_hash bytea, p_token_lives interval, out o_state text, out o_value json)
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -23,8 +23,8 @@ begin
     values (p_token_hash, p_run, p_step, p_item, p_revision, retoma.now() + p_token_lives)
         on conflict do nothing;
   end if;
-  insert into retoma.effects (run, step, item, revision, name, fence, begun_at)
-  values (p_run, p_step, p_item, p_revision, p_name, p_fence, retoma.now())
+  insert into retoma.effects (run, step, item, revision, name, fence, begun_at, findable)
+  values (p_run, p_step, p_item, p_revision, p_name, p_fence, retoma.now(), p_findable)
       on conflict do nothing;
   if found then
     o_state := 'new';
@@ -41,11 +41,11 @@ begin
   end if;
 end $$;
 
--- Whether a job has begun something of which nobody knows whether it goes on outside. After a day nobody asks any more.
+-- Whether a job has begun something that can be looked for outside, and that nobody watches. After a day nobody asks any more.
 create or replace function retoma.may_go_on_outside(p_job retoma.jobs, p_now timestamptz) returns boolean stable language sql as $$
   select exists (select from retoma.effects e
                   where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
-                    and e.begun_at > p_now - interval '1 day')
+                    and e.findable and e.begun_at > p_now - interval '1 day')
      and not exists (select from retoma.outside o
                       where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision);
 $$;
@@ -67,7 +67,8 @@ create or replace function retoma.forget_outside(p_jobs retoma.handle[]) returns
   delete from retoma.effects e
    using failed f
    where e.run = f.run and e.step = f.step and e.item = f.item and e.revision = f.revision
-     and e.name = f.effect;
+     -- A worker of an earlier release does not name it.
+     and case when f.effect is null then e.value::jsonb = f.handle::jsonb else e.name = f.effect end;
 $$;
 
 -- Write down what is done outside for jobs that were just parked. One of which the outside has told already is looked

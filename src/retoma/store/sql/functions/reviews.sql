@@ -297,7 +297,12 @@ declare
   v_review retoma.reviews;
   v_attended int := 0;
 begin
-  for v_id, v_run in select v.id, v.run from retoma.reviews v where v.next_at <= v_now order by v.next_at limit p_limit loop
+  -- In the order of runs, as others do that write to several.
+  for v_id, v_run in
+    select d.id, d.run
+      from (select v.id, v.run from retoma.reviews v where v.next_at <= v_now order by v.next_at limit p_limit) d
+     order by d.run, d.id
+  loop
     -- Another sees to this run just now.
     continue when not pg_try_advisory_xact_lock(hashtextextended('stop' || v_run::text, 0));
     select * into v_review from retoma.reviews where id = v_id and next_at <= v_now for update skip locked;

@@ -29,9 +29,9 @@ begin
   perform retoma.lock_runs('stop', array[p_run]);
   loop
     v_before := v_after;
-    -- First what runs and then what waits, each by key, as those do that end jobs.
-    perform from retoma.jobs where run = p_run and state in ('running', 'parked') order by step, item, revision for update;
-    perform from retoma.jobs where run = p_run and state in ('waiting', 'ready') order by step, item, revision for update;
+    -- First what runs or may, and then what waits for it, each by key, as those do that end jobs.
+    perform from retoma.jobs where run = p_run and state in ('running', 'parked', 'ready') order by step, item, revision for update;
+    perform from retoma.jobs where run = p_run and state = 'waiting' order by step, item, revision for update;
     -- What ended while we waited has made others.
     select md5(string_agg(format('%s %s %s %s', j.step, j.item, j.revision, j.state), ',' order by j.step, j.item, j.revision))
       into v_after from retoma.jobs j where j.run = p_run and j.state in ('waiting', 'ready', 'running', 'parked');
