@@ -189,7 +189,7 @@ class Acts(Runs):
         """Leave out items that a person does not want, in a run that is over, and make anew what joins them."""
         ask = _ask(key, "skip", step, items)
         made = await revisions.skip(self.database, run, await self._tenant_filter(tenant), by, step, items, ask)
-        return self._revised(made, f"any of these items of {step} in run {run}")
+        return self._revised(made, f"such item of {step} in run {run}")
 
     async def _chosen_steps(self, run: Run, steps: Sequence[str], group: str | None, after: str | None) -> list[str]:
         known = (await self.graph(run)).names
