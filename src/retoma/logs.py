@@ -38,7 +38,7 @@ _FIRST = ("worker", "pipeline", "tenant", "run", "step", "item", "attempt")
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger of the standard library that takes what it tells by name. Unless set up, it says only warnings."""
-    processors = [structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs]
+    processors = [structlog.stdlib.filter_by_level, _with_error, structlog.stdlib.render_to_log_kwargs]
     logger = structlog.wrap_logger(logging.getLogger(name), processors, structlog.stdlib.BoundLogger)
     return cast(structlog.stdlib.BoundLogger, logger)
 
@@ -64,6 +64,13 @@ def set_up() -> None:
     # Those of the HTTP client tell every URL, and a URL may be as good as a key.
     for name in ("asyncio", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _with_error(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """An error that says nothing, as a timeout does, is told by its name."""
+    if isinstance(error := event.get("error"), BaseException):
+        event["error"] = str(error) or type(error).__name__
+    return event
 
 
 def _with_attempt(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

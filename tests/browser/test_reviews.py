@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Dialog, Page, expect
 
 from retoma import Decision
 from retoma.server.pages import words
@@ -33,6 +33,18 @@ async def later(screen: Screen) -> None:
     """A decision takes effect, and what follows it is done."""
     await screen.sandbox.clock.advance(timedelta(seconds=11))
     await screen.sandbox.work(until_later=False)
+
+
+def answering(page: Page, *answers: bool) -> list[bool]:
+    """What is answered each time that the page asks before it drops something; those that were asked for are gone."""
+    left = list(answers)
+
+    async def answer(dialog: Dialog) -> None:
+        assert dialog.message == words.word("en", "approve drops")
+        await (dialog.accept() if left.pop(0) else dialog.dismiss())
+
+    page.on("dialog", answer)
+    return left
 
 
 async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undone(newsroom: Screen) -> None:
@@ -84,6 +96,50 @@ async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> 
     await expect(page.locator("#first")).to_contain_text("my reasons")
     newsroom.complaints.clear()  # the browser tells of the answer 409 too
     assert (await newsroom.sandbox.client.review(review.id)).state is ReviewState.APPROVED
+
+
+async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox)
+    page = await newsroom.open(f"/reviews/{review.id}#edit")
+    approve = page.get_by_role("button", name="Approve", exact=True)
+    answers = answering(page, False, False, True)
+    await page.get_by_label("Title").fill("My own title")
+    await approve.click()
+    await expect(page.get_by_label("Title")).to_have_value("My own title")
+    await page.get_by_label("Title").fill("Renda fixa em 2026")
+    await page.get_by_role("link", name="Send back").click()
+    await page.get_by_role("radio", name="facts").check()
+    await approve.click()
+    assert (await newsroom.sandbox.client.review(review.id)).is_open
+    await approve.click()
+    await expect(page.locator("#decided")).to_be_visible()
+    assert answers == []
+
+
+async def test_without_script_nothing_approves_beside_the_form_that_is_edited(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox)
+    page = await newsroom.browser.new_page(java_script_enabled=False)
+    await page.goto(f"{newsroom.address}/reviews/{review.id}")
+    approve = page.get_by_role("button", name="Approve", exact=True)
+    await expect(approve).to_be_visible()
+    await page.get_by_role("link", name="Edit", exact=True).click()
+    await expect(approve).to_be_hidden()
+    await page.get_by_role("link", name="Close").first.click()
+    await expect(approve).to_be_visible()
+
+
+async def test_a_refused_edit_is_shown_where_it_is_wrong_and_is_not_dropped_by_approving(newsroom: Screen) -> None:
+    review = await asked(newsroom.sandbox)
+    page = await newsroom.open(f"/reviews/{review.id}#edit")
+    await page.get_by_label("Score").fill("much")
+    await page.get_by_role("button", name="Edit and approve").click()
+    await expect(page.get_by_label("Score")).to_be_focused()
+    await expect(page.get_by_label("Score")).to_be_in_viewport()
+    newsroom.complaints.clear()  # the browser tells of the answer 422 too
+    answers = answering(page, False)
+    await page.get_by_role("button", name="Approve", exact=True).click()
+    assert answers == []
+    assert (await newsroom.sandbox.client.review(review.id)).is_open
 
 
 async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen) -> None:

@@ -25,6 +25,7 @@ def test_without_an_argument_it_is_what_the_settings_say(terminal: Terminal) -> 
     [
         ("flim.py", 3, "there is no file 'flim.py'; did you mean 'film.py'?"),
         ("flim", 3, "cannot import 'flim': No module named 'flim'; did you mean 'film'?"),
+        ("retoma_apps.video", 3, "No module named 'retoma_apps.video'; did you mean 'retoma_apps.videos'?"),
         ("film.py:flm", 3, "'film.py' has no 'flm'; did you mean 'film'?"),
         ("film.py:Brief", 3, "'Brief' in 'film.py' is neither an App nor a Pipeline"),
         ("empty.py", 3, "'empty.py' defines no App and no Pipeline"),

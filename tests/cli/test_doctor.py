@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -15,11 +16,15 @@ from typing import Any
 
 import pytest
 
-from retoma.cli import extras
+from retoma import Pipeline, minutes
+from retoma.cli import doctor, extras
+from retoma.engine import watchdog
 from retoma.store import health, migrate
 from retoma.store.database import Database
 from retoma.testing import fresh_database
 from tests.cli.terminal import Terminal, until
+from tests.conftest import OpenSandbox
+from tests.engine.builders import SILENCE
 
 NEWEST = migrate.migrations()[-1].number
 
@@ -57,11 +62,17 @@ def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_instal
     without(monkeypatch, "imageio-ffmpeg", "scikit-learn")
     (media,) = findings(terminal, "extra media")
     assert media["found"] == "retoma_apps.videos and retoma_apps.gpu cannot run without imageio-ffmpeg (ffmpeg)"
-    assert (media["level"], media["advice"]) == ("ok", "pip install -e '.[media]'")
+    assert (media["level"], media["advice"]) == ("ok", f"{sys.executable} -m pip install -e '.[media]'")
     (classifier,) = findings(terminal, "extra classifier")
     assert "cannot run without scikit-learn (labels offline)" in classifier["found"]
     (gpus,) = findings(terminal, "GPUs")
     assert "no ffmpeg" in gpus["found"]
+
+
+def test_pip_is_that_of_the_interpreter_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    assert extras.EXTRAS[0].install == ".venv/bin/python -m pip install -e '.[media]'"
 
 
 def test_the_gpus_are_found_where_the_application_finds_them(terminal: Terminal) -> None:
@@ -109,6 +120,21 @@ def test_a_queue_with_work_and_without_a_worker_is_a_problem(terminal: Terminal)
     with terminal.worker("-q", "image"):
         (queue,) = findings(terminal, "queue")
     assert (queue["level"], queue["advice"]) == ("problem", "retoma worker APP -q default")
+
+
+async def test_a_run_that_is_stuck_is_told_of(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", stuck_after=minutes(1))
+
+    @pipeline.step
+    def lines() -> str:
+        return ""
+
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        await sandbox.clock.advance(minutes(10))
+        await watchdog.look(sandbox.database, SILENCE)
+        found = [finding async for finding in doctor._work(sandbox.database, SILENCE)]
+    assert [(each.level, each.found) for each in found if each.about == "runs"] == [("warning", "1 run is stuck")]
 
 
 def test_a_silent_worker_is_told_of(terminal: Terminal) -> None:

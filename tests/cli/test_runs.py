@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -57,6 +58,11 @@ def test_a_run_is_found_by_a_beginning_that_is_unique(terminal: Terminal) -> Non
     for unknown in ("ffff", "no id at all"):
         ended = terminal.run("runs", "show", unknown)
         assert (ended.returncode, ended.stderr) == (3, f"Error: there is no run {unknown!r}\n")
+
+
+def test_a_step_that_has_no_job_yet_is_called_waiting_like_a_job_that_waits(terminal: Terminal) -> None:
+    shown = terminal.out("runs", "show", terminal.start())
+    assert re.search(r"^image +waiting ", shown, re.MULTILINE)
 
 
 def test_show_tells_of_progress_errors_and_results(terminal: Terminal) -> None:

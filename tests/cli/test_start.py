@@ -60,6 +60,7 @@ def test_a_run_may_begin_later(terminal: Terminal) -> None:
 def test_wrong_inputs_are_one_sentence_and_wrong_usage(terminal: Terminal) -> None:
     for options, sentence in (
         (["-i", "scenes=many"], "scenes: Input should be a valid integer"),
+        (["-i", "scene=3"], "-i: the input has no 'scene'; did you mean 'scenes'?"),
         (["-i", "scenes"], "-i takes key=value, not 'scenes'"),
         (["--input", "[1]"], "--input must be a JSON object"),
         (["--input", "@nowhere.json"], "nowhere.json"),

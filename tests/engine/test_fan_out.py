@@ -236,10 +236,10 @@ async def test_a_thousand_items_join_once(open_sandbox: OpenSandbox) -> None:
 
 
 @pytest.mark.parametrize("gives", [["a", "a"], [""], ["x" * 201], ["tab\t"]])
-async def test_items_whose_keys_cannot_be_keys_are_a_failed_attempt(
+async def test_items_whose_keys_cannot_be_keys_are_a_failure_that_is_not_retried(
     open_sandbox: OpenSandbox, gives: list[str]
 ) -> None:
-    pipeline = Pipeline("keys", retry=Retry(0))
+    pipeline = Pipeline("keys", retry=Retry(2))
 
     @pipeline.step
     async def documents() -> list[str]:
@@ -252,7 +252,9 @@ async def test_items_whose_keys_cannot_be_keys_are_a_failed_attempt(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         errors = await sandbox.client.errors(run.id)
+        jobs = await sandbox.client.jobs(run.id)
     assert run.state == "failed"
+    assert [(job.code, job.attempt) for job in jobs if job.step == "documents"] == [("INVALID_ITEMS", 1)]
     assert "of 'documents'" in errors["documents", ""]["message"]
 
 

@@ -34,6 +34,12 @@ async def test_a_loop_that_fails_is_started_again_and_the_log_says_so(
     assert [record.getMessage() for record in caplog.records] == ["a loop failed and is started again"] * 2
 
 
+def test_an_error_without_words_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    loops.log.warning("a beat was missed", error=TimeoutError())
+    loops.log.warning("a beat was missed", error=ValueError("the line is cut"))
+    assert [vars(record)["error"] for record in caplog.records] == ["TimeoutError", "the line is cut"]
+
+
 async def test_a_loop_that_is_cancelled_ends() -> None:
     task = asyncio.create_task(loops.kept_going("upkeep", asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(0)

@@ -35,10 +35,14 @@ def a_film(failing: list[str], waits: list[timedelta] | None = None) -> Pipeline
         return script_review
 
     @film.step
-    def publication(cut: str) -> str:
+    def poster(script_review: str) -> str:
+        return script_review
+
+    @film.step
+    def publication(cut: str, poster: str) -> str:
         if waits:
             raise RetryLater(waits.pop(), "it is not the day")
-        return cut
+        return cut + poster
 
     return film
 
@@ -73,7 +77,7 @@ async def test_steps_that_needed_a_retry_are_counted_once_and_reviews_are_no_ste
         await made(sandbox, minutes(1))
         await made(sandbox, minutes(1))
         figures = await told(sandbox)
-        assert (figures.steps, figures.retried) == (6, 1)
+        assert (figures.steps, figures.retried) == (8, 1)
 
 
 async def test_only_what_failed_for_good_has_failed(open_sandbox: OpenSandbox) -> None:
@@ -106,6 +110,25 @@ async def test_steps_that_only_wait_may_be_left_out(open_sandbox: OpenSandbox) -
         await made(sandbox, minutes(1))
         assert (await told(sandbox)).mean_seconds == 20 * 3600
         assert (await told(sandbox, without=["publication"])).mean_seconds == 0
+
+
+async def test_leaving_out_a_step_leaves_in_the_work_before_it(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film(["again"], waits=[timedelta(hours=20)])) as sandbox:
+        await made(sandbox, minutes(1))
+        figures = await told(sandbox, without=["publication"])
+        assert figures.mean_seconds == pytest.approx(60, rel=0.11)  # the delay of the retry of the cut
+
+
+async def test_a_step_left_out_takes_nothing_off_where_it_did_not_run(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film([])) as sandbox:
+        run = await sandbox.client.start("film")
+        await sandbox.clock.advance(minutes(3))
+        await sandbox.work(until_later=False)
+        for decision in (Decision("send_back", by="ana", notes="again"), APPROVE):
+            (review,) = await sandbox.client.reviews(run=run.id)
+            await sandbox.client.decide(review.id, decision)
+            await sandbox.work(until_later=False)
+        assert (await told(sandbox, without=["publication"])).mean_seconds == 180
 
 
 async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSandbox) -> None:

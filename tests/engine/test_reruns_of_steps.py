@@ -212,6 +212,14 @@ async def test_an_edit_may_leave_what_depends_on_it_stale(open_sandbox: OpenSand
         assert world.called == ["post"]
 
 
+async def test_an_edit_that_cannot_be_fanned_out_is_refused(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        with pytest.raises(InvalidInput, match="two items of 'words' have the key 'a'"):
+            await sandbox.client.edit(run, "words", ["a", "a"], by="ana")
+
+
 async def test_a_fork_shares_what_its_change_does_not_touch_and_publishes_again(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:

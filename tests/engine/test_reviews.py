@@ -195,6 +195,39 @@ async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(op
     assert (await sandbox.client.review(review.id)).is_open
 
 
+@pytest.mark.parametrize("beside", [(), ("languages",)])
+async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_open(
+    opened: Opened, beside: tuple[str, ...]
+) -> None:
+    pipeline = Pipeline("article")
+
+    @pipeline.step
+    def dishes() -> list[str]:
+        return ["arroz", "feijão"]
+
+    @pipeline.step
+    def languages() -> list[str]:
+        return ["pt"]
+
+    pipeline.review("good_dishes", of=dishes)
+    if beside:
+
+        @pipeline.each("good_dishes", "languages")
+        def recipe(good_dish: str, language: str) -> str:
+            return good_dish
+    else:
+
+        @pipeline.each("good_dishes")
+        def photo(good_dish: str) -> str:
+            return good_dish
+
+    sandbox = await opened(pipeline)
+    review = await asked(sandbox)
+    with pytest.raises(InvalidInput, match="have the key 'arroz'"):
+        await sandbox.client.decide(review.id, Decision("approve", by="ana", value=["arroz", "arroz"]))
+    assert (await sandbox.client.review(review.id)).is_open
+
+
 async def test_a_feedback_form_knows_where_the_work_goes_back_to(opened: Opened) -> None:
     sandbox = await opened(article(World(), feedback_form=Wishes))
     review = await asked(sandbox)

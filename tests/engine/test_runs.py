@@ -325,6 +325,14 @@ async def test_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox)
             await sandbox.client.cancel(uuid4())
 
 
+@pytest.mark.parametrize("revision", [0, 2**31])
+async def test_a_revision_that_no_run_can_have_is_refused(open_sandbox: OpenSandbox, revision: int) -> None:
+    async with open_sandbox(a_diamond()) as sandbox:
+        for look in (sandbox.client.results, sandbox.client.jobs, sandbox.client.errors):
+            with pytest.raises(InvalidInput, match="a revision is a number from 1"):
+                await look(uuid4(), revision=revision)
+
+
 async def test_a_run_that_nobody_waits_for_any_more_is_not_looked_for(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

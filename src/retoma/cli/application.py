@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 
 import typer
@@ -70,9 +71,16 @@ def _from_name(name: str) -> ModuleType:
     try:
         _explained(name, lambda: importlib.import_module(name))
     except ModuleNotFoundError as error:
-        files = [Path(file).stem for file in _python_files(Path.cwd())]
-        raise NotFound(f"cannot import {name!r}: {error}{_nearest(name, files)}") from error
+        raise NotFound(f"cannot import {name!r}: {error}{_nearest(name, _beside(name))}") from error
     return sys.modules[name]
+
+
+def _beside(name: str) -> list[str]:
+    """The modules of the same package, or else the files here."""
+    package = name.rpartition(".")[0]
+    if package not in sys.modules:
+        return [Path(file).stem for file in _python_files(Path.cwd())]
+    return [f"{package}.{found.name}" for found in iter_modules(getattr(sys.modules[package], "__path__", ()))]
 
 
 def _explained(what: str, load: Callable[[], object]) -> None:

@@ -24,7 +24,7 @@ from retoma.cli.session import in_loop, read_settings
 from retoma.errors import RetomaError
 from retoma.records import WorkerRecord
 from retoma.settings import Settings
-from retoma.store import health, migrate, workers
+from retoma.store import gauges, health, migrate, workers
 from retoma.store.database import Database
 from retoma.terminal import clean
 
@@ -195,6 +195,8 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
                 f"{queue}: {jobs} ready, and no live worker serves it",
                 f"retoma worker APP -q {queue}",
             )
+    async for finding in _stuck(database):
+        yield finding
     for row in await health.undefined_steps(database):
         yield Finding(
             WARNING,
@@ -202,6 +204,13 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
             f"{row['pipeline']}: {row['jobs']} jobs wait for {row['step']!r}, which no worker defines",
             "`retoma check APP` says why",
         )
+
+
+async def _stuck(database: Database) -> AsyncIterator[Finding]:
+    _, stuck = await gauges.open_and_stuck(database)
+    if stuck:
+        said = "1 run is stuck" if stuck == 1 else f"{stuck} runs are stuck"
+        yield Finding(WARNING, "runs", said, "`retoma runs stuck` says why")
 
 
 def _live(live: list[WorkerRecord]) -> Finding:

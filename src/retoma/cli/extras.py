@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -21,7 +23,7 @@ class Extra:
 
     @property
     def install(self) -> str:
-        return f"pip install -e '.[{self.name}]'"
+        return f"{_python()} -m pip install -e '.[{self.name}]'"
 
     def missing(self) -> list[str]:
         return [f"{part} ({use})" for part, use in self.parts.items() if not _is_there(part)]
@@ -48,6 +50,12 @@ EXTRAS = (
         ("retoma_apps.classifier",),
     ),
 )
+
+
+def _python() -> str:
+    """This interpreter, as one calls it from this folder."""
+    program = Path(sys.executable)
+    return shlex.quote(str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program))
 
 
 def _is_there(part: str) -> bool:

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from retoma.define.mistakes import suggestion
 
 _RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)(s|m|h|d)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -29,6 +32,7 @@ def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]
         name, equals, text = part.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"{option} takes key=value, not {part!r}")
+        _check_known(option, model, name)
         given[name] = _value(model, name, text)
     return given
 
@@ -77,6 +81,21 @@ def _read(option: str, text: str) -> str:
         except OSError as error:
             raise typer.BadParameter(f"{option}: {error}") from None
     return text
+
+
+def _check_known(option: str, model: type[BaseModel] | None, name: str) -> None:
+    """A model that drops what it does not know would never tell of a slip of the pen."""
+    if model is None or model.model_config.get("extra", "ignore") != "ignore":
+        return
+    known = [name for field, about in model.model_fields.items() for name in _names(field, about)]
+    if name not in known:
+        raise typer.BadParameter(f"{option}: the input has no {name!r}; {suggestion(name, known)}")
+
+
+def _names(field: str, about: FieldInfo) -> list[str]:
+    alias = about.validation_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
+    return [field, *(str(choice.path[0]) if isinstance(choice, AliasPath) else choice for choice in choices)]
 
 
 def _value(model: type[BaseModel] | None, name: str, text: str) -> Any:

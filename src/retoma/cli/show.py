@@ -114,7 +114,7 @@ def _step_row(step: StepProgress) -> dict[str, Any]:
     done = step.jobs and all(state in JOB_ENDS for state in step.jobs)
     return {
         "step": step.step,
-        "state": next((state for state in _TELLING if step.jobs.get(state)), "not begun"),
+        "state": next((state for state in _TELLING if step.jobs.get(state)), JobState.WAITING),
         "items": _items(step) if step.each else None,
         "queue": step.queue,
         "started_at": step.started_at,

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from retoma.client.checks import as_json, check_name, digest_of_values, encoded, validated
 from retoma.client.runs import Runs
-from retoma.define.codec import codec_of, sentence_of
+from retoma.define.codec import sentence_of
 from retoma.define.mistakes import suggestion
 from retoma.define.pipeline import Pipeline
 from retoma.engine.start import Started
@@ -218,9 +218,8 @@ class Acts(Runs):
         defined = self.app.pipelines.get(pipeline) if self.app else None
         if defined is None or step not in defined.steps:
             return text
-        codec = codec_of(defined.steps[step].returns)
         try:
-            return codec.encode(codec.decode(text))
+            return defined.fitting(step, text)
         except (ValueError, TypeError) as error:
             raise InvalidInput(f"this is no result of {step!r}: {sentence_of(error)}") from error
 

@@ -22,6 +22,7 @@ Input = BaseModel | Mapping[str, Any] | None
 LONGEST_NAME = 500
 INPUTS_AT_A_TIME = 1_000
 LAST_YEAR = 9000
+LAST_REVISION = 2**31 - 1  # as the column holds it
 LONGEST_DEADLINE = timedelta(days=3650)
 
 
@@ -93,6 +94,11 @@ def check_name(what: str, given: str | None) -> None:
 def check_time(what: str, given: datetime | None) -> None:
     if given is not None and (given.tzinfo is None or given.year > LAST_YEAR):
         raise InvalidInput(f"{what} is a time with its zone, up to the year {LAST_YEAR}; given: {given}")
+
+
+def check_revision(given: int | None) -> None:
+    if given is not None and not 0 < given <= LAST_REVISION:
+        raise InvalidInput(f"a revision is a number from 1 to {LAST_REVISION}; given: {given!r:.40}")
 
 
 def check_limits(resumes: int | None, retries: int | None, deadline: timedelta | None) -> None:

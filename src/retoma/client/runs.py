@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from retoma.client.base import Base
-from retoma.client.checks import id_range
+from retoma.client.checks import check_revision, id_range
 from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.engine import estimate, versions, wait_reasons
@@ -95,12 +95,14 @@ class Runs(Base):
 
     async def results(self, run: UUID, *, revision: int | None = None) -> dict[str, Any]:
         """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
+        check_revision(revision)
         return await runs.results(self.database, run, revision)
 
     async def errors(
         self, run: UUID, *, revision: int | None = None, limit: int | None = None, with_stack: bool = True
     ) -> dict[tuple[str, str], Any]:
         """What the newest failure or retry of each job said, or that through a revision, by step and item."""
+        check_revision(revision)
         return await runs.last_errors(self.database, run, through=revision, limit=limit, with_stack=with_stack)
 
     async def error_count(self, run: UUID) -> int:
@@ -113,6 +115,7 @@ class Runs(Base):
 
     async def jobs(self, run: UUID, *, revision: int | None = None) -> list[Job]:
         """The current job of each step and item, or that of a revision."""
+        check_revision(revision)
         return await runs.jobs(self.database, run, revision)
 
     async def step_jobs(

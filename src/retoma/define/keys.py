@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isclass
 from typing import Any
@@ -58,14 +58,24 @@ class ItemSet:
     def keys_of(self, items: object) -> tuple[str, ...]:
         """One key per item, in order. A list that cannot be fanned out raises ValueError with a sentence."""
         elements = self._checked(items)
-        keys = tuple(map(SEPARATOR.join, zip(*self._columns(elements), strict=True)))
-        seen: set[str] = set()
+        return self._distinct(map(SEPARATOR.join, zip(*self._columns(elements), strict=True)))
+
+    def check_source(self, name: str, items: object) -> None:
+        """Raise ValueError with a sentence if step `name` cannot give these to be fanned out."""
+        if name == self.source:
+            self.keys_of(items)
+        elif name in self.sources:
+            key = self.keys[self.sources.index(name)]
+            self._distinct(self._column(self._checked(items), key, _position_among_distinct()))
+
+    def _distinct(self, keys: Iterable[str]) -> tuple[str, ...]:
+        seen: dict[str, None] = {}
         for position, key in enumerate(keys):
             self._check(key, position)
             if key in seen:
                 raise ValueError(f"two items of {self.source!r} have the key {key!r}; {self._advice}")
-            seen.add(key)
-        return keys
+            seen[key] = None
+        return tuple(seen)
 
     def _columns(self, elements: Sequence[Any]) -> Iterator[list[str]]:
         if len(self.sources) == 1:

@@ -207,6 +207,14 @@ class Pipeline:
         """What fans out, by the name of the step that gives the items."""
         return MappingProxyType(self._item_sets)
 
+    def fitting(self, step: str, text: str) -> str:
+        """A person's result as the step would give it. Raises ValueError or TypeError with a sentence."""
+        codec = codec_of(self._steps[step].returns)
+        value = codec.decode(text)
+        for item_set in self._item_sets.values():
+            item_set.check_source(step, value)
+        return codec.encode(value)
+
     @property
     def pools(self) -> list[Pool]:
         """The pools that its steps take slots of."""

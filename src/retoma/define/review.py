@@ -42,6 +42,7 @@ class ReviewPolicy:
             "queue": self.queue,
             "to": list(self.back_to),
             "cap": self.cap,
+            "form": self.has_form,
             "assignee": self.assignee,
             "escalate_to": self.escalate_to,
             "on_expiry": self.on_expiry,

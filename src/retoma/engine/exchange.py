@@ -141,7 +141,7 @@ class Lane:
                 if not is_cut(error) and not is_passing(error):
                     raise
                 patience *= 1 + isinstance(error, TimeoutError)
-                log.warning("the call is made again", worker=self.worker, error=str(error))
+                log.warning("the call is made again", worker=self.worker, error=error)
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 

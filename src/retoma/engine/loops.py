@@ -19,7 +19,7 @@ async def kept_going(name: str, loop: Callable[[], Awaitable[None]]) -> None:
         try:
             await loop()
         except Exception as error:
-            log.error("a loop failed and is started again", loop=name, error=str(error), exc_info=True)
+            log.error("a loop failed and is started again", loop=name, error=error, exc_info=True)
         await asyncio.sleep(SECONDS_BEFORE_AGAIN)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from retoma.define.codec import LARGEST_RESULT, codec_of, sentence_of, size_of
+from retoma.define.codec import LARGEST_RESULT, sentence_of, size_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, NoWayBack, RevisionChanged
@@ -106,13 +106,11 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
     """The value as JSON, checked by its type; None for the subject as it stands."""
     if not decision.edits and not has_form(review, pipeline):
         return None
-    form = form_of(review, pipeline)
     try:
         text = json.dumps(to_jsonable_python(decision.value if decision.edits else {}), allow_nan=False)
-        if form is None:
+        if pipeline is None or review.step not in pipeline.steps:
             return _bounded(text)
-        codec = codec_of(form)
-        return _bounded(codec.encode(codec.decode(text)))
+        return _bounded(pipeline.fitting(review.step, text))
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"this is nothing that {review.step!r} can give: {sentence_of(error)}") from error
 

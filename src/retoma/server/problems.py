@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import iter_route_contexts
+from fastapi.routing import RouteContext, iter_route_contexts
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -203,9 +203,13 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 def _allowed(request: Request) -> str:
     """Every method that some route takes on this path."""
+    return ", ".join(sorted({method for route in routes_at(request) for method in route.methods or ()}))
+
+
+def routes_at(request: Request) -> list[RouteContext]:
+    """The routes on its path, for whichever method."""
     routes = iter_route_contexts(request.app.routes)
-    matching = (route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"]))
-    return ", ".join(sorted({method for route in matching for method in route.methods or ()}))
+    return [route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"])]
 
 
 async def _on_invalid_request(_: Request, error: Exception) -> Response:

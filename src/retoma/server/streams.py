@@ -227,7 +227,7 @@ class Streams:
             try:
                 self.share(await self.reader.read_after_pause())
             except DatabaseUnavailable as error:
-                log.warning("live events wait for the database", error=str(error))
+                log.warning("live events wait for the database", error=error)
                 await asyncio.sleep(PAUSE_WITHOUT_DATABASE)
             idle = 0 if self._count else idle + 1
         self._stop()  # this task too

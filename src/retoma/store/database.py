@@ -149,7 +149,7 @@ class Database:
                         f"the schema at {self.address} could not be brought to this release, as other transactions "
                         "keep its tables: end those that `retoma doctor` shows, and run `retoma db upgrade` again"
                     ) from error
-                log.warning("the upgrade waits for other transactions", error=str(error))
+                log.warning("the upgrade waits for other transactions", error=error)
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 

@@ -67,7 +67,7 @@ async def listen(database: Database, on_told: Callable[[], None]) -> None:
                 await _listen_once(database, on_told)
                 break
             except DATABASE_ERRORS as error:
-                log.warning("not listening", error=str(error))
+                log.warning("not listening", error=error)
             await asyncio.sleep(wait)
 
 

@@ -64,7 +64,7 @@ class Sender:
                 try:
                     await self._take()
                 except Exception as error:  # noqa: BLE001  (what is owed stays owed; the next look tries again)
-                    log.warning("webhooks wait", error=str(error))
+                    log.warning("webhooks wait", error=error)
                 look = SHORTEST_LOOK if await self._woken(within=look) else min(2 * look, LONGEST_LOOK)
         finally:
             if listening is not None:
@@ -104,11 +104,9 @@ class Sender:
         try:
             await self._attempt(taken)
         except DatabaseUnavailable as error:
-            log.warning(
-                "how a webhook went is not recorded; it is sent again", delivery=str(taken.id), error=str(error)
-            )
+            log.warning("how a webhook went is not recorded; it is sent again", delivery=str(taken.id), error=error)
         except Exception as error:
-            log.exception("how a webhook went cannot be recorded", delivery=str(taken.id), error=str(error))
+            log.exception("how a webhook went cannot be recorded", delivery=str(taken.id), error=error)
 
     async def _attempt(self, taken: Taken) -> None:
         began = time.monotonic()
@@ -127,7 +125,7 @@ class Sender:
             raise
         except Exception as unforeseen:
             # It uses up a try like any other failure: what nobody records is sent for ever.
-            log.exception("a webhook cannot be sent", delivery=str(taken.id), error=str(unforeseen))
+            log.exception("a webhook cannot be sent", delivery=str(taken.id), error=unforeseen)
             verdict, error = _failed(taken), f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}"
         await self._record(taken, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
 

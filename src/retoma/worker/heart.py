@@ -84,5 +84,5 @@ class Heart:
         try:
             return bool(await link.fetch(_SQL["beat"], [self._worker], patience=self._pause))
         except Exception as error:  # noqa: BLE001  (the next beat tries again, whatever it was)
-            log.warning("a beat was missed", worker=self._worker, error=str(error))
+            log.warning("a beat was missed", worker=self._worker, error=error)
             return None

@@ -48,7 +48,7 @@ class Ledger:
                     self._waiting.extendleft(reversed(some))  # they have ids, so that none is written twice
                     if isinstance(error, asyncio.CancelledError):
                         raise
-                    log.warning("charges wait for the database", charges=len(self._waiting), error=str(error))
+                    log.warning("charges wait for the database", charges=len(self._waiting), error=error)
                     return
                 except Exception:
                     # What the jobs did must be told all the same.

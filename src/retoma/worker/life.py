@@ -128,7 +128,7 @@ class Life:
                 if not self._gone.is_set():
                     await workers.end(self._database, self.id)
         except (TimeoutError, DatabaseUnavailable) as error:
-            log.warning("the database does not know that this worker ends", worker=self.id, error=str(error))
+            log.warning("the database does not know that this worker ends", worker=self.id, error=error)
 
     def _upkeep(self) -> Upkeep:
         return Upkeep(
@@ -184,7 +184,7 @@ class Life:
             await self._runner.tell(setbacks)
             return lost
         except Unrecordable as error:
-            log.error("the database refused a call", worker=self.id, error=str(error))
+            log.error("the database refused a call", worker=self.id, error=error)
             outcomes: list[Result | SetBack] = [*results, *setbacks]
             if not outcomes:
                 await asyncio.sleep(PAUSE_AFTER_REFUSAL)

@@ -15,7 +15,7 @@ from retoma.define.items import NOT_WANTED, Failed, ItemCounts, Items
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Binding, Step
 from retoma.engine.exchange import Claim, Result
-from retoma.errors import DefinitionError
+from retoma.errors import DefinitionError, GiveUp
 
 Arguments = dict[str, Any]
 TOO_LARGE = '"TOO_LARGE"'  # in place of the results of all items
@@ -94,10 +94,13 @@ class Plan:
         return Result(claim, output, self.items(self._decode(output)) if self._item_set else None)
 
     def items(self, value: Any) -> dict[str, str] | None:
-        """Keys and values of the items, if the result is the source of a fan-out. Raises ValueError."""
+        """Keys and values of the items, if the result is the source of a fan-out. Raises GiveUp if it cannot be."""
         if self._item_set is None:
             return None
-        keys = self._item_set.keys_of(value)
+        try:
+            keys = self._item_set.keys_of(value)
+        except ValueError as error:
+            raise GiveUp(str(error), "INVALID_ITEMS") from error
         return dict(zip(keys, map(self._encode_item, value), strict=True))
 
     def _json_of(self, value: Any) -> str:

@@ -54,7 +54,7 @@ class Poller:
                 try:
                     await self._take()
                 except DatabaseUnavailable as error:
-                    log.warning("outside work waits for the database", error=str(error))
+                    log.warning("outside work waits for the database", error=error)
         finally:
             for task in self._looking:
                 task.cancel()
@@ -79,7 +79,7 @@ class Poller:
             self.wake()  # more may have been due than there was room for
         self._looking.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a look failed; it is made again", error=str(error), exc_info=error)
+            log.error("a look failed; it is made again", error=error, exc_info=error)
 
     async def _claim(self, room: int) -> list[Look]:
         return await outside.due(self._database, self._catalog.served, room, LEASE)
@@ -112,14 +112,14 @@ class Poller:
                     return _by_callback(look), False
                 return await self._call(look.poll, look), False
         except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
-            log.warning("no word from outside", run=str(look.run), step=look.step, item=look.item, error=str(error))
+            log.warning("no word from outside", run=str(look.run), step=look.step, item=look.item, error=error)
             return Report(look.state), True
 
     async def _cancel(self, look: Look) -> None:
         try:
             await self._call(look.cancel or "", look)
         except Exception as error:  # noqa: BLE001  (it is told again at the next look)
-            log.warning("could not be cancelled", run=str(look.run), step=look.step, item=look.item, error=str(error))
+            log.warning("could not be cancelled", run=str(look.run), step=look.step, item=look.item, error=error)
 
     async def _call(self, place: str, look: Look) -> Any:
         return await found_at(place, self._catalog.resources)(json.loads(look.handle))

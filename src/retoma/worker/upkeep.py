@@ -56,7 +56,7 @@ class Upkeep:
             try:
                 pause = await self._tick(tick)
             except DatabaseUnavailable as error:
-                log.warning("upkeep waits for the database", error=str(error))
+                log.warning("upkeep waits for the database", error=error)
             tick += 1
             await asyncio.sleep(pause)
 

@@ -74,7 +74,7 @@ class Worker:
                     await self._catalog.open(self._database)
                     await self._live()
                 except DatabaseUnavailable as error:
-                    log.warning("waiting for the database", error=str(error))
+                    log.warning("waiting for the database", error=error)
         finally:
             self._threads.close()
             await self._children.close()

@@ -99,7 +99,7 @@ async def _partly(client: Client, run: Run) -> dict[str, Any]:
     if not videos:
         error = {"code": "PROCESSING_ERROR", "message": failed[0]["message"], "details": f"Failed images: {named}"}
         return {"error": error}
-    said = f"{len(failed)} of {len(run.input['images'])} images failed after retries"
+    said = f"{len(failed)} of {len(run.input['images'])} images failed"
     return {
         "result": {"code": MULTI_STATUS, "message": said, "videos": videos, "failed": failed},
         "error": {"code": "PARTIAL_FAILURE", "message": said, "details": f"Failed images: {named}"},

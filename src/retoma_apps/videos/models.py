@@ -188,6 +188,7 @@ class Script(Wished):
     facts_used: int = Field(0, json_schema_extra=HIDDEN)
     facts: list[str] = Field([], description="Those that it uses, in their own words.", json_schema_extra=HIDDEN)
     knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
+    not_understood: list[str] = Field([], description="Wishes that it does not meet.", json_schema_extra=HIDDEN)
     quality: Quality = Field(
         Quality(passed=True, readability_score=0, visual_markers=0), validate_default=True, json_schema_extra=HIDDEN
     )

@@ -1,4 +1,7 @@
-"""The video that is there to look at from the start: `retoma dev retoma_apps.videos --demo` orders it, once."""
+"""The video that is there to look at from the start: `retoma dev retoma_apps.videos --demo` orders it, once.
+
+From then on it is told how each video ends, also of those that are ordered on the page.
+"""
 
 from __future__ import annotations
 
@@ -70,16 +73,21 @@ def sample(studio: Studio) -> Callable[[Client, str, str], AsyncIterator[str]]:
     return order
 
 
-async def _ends(client: Client, run: UUID) -> AsyncIterator[Run]:
-    """The run each time that it is over; one that failed may go on."""
-    told_at = None
+async def _ends(client: Client, sample: UUID) -> AsyncIterator[Run]:
+    """Each of the newest videos every time that it is over: one that failed may go on. Of those that were over before,
+    only the sample."""
+    told = {run.id: run.ended_at for run in await _newest(client) if run.id != sample}
     while True:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
-            found = await client.show(run)
-            if found.is_over and found.ended_at != told_at:
-                yield found
-            told_at = found.ended_at
+            for run in await _newest(client):
+                if run.ended_at not in (None, told.get(run.id)):
+                    yield run
+                told[run.id] = run.ended_at
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _newest(client: Client) -> list[Run]:
+    return await client.runs(pipeline=longform.name)
 
 
 def _ended(video: Overview, address: str, language: str) -> str:

@@ -28,7 +28,7 @@ async def test_a_bad_image_loses_only_its_own_video(studio: Studio) -> None:
     assert (told["status"], shown["status"]) == ("FAILED", "FAILED")
     assert told["error"] == {
         "code": "PARTIAL_FAILURE",
-        "message": "1 of 100 images failed after retries",
+        "message": "1 of 100 images failed",
         "details": "Failed images: 42: Image 42 is corrupted",
     }
     expected = [str(number) for number in range(1, 101) if number != 42]

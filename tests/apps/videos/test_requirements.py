@@ -366,7 +366,7 @@ async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(h
     assert results["research"]["wishes"] == ["1:01.5 fale do café"]
     assert results["script_generation"]["wishes"] == ["mais curto", "1:01.5 fale do café", "outro tom"]
     assert last["word_count"] < first["data"]["word_count"]
-    assert "fale do café. O café" in last["script_full"]
+    assert "O café é feito das sementes" in last["script_full"]
 
 
 async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(house: QuickHouse) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from retoma.testing import Sandbox, sandbox
-from retoma_apps.videos.models import Channel
+from retoma_apps.videos.models import Brief, Channel
+from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.sample import sample
 from tests.apps.videos.studio import small_app, small_studio
 
@@ -57,3 +58,16 @@ async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there
     await studio.client.cancel(run.id)
     assert await anext(told) == f"“How coffee is made” ended without being published: {ADDRESS}/runs/{run.id}"
     assert "was ordered before and is over" in await anext(order(studio.client, ADDRESS, "en"))
+
+
+async def test_the_end_of_every_video_is_told_but_of_those_that_were_over_before(
+    studio: Sandbox, tmp_path: Path
+) -> None:
+    before, ordered = [await studio.client.start(longform, Brief(topic=topic)) for topic in ("Antes", "Depois")]
+    await studio.client.cancel(before.id)
+    told = sample(small_studio(tmp_path))(studio.client, ADDRESS, "pt")
+    await anext(told)
+    for run in await studio.client.runs(limit=2):
+        await studio.client.cancel(run.id)
+    assert "“Como investir em renda fixa” terminou" in await anext(told)
+    assert await anext(told) == f"“Depois” terminou sem ser publicado: {ADDRESS}/runs/{ordered.id}"

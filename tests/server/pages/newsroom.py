@@ -74,6 +74,9 @@ class Wishes(BaseModel):
     )
     other_words: dict[str, str] = {}
     with_picture: bool = True
+    speed: float | None = None
+    ends: list[str] = []
+    sung: bool | None = Field(None, json_schema_extra={"pt": {"title": "Cantado"}})
 
 
 article.review("draft_review", of=draft, send_back_to=[draft, facts], feedback_form=Wishes, due=hours(2))

@@ -135,6 +135,23 @@ async def test_what_is_not_there_is_told_on_a_page(open_pages: Opened) -> None:
         assert (await visitor.post("/runs", {})).status_code == 405
 
 
+@pytest.mark.parametrize("address", ["/nada", "/%5Cexample.com"])
+async def test_a_person_whose_address_leads_nowhere_is_told_so_on_a_page(open_pages: Opened, address: str) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        answer = await visitor.get(address, Accept="text/html,*/*;q=0.8", Accept_Language="pt")
+        assert (answer.status_code, "Não existe página neste endereço." in answer.text) == (404, True)
+        links = re.findall(r'href="([^"]*)"', answer.text)
+        assert not [link for link in links if "example.com" in link]
+
+
+async def test_programs_are_told_of_an_unknown_address_in_json(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        for address, accepts in (("/nada", "*/*"), ("/api/v1/nada", "text/html")):
+            answer = await visitor.get(address, Accept=accepts)
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+        assert (await visitor.get("/healthz", Accept="text/html")).status_code == 200
+
+
 async def test_empty_lists_say_what_to_do(open_pages: Opened) -> None:
     async with open_pages() as visitor:
         assert "retoma start PIPELINE APP" in (await visitor.get("/runs")).text

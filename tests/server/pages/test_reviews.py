@@ -15,7 +15,7 @@ from retoma import App, Decision
 from retoma.errors import DefinitionError
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
-from tests.server.pages.newsroom import an_application, article, asked, come_to
+from tests.server.pages.newsroom import TEXT, an_application, article, asked, come_to
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import Opened, Visitor, seen, token_of
 
@@ -77,6 +77,7 @@ async def test_an_approval_can_be_undone_for_ten_seconds_and_then_takes_effect(v
     page = await visitor.get(answer.headers["location"])
     assert "Decided by administrator: Approved" in seen(page)
     assert 'data-countdown="10.0"' in page.text
+    assert "draft_review: decided, takes effect shortly" in seen(await visitor.get(f"/runs/{review.run}"))
     undone = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
     assert "The decision is taken back." in seen(await visitor.get(undone.headers["location"]))
     assert (await now_of(visitor, review)).is_open
@@ -104,6 +105,23 @@ async def test_what_a_person_edits_in_typed_fields_is_what_goes_on(visitor: Visi
     assert {name: value[name] for name in expected} == expected
 
 
+async def test_a_decided_review_says_what_was_edited_before_it_was_approved(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    await decide(visitor, review, "edit", value__title="Renda fixa em 2027", value__text=TEXT)
+    page = await visitor.get(f"/reviews/{review.id}")
+    assert "Decided by administrator: Edited and approved" in seen(page)
+    assert "administrator edited and approved" in seen(page)
+    assert "<ins>2027</ins>" in page.text
+
+
+async def test_filling_in_the_form_of_a_review_is_not_editing(visitor: Visitor) -> None:
+    review = await final(visitor)
+    await decide(visitor, review, "approve", value__picture="2", value__title="Meu título")
+    page = seen(await visitor.get(f"/reviews/{review.id}"))
+    assert ("administrator approved" in page, "dited and approved" in page) == (True, False)
+    assert re.search(r"What was approved\s+Picture\s+2\s+Title\s+Meu título", page)
+
+
 async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor: Visitor) -> None:
     review = await asked(visitor.api.sandbox)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="much")
@@ -111,7 +129,8 @@ async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor
     assert re.search(r'id="value.score-why" role="alert">.*This is no number\.', answer.text)
     assert (">mine</textarea>" in answer.text, 'value="much"' in answer.text) == (True, True)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="1")
-    assert re.search(r'id="value.title-why" role="alert">.*at least 1 character', answer.text)
+    assert re.search(r'id="value.title-why" role="alert">.*it takes 1 or more characters', answer.text)
+    assert "Something is still wrong: see below." in seen(answer)
     answer = await decide(visitor, review, "edit", value__title="x", value__text="", value__picture="{")
     assert re.search(r'id="value.picture-why" role="alert">.*This is no JSON: see line 1, column 2\.', answer.text)
     assert (await now_of(visitor, review)).is_open
@@ -162,6 +181,24 @@ async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor)
     decided = await now_of(visitor, review)
     said = {"tone": "warm", "other_words": {"1": "sol"}, "with_picture": False}
     assert (decided.state, decided.feedback) == (ReviewState.SENT_BACK, {**said, "comments": []})
+
+
+async def test_what_was_filled_in_to_send_it_back_is_told_in_the_readers_language(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    given = {"feedback.tone": "warm", "feedback.other_words": "1: sol", "feedback.speed": "1,2", "feedback.sung": "no"}
+    await decide(visitor, review, "send_back", **given, **{"feedback.ends": "um\ndois"})
+    told = "Tom: warm\nOther words: 1: sol\nWith picture: não\nSpeed: 1,2\nEnds: um, dois\nCantado: não"
+    page = (await visitor.get(f"/reviews/{review.id}?lang=pt")).text
+    assert page.count(told) == 2  # where it says how it was decided, and in the history
+    await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
+    await visitor.api.sandbox.work(until_later=False)
+    assert "Ends: um, dois" in (await visitor.get(f"/runs/{review.run}?step=draft")).text
+
+
+async def test_what_may_be_left_open_is_not_called_none(visitor: Visitor) -> None:
+    review = await asked(visitor.api.sandbox)
+    page = await visitor.get(f"/reviews/{review.id}?lang=pt")
+    assert re.search(r'name="feedback.sung"[^>]*><option value="">como está</option>', page.text)
 
 
 async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> None:
@@ -349,6 +386,14 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
         assert said in outcomes
     states = [(await now_of(visitor, each)).state for each in (good, bad, taken, old)]
     assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED, ReviewState.OPEN]
+
+
+async def test_who_approves_without_choosing_any_is_told_so_where_they_were(visitor: Visitor) -> None:
+    token = token_of(await visitor.get(f"/reviews/{(await asked(visitor.api.sandbox)).id}"))
+    answer = await visitor.post("/reviews?tenant=channel", {"csrf": token, "key": "k"})
+    page = await visitor.get(answer.headers["location"])
+    assert "Nothing was chosen." in seen(page)
+    assert 'name="tenant" value="channel"' in page.text
 
 
 async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) -> None:

@@ -243,6 +243,19 @@ def test_a_difference_tells_lines_and_the_words_within_them() -> None:
     assert not differences.between(former, former)
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"), [(12.345678, "12.346"), (0.12345, "0.123"), (0.00012345, "0.000123"), (3, "3"), (True, "true")]
+)
+def test_a_difference_does_not_tell_more_of_a_number_than_people_read(value: float, shown: str) -> None:
+    (_, line) = differences.between({"n": "x"}, {"n": value}).lines
+    assert "".join(piece.text for piece in line.pieces) == f"n: {shown}"
+
+
+def test_an_address_is_called_as_people_write_it() -> None:
+    (url, of_picture) = typed.fields_of({"type": "object", "properties": {"url": {}, "picture_url": {}}})
+    assert (url.label, of_picture.label) == ("URL", "Picture URL")
+
+
 def test_comments_are_about_moments_ranges_or_the_whole() -> None:
     told = list(moments.read("1:02 loud\n\n01:00:03,5 - 1:00:05 cut \nno time\n9:99:99 odd\n1:5 odd"))
     assert told[:3] == [

@@ -121,9 +121,16 @@ def _told(value: Any, name: str = "", margin: str = "") -> Iterator[str]:
 
 
 def _leaf(value: Any, name: str, margin: str, inner: str) -> Iterator[str]:
+    if isinstance(value, float):
+        value = _rounded(value)
     lines = value.splitlines() if isinstance(value, str) else [json.dumps(value, ensure_ascii=False, default=str)]
     if name and len(lines) < 2:
         yield f"{margin}{name}: {''.join(lines)}"
         return
     yield from [f"{margin}{name}:"] if name else []
     yield from (f"{inner}{line}" for line in lines)
+
+
+def _rounded(value: float) -> float:
+    """To three places, or three digits of what is less than 1."""
+    return round(value, 3) if abs(value) >= 1 else float(f"{value:.3g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,6 +64,11 @@ class Formats:
             return NOTHING
         name = "in" if at > now else "ago"
         return word(self.language, name, time=self.duration(abs(now - at)))
+
+
+def worded(name: str) -> str:
+    """The name of a property, as people read it."""
+    return re.sub(r"\burl\b", "URL", name.replace("_", " ").capitalize(), flags=re.IGNORECASE)
 
 
 def pretty(given: Any) -> str:

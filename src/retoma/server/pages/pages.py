@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retoma.errors import RetomaError
+from retoma.errors import NotFound, RetomaError
 from retoma.server.edge import problem_for
 from retoma.server.pages import (
     anew,
@@ -31,7 +31,7 @@ from retoma.server.pages import (
 from retoma.server.pages.page import Page
 from retoma.server.pages.site import Site
 from retoma.server.pages.visit import HEADERS, Visit
-from retoma.server.problems import Problem, of_error
+from retoma.server.problems import Problem, of_error, routes_at
 
 PAGES = (
     *overview.PAGES,
@@ -50,7 +50,8 @@ PAGES = (
 
 
 class Pages:
-    """In front of the API. What is not a page goes on to it; an application's own route wins over a page of ours."""
+    """In front of the API. What is not a page goes on to it; an application's own route wins over a page of ours. A
+    person whose address leads nowhere is told so by a page."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
@@ -75,7 +76,7 @@ class Pages:
             if match is Match.FULL and not self._belongs_to_application(scope["path"]):
                 scope["path_params"] = found["path_params"]
                 return page
-        return None
+        return NOWHERE if _leads_a_person_nowhere(Request(scope)) else None
 
     def _belongs_to_application(self, path: str) -> bool:
         return any(pattern.match(path) for pattern in self._patterns)
@@ -112,6 +113,20 @@ async def _shown(page: Page, visit: Visit) -> Response:
     if method in ("GET", "HEAD") and page.show is not None:
         return await page.show(visit)
     raise Problem(405, "METHOD_NOT_ALLOWED", "this page does not take this method")
+
+
+def _leads_a_person_nowhere(request: Request) -> bool:
+    if request.method != "GET" or request.scope["path"].startswith("/api/"):
+        return False
+    return "text/html" in request.headers.get("accept", "") and not routes_at(request)
+
+
+async def _nowhere(visit: Visit) -> Response:
+    visit.path = "/"  # anybody can make up an address, and as a link it may lead to another host
+    raise NotFound(visit.say("no such page"))
+
+
+NOWHERE = Page("/", _nowhere, is_open=True)
 
 
 def _to_login(request: Request) -> Response:

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID, uuid4
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from retoma.define.file import File, files_in
@@ -71,6 +70,7 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         last_event=last,
         changes={step: differences.between(former[step].value, subjects[step].value) for step in former},
         replaced={step: _replaced(former[step], subjects[step]) for step in former},
+        edited=_edited(visit, review, subjects),
         written=_written(visit, review, subjects, answer),
         spent=await client.charge_totals(by=(), run=run.id),
         urgency=urgency,
@@ -83,7 +83,7 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         items=await _items(visit, review, shape) if review.is_open else [],
         is_played=any(file.media_type.startswith(PLAYED) for file in _files(review, subjects)),
         trail=await trail.of_review(visit, review),
-        told=trail.told,
+        told=trail.of_feedback(visit, review),
         next=await _next(visit, review),
         key=str(uuid4()),
     )
@@ -176,6 +176,13 @@ def _replaced(former: Subject, current: Subject) -> list[tuple[Any, Any]]:
     return list(islice(differences.replaced(former.value, current.value), MOST_REPLACED))
 
 
+def _edited(visit: Visit, review: Review, subjects: Mapping[str, Subject]) -> differences.Difference | None:
+    """How what was approved differs from what stood, where a person edited that."""
+    if review.value is None or has_form(review, _pipeline(visit, review)):
+        return None
+    return next((differences.between(value, review.value) for value in _standing(review, subjects)), None)
+
+
 def _written(
     visit: Visit, review: Review, subjects: Mapping[str, Subject], answer: Answer | None
 ) -> list[tuple[str, str]]:
@@ -196,7 +203,7 @@ def _fields(visit: Visit, review: Review, subjects: Mapping[str, Subject]) -> li
     form = form_of(review, pipeline)
     if form is None:
         return []
-    schema = _schema(form)
+    schema = typed.schema_of(form)
     if has_form(review, pipeline):
         return typed.fields_of(schema, _suggested(schema, subjects), language=visit.language)
     return typed.fields_of(schema, *_standing(review, subjects), language=visit.language)
@@ -205,7 +212,7 @@ def _fields(visit: Visit, review: Review, subjects: Mapping[str, Subject]) -> li
 def _feedback_fields(visit: Visit, review: Review) -> list[typed.Field]:
     """What may be filled in to send it back, beside notes."""
     form = feedback_form_of(review, _pipeline(visit, review))
-    return [] if form is None else typed.fields_of(_schema(form), name=FEEDBACK, language=visit.language)
+    return [] if form is None else typed.fields_of(typed.schema_of(form), name=FEEDBACK, language=visit.language)
 
 
 def _feedback_filled(visit: Visit, review: Review, answer: Answer | None) -> list[typed.Field]:
@@ -218,14 +225,6 @@ async def _sent(visit: Visit, review: Review, act: str) -> list[typed.Field]:
     if act == "send_back":
         return _feedback_fields(visit, review)
     return _fields(visit, review, await visit.client.subjects(review)) if _is_filled_in(visit, review, act) else []
-
-
-def _schema(form: Any) -> dict[str, Any]:
-    """Nothing for a type that JSON schema cannot tell of: it is then edited as JSON."""
-    try:
-        return TypeAdapter(form).json_schema()
-    except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
-        return {}
 
 
 def _standing(review: Review, subjects: Mapping[str, Subject]) -> list[Any]:

@@ -60,7 +60,7 @@ async def show(visit: Visit, outcomes: list[Outcome] | None = None) -> Response:
         next=found[SIZE - 1].id if len(found) > SIZE else None,
         states=list(ReviewState),
         asked=asked,
-        filtered=any(asked.get(name) for name in FILTERS),
+        filtered=any(_filters(visit).values()),
         may_approve=any(review.is_open for review in found[:SIZE]),
         outcomes=outcomes or [],
         key=str(uuid4()),
@@ -71,11 +71,17 @@ async def show(visit: Visit, outcomes: list[Outcome] | None = None) -> Response:
 async def approve(visit: Visit) -> Response:
     """Each of those that were checked, as it was seen; what cannot be approved says why."""
     chosen = [each for each in map(_seen, visit.several("review")[:MOST_AT_ONCE]) if each is not None]
+    if not chosen:
+        return visit.go("/reviews", "nothing_chosen", **_filters(visit))
     decisions = {
         review: Decision("approve", by=visit.by, seen=seen, via="page", undo=UNDO, key=visit.fields.get("key") or None)
         for review, seen in chosen
     }
     return await show(visit, [await _outcome(visit, each) for each in await visit.client.decide_many(decisions)])
+
+
+def _filters(visit: Visit) -> dict[str, str]:
+    return {name: visit.asked.get(name, "") for name in FILTERS}
 
 
 async def _listed(visit: Visit) -> list[Review]:

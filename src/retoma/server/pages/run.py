@@ -111,6 +111,7 @@ def _asked(held: list[Review], shape: Graph, progress: Mapping[str, StepProgress
         "state_of": lambda step: graph.shown(graph.overall(progress[step]), step in steps),
         "job_state_of": lambda job: graph.shown(job.state, (job.step, job.item) in asking),
         "reviews": still_open[:REVIEWS],
+        "just_decided": [review for review in held if review.can_be_undone][:REVIEWS],
         "more_reviews": max(0, len(still_open) - REVIEWS),
         "graph": graph.drawn(shape, progress, steps),
     }
@@ -159,7 +160,7 @@ async def _results(visit: Visit, run: Run, shape: Graph, job: Job | None) -> dic
         "job_files": [] if job is None else list(files_in(job.output))[:FILES],
         "value": await _value(visit, run, shape, job),
         "made": await _made(visit, run, job),
-        "told": told,
+        "told": lambda feedback: told(visit, run.pipeline, feedback.get("review", ""), feedback),
     }
 
 

@@ -53,7 +53,7 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        made.filters.update(json=formats.pretty)
+        made.filters.update(json=formats.pretty, worded=formats.worded)
         made.globals.update(looks=drawing.looks)
         made.tests.update(file=is_file)
         return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,8 @@ from typing import Any
 
 from retoma.define.review import Feedback
 from retoma.records import Event, Review
+from retoma.server.pages import typed
+from retoma.server.pages.formats import NOTHING
 from retoma.server.pages.visit import Visit
 from retoma.server.pages.words import KNOWN
 from retoma.states import ReviewState
@@ -30,7 +31,7 @@ async def of_review(visit: Visit, review: Review) -> list[Trace]:
     """The same question over all revisions of its run, the newest first."""
     events = await visit.client.events(review.run, kinds=("review",), limit=MOST)
     asked = await visit.client.reviews(run=review.run, step=review.step, states=list(ReviewState), limit=MOST)
-    feedback = {one.revision: told(one.feedback) for one in asked if one.item == review.item and one.feedback}
+    feedback = {one.revision: of_feedback(visit, one) for one in asked if one.item == review.item}
     return [
         _trace(visit, event, feedback.get(event.revision, ""))
         for event in reversed(events)
@@ -38,16 +39,41 @@ async def of_review(visit: Visit, review: Review) -> list[Trace]:
     ]
 
 
-def told(feedback: Mapping[str, Any] | None) -> str:
-    """All that a person said who sent work back: notes, moments, and what they filled in."""
-    if feedback is None:
-        return ""
+def of_feedback(visit: Visit, review: Review) -> str:
+    return told(visit, review.pipeline, review.step, review.feedback or {})
+
+
+def told(visit: Visit, pipeline: str, step: str, feedback: Mapping[str, Any]) -> str:
+    """All that a person said who sent work back at the review `step`: notes, moments, and what they filled in."""
     read = Feedback.of(feedback)
-    return "\n".join(filter(None, [read.said, *(f"{name}: {_shown(value)}" for name, value in read.extra.items())]))
+    labels = _labels(visit, pipeline, step) if read.extra else {}
+    extra = [f"{labels.get(name, name)}: {_shown(visit, value)}" for name, value in read.extra.items()]
+    return "\n".join(filter(None, [read.said, *extra]))
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _labels(visit: Visit, pipeline: str, step: str) -> dict[str, str]:
+    """What the review's feedback form calls its fields; nothing where this server does not know it."""
+    known = visit.client.app.pipelines.get(pipeline) if visit.client.app else None
+    held = known.steps[step].review if known and step in known.steps else None
+    form = held.feedback_form if held else None
+    fields = [] if form is None else typed.fields_of(typed.schema_of(form), language=visit.language)
+    return {each.key: each.label for each in fields if each.key}
+
+
+def _shown(visit: Visit, value: Any) -> str:
+    match value:
+        case None:
+            return NOTHING
+        case bool():
+            return visit.say("yes" if value else "no")
+        case int() | float():
+            return visit.formats.exact(value)
+        case list():
+            return ", ".join(_shown(visit, each) for each in value)
+        case dict():
+            return ", ".join(f"{name}: {_shown(visit, each)}" for name, each in value.items())
+        case _:
+            return str(value)
 
 
 def _trace(visit: Visit, event: Event, feedback: str) -> Trace:

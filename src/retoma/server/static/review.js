@@ -1,5 +1,6 @@
-// A review's page: says that somebody looks at it, counts down while a decision can be undone, and takes the moment of
-// a player into a comment. Without this script the same forms do the same by hand.
+// A review's page: says that somebody looks at it, counts down while a decision can be undone, takes the moment of a
+// player into a comment, goes to what was refused, and asks before an approval drops what was typed elsewhere. Without
+// this script the same forms do the same by hand.
 
 const SECOND = 1000;
 const CLAIMED = 5 * 60 * SECOND; // half of what the server remembers
@@ -47,7 +48,34 @@ function comment() {
   });
 }
 
+function isChanged(control) {
+  if (control.options) {
+    const first = [...control.options].findIndex((each) => each.defaultSelected);
+    return control.selectedIndex !== Math.max(first, 0);
+  }
+  if (["checkbox", "radio"].includes(control.type)) return control.checked !== control.defaultChecked;
+  return control.matches("input, textarea") && control.value !== control.defaultValue;
+}
+
+// What was refused came back as the form's own content, and is no less typed.
+function holdsWork(form) {
+  return Boolean(form) && (form.closest(".on") !== null || [...form.elements].some(isChanged));
+}
+
+function ask(event) {
+  const others = ["edit-form", "send-back-form"].map((name) => document.getElementById(name));
+  if (others.some(holdsWork) && !confirm(event.target.dataset.ask)) event.preventDefault();
+}
+
+function showWrong() {
+  const wrong = document.querySelector("[aria-invalid]");
+  wrong?.focus({ preventScroll: true });
+  wrong?.scrollIntoView({ block: "center" });
+}
+
 claim();
+window.addEventListener("load", showWrong); // after the browser has gone to the place that the address names
+document.getElementById("approve")?.addEventListener("submit", ask);
 setInterval(claim, CLAIMED);
 document.addEventListener("visibilitychange", claim);
 comment();

@@ -69,7 +69,7 @@ select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting,
 
 -- name: pipeline_figures
 -- What the runs of a pipeline that ended since then have come to. What took no time of theirs is taken off: open reviews, the
--- steps named here, and the time between an end and what was asked for after it.
+-- steps named here from when all that they need had ended, and the time between an end and what was asked for after it.
 with ended as (
   select r.id, r.state, r.revision, r.version, greatest(r.created_at, r.run_at) as began_at, r.ended_at
     from retoma.runs r
@@ -81,10 +81,13 @@ with ended as (
     join retoma.reviews v on v.run = e.id
    where e.state = 'completed' and v.planned
   union all
-  select e.id, j.created_at, j.ended_at
+  select e.id, greatest(j.created_at, max(n.ended_at)), j.ended_at
     from ended e
-    join retoma.jobs j on j.run = e.id
-   where e.state = 'completed' and j.step = any (:without::text[])
+    join retoma.jobs j on j.run = e.id and j.step = any (:without::text[]) and j.attempt > 0
+    left join retoma.edges g on g.version = e.version and g.to_step = j.step
+    left join retoma.jobs n on n.run = e.id and n.step = g.from_step and n.revision <= j.revision
+   where e.state = 'completed'
+   group by e.id, j.step, j.item, j.revision, j.created_at, j.ended_at
   union all
   select e.id, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
     from ended e

@@ -16,13 +16,22 @@ _BRACKETS = re.compile("[<>]")  # YouTube refuses a title or a description with 
 
 
 def finished(
-    brief: Brief, *, title: str, scenes: Sequence[Scene], description: str, tags: Sequence[str], facts: Sequence[Fact]
+    brief: Brief,
+    *,
+    title: str,
+    scenes: Sequence[Scene],
+    description: str,
+    tags: Sequence[str],
+    facts: Sequence[Fact],
+    seconds: int | None = None,
+    not_understood: Sequence[str] = (),
 ) -> Script:
-    """`facts` are those that the scenes use. Raises ValueError if nothing is left to be said."""
+    """`facts` are those that the scenes use, `seconds` is the length that is wanted if not the brief's, and
+    `not_understood` are wishes. Raises ValueError if nothing is left to be said."""
     return Script(
         topic=brief.topic,
         language=brief.language,
-        seconds=brief.seconds,
+        seconds=seconds or brief.seconds,
         title=shortened(_plain(title), _LONGEST_TITLE) or shortened(_plain(brief.topic), _LONGEST_TITLE),
         scenes=[Scene(text=cleaned(scene.text), visual=_plain(scene.visual) or "…") for scene in scenes],
         description="\n".join(_plain(line) for line in description.splitlines())[:_LONGEST_DESCRIPTION],
@@ -30,6 +39,7 @@ def finished(
         sources=_sources(facts),
         facts_used=len(facts),
         facts=[fact.text for fact in facts],
+        not_understood=list(not_understood),
     )
 
 

@@ -12,6 +12,7 @@ from retoma_apps.videos.writing.phrases import content_words, is_content
 
 MOST_WORDS = 3
 _LONGEST = 24
+_JOINS = frozenset({"of", "and", "the", "in", "e", "em", "de", "da", "do", "das", "dos"})
 _NUMBER = re.compile(
     r"\b(\d+(?:[.,]\d+)?(?: ?%| (?:mil|milhões|bilhões|anos|dias|thousand|million|billion|years|days)\b))",
     re.IGNORECASE,
@@ -44,7 +45,8 @@ def _subject(title: str) -> str:
 
 
 def _is_readable(span: list[str]) -> bool:
-    return is_content(span[0]) and is_content(span[-1]) and len(" ".join(span)) <= _LONGEST
+    inner = all(is_content(word) or word.casefold() in _JOINS for word in span)
+    return inner and is_content(span[0]) and is_content(span[-1]) and len(" ".join(span)) <= _LONGEST
 
 
 def _weight(phrase: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the offline writer can say about any topic: how to begin, how to study it, and how to end.
+"""What the offline writer can say about any topic: how to begin, what holds for most of them, and how to end.
 
 `TOPIC` stands where the topic goes. Every passage is a scene of its own, with what is to be seen.
 """
@@ -22,8 +22,6 @@ class Book:
     passages: tuple[Scene, ...]
     closing: Scene
     closing_without_sources: Scene
-    answer: str
-    unanswered: str
     summary: str
     sources: str
     offline: str
@@ -36,7 +34,7 @@ def _scenes(*told: tuple[str, str]) -> tuple[Scene, ...]:
 
 
 _PORTUGUESE = Book(
-    title=f"{TOPIC}: primeiros passos",
+    title=f"{TOPIC}: um primeiro olhar",
     opening=Scene(
         visual="caderno e caneta",
         text=f"O assunto de hoje é: {TOPIC}. Este roteiro foi escrito offline, com textos prontos e fatos guardados.",
@@ -56,107 +54,111 @@ _PORTUGUESE = Book(
     passages=_scenes(
         (
             "pergunta no quadro",
-            f"Antes de tudo, faça uma pergunta simples: o que eu quero saber sobre {TOPIC}? Uma boa pergunta cabe em "
-            "uma frase. Ela mostra por onde começar e também quando já é hora de parar.",
+            f"A primeira pergunta sobre {TOPIC} é a mais simples: do que se trata? Muita coisa parece pequena vista de "
+            "fora. Um olhar de perto costuma mostrar mais partes do que se esperava.",
         ),
         (
-            "estante de livros",
-            "Depois, escolha duas ou três fontes de confiança. Prefira quem assina o que escreve, conta de onde tirou "
-            "cada dado e corrige os próprios erros. Um livro básico costuma valer mais do que dez vídeos soltos.",
-        ),
-        (
-            "mapa de ideias",
-            "Faça um mapa em uma folha de papel. No centro, escreva o tema. Em volta, as partes dele e as setas que "
-            "as ligam. O que ficar sem seta é o que você ainda não entendeu.",
-        ),
-        (
-            "páginas de dicionário",
-            "Todo assunto tem palavras próprias. Anote as que se repetem e procure o sentido de cada uma. Com vinte "
-            "palavras bem entendidas, quase qualquer texto da área fica mais leve.",
+            "caixa de peças",
+            "Ajuda olhar as partes, uma a uma. Cada uma tem a sua tarefa, e nenhuma trabalha sozinha. Quando uma parte"
+            " muda, as outras precisam acompanhar.",
         ),
         (
             "relógio antigo",
-            "Olhe também para o passado. Saber como uma ideia nasceu, e que problema ela veio resolver, ajuda a "
-            "lembrar dela. A história dá ordem ao que parecia uma lista de nomes.",
-        ),
-        (
-            "balança de pratos",
-            "Compare pelo menos duas opiniões. Quando elas concordam, a base é firme. Quando discordam, pergunte em "
-            "que ponto se separam: nos fatos, nas contas ou no que cada lado considera importante.",
-        ),
-        (
-            "calculadora e papel",
-            "Desconfie de números sozinhos. Uma porcentagem só diz algo quando se sabe de que total ela fala, em que "
-            "ano foi medida e por quem. Refaça as contas simples; é um bom jeito de aprender.",
-        ),
-        (
-            "mãos trabalhando",
-            f"Agora, pratique. Procure um exemplo pequeno de {TOPIC} no seu dia a dia e acompanhe do começo ao fim. "
-            "Um exemplo vivido por inteiro ensina mais do que muitas definições.",
-        ),
-        (
-            "conversa entre amigos",
-            "Explique o que aprendeu a outra pessoa, sem usar termos difíceis. Onde a explicação travar, está a parte "
-            "que merece uma segunda leitura. Ensinar é a prova mais honesta do que se sabe.",
-        ),
-        (
-            "folhas amassadas",
-            "Erre cedo e sem medo. Escreva o que você acha antes de conferir a resposta. Um engano descoberto assim "
-            "fica na memória, e a correção vem junto com ele.",
-        ),
-        (
-            "calendário na parede",
-            "Divida o estudo em dias. Vinte minutos por dia, com pausas, rendem mais do que uma tarde inteira de uma "
-            "vez. O sono entre uma sessão e outra também trabalha a seu favor.",
-        ),
-        (
-            "cartões de memória",
-            "Volte ao que já leu. Reveja no dia seguinte, depois de uma semana e depois de um mês. Tente lembrar "
-            "primeiro, e só então abra as notas: o esforço de lembrar é o que fixa.",
-        ),
-        (
-            "lupa sobre documento",
-            "Quando encontrar uma afirmação forte, procure a fonte original. Muitas frases famosas mudam um pouco a "
-            "cada repetição. Ler o documento de partida leva poucos minutos e evita muitos mal-entendidos.",
-        ),
-        (
-            "trilha na floresta",
-            "Não tente ver tudo de uma vez. Siga uma trilha principal e marque os desvios para outro dia. Quem sabe o "
-            "que deixou de fora conhece melhor o próprio caminho.",
-        ),
-        (
-            "professora em sala",
-            "Se puder, converse com quem trabalha na área. Leve perguntas curtas e concretas. Uma resposta de cinco "
-            "minutos, de quem já passou pelas dificuldades, pode poupar semanas de tentativa.",
+            "Nem sempre foi como conhecemos hoje. Houve um tempo antes, um começo e muitas mudanças pequenas. O que "
+            "vemos agora é um momento de uma história mais longa.",
         ),
         (
             "lanterna no escuro",
-            "Saiba dizer o que ainda não se sabe. Em todo campo há perguntas abertas, e reconhecê-las é um sinal de "
-            "boa compreensão. Cuidado com quem tem certeza de tudo.",
+            f"Nem tudo se sabe sobre {TOPIC}. Há perguntas abertas e gente que trabalha nelas todos os dias. Algumas "
+            "respostas de hoje vão parecer outras daqui a dez anos.",
         ),
         (
-            "jornal dobrado",
-            f"Acompanhe as novidades sobre {TOPIC} com calma. Uma notícia recente pode mudar em poucos dias. Espere "
-            "que outras pessoas confirmem antes de trocar o que você já aprendeu.",
+            "mãos em detalhe",
+            "Um exemplo pequeno diz mais do que uma definição longa. Um caso, visto do começo ao fim, mostra o que vem"
+            " antes, o que vem depois e o que liga um ao outro.",
         ),
         (
-            "caixa de ferramentas",
-            "Guarde uma pequena caixa de ferramentas: um resumo de uma página, uma lista de termos, três exemplos e "
-            "duas fontes. Com isso à mão, você retoma o assunto em qualquer momento.",
+            "páginas de dicionário",
+            "O assunto tem palavras próprias. Algumas soam difíceis e dizem algo simples. Outras soam simples e dizem "
+            "algo que só quem é da área percebe.",
+        ),
+        (
+            "mapa do mundo",
+            "O lugar também importa. O que é comum em um país pode ser raro em outro, e o mesmo nome pode indicar "
+            "coisas diferentes. De longe quase não se nota.",
+        ),
+        (
+            "lupa sobre documento",
+            "Nem tudo o que se diz por aí é verdade. Uma boa história corre depressa e muda um pouco cada vez que é "
+            "contada. Por isso importa saber de onde vem cada afirmação.",
+        ),
+        (
+            "gotas na janela",
+            "Os detalhes também contam. O que parece pequeno pode mudar o todo, e o que parece grande às vezes quase "
+            "não pesa. Vale a pena olhar duas vezes.",
+        ),
+        (
+            "pessoas na rua",
+            "O assunto também tem a ver com pessoas. Umas o conhecem bem, outras trabalham com ele, e muitas nunca "
+            "pensaram nisso. Cada uma contaria esta história de um jeito diferente.",
+        ),
+        (
+            "balança de pratos",
+            "Há mais de um jeito de olhar para o assunto. Uns veem o que é útil nele, outros o que é belo ou estranho."
+            " Os dois podem ter razão, porque não perguntam a mesma coisa.",
+        ),
+        (
+            "calendário na parede",
+            "O tempo faz a sua parte. Há o que acontece em um instante e há o que leva meses ou anos. Quem vê só o fim"
+            " esquece como o caminho foi longo.",
+        ),
+        (
+            "calculadora e papel",
+            "Os números também contam. Quanto, quantos, com que frequência? Um número diz mais ao lado de outro: o do "
+            "ano anterior ou o do país vizinho.",
+        ),
+        (
+            "placas de estrada",
+            "Nem sempre tudo segue o caminho de costume. Uma mudança pequena pode bastar. O que acontece depois mostra"
+            " bem como o conjunto se sustenta.",
         ),
         (
             "ponte sobre rio",
-            "Ligue o tema novo a algo que você já conhece. A memória guarda melhor o que tem companhia. Pergunte: com "
-            "o que isto se parece, e em que é diferente?",
+            "Ele também toca coisas que parecem distantes. O que muda aqui é sentido em outro lugar, às vezes anos "
+            "depois. São laços fáceis de esquecer.",
         ),
         (
-            "bússola na mão",
-            "Por último, confira o rumo. Releia a pergunta do início e veja se já consegue respondê-la em voz alta, "
-            "em um minuto. Se consegue, escolha a próxima pergunta.",
+            "família à mesa",
+            "No dia a dia, pouca gente pensa nisso. Mas os sinais estão mais perto do que parece: em uma palavra que "
+            "usamos, em algo que compramos, em um costume que ninguém explica.",
         ),
         (
-            "três perguntas anotadas",
-            "Uma dica curta: anote três perguntas antes de ler e volte a elas no fim.",
+            "jornal dobrado",
+            f"Volta e meia há notícias sobre {TOPIC}. Um dia traz uma promessa, outro traz um alerta. O que ainda vale "
+            "depois de um ano costuma valer mais do que o que foi dito primeiro.",
+        ),
+        (
+            "trilha na floresta",
+            "Raramente existe uma resposta só. Outra pode ser mais simples ou servir melhor em outro lugar, e há boas "
+            "razões para cada uma. Qual vale depende da pergunta.",
+        ),
+        (
+            "nascer do sol",
+            "E o que vem depois? Muita coisa vai mudar, e uma parte mais depressa do que se pensa. Outra parte vai "
+            "ficar, porque já durou muito tempo.",
+        ),
+        (
+            "vista do alto",
+            "De longe, as partes formam um quadro só: de onde vem, quem participa, do que precisa e o que deixa para "
+            "trás.",
+        ),
+        (
+            "página de caderno",
+            "Três perguntas valem a pena: de onde isso vem, do que precisa e o que muda?",
+        ),
+        (
+            "porta aberta",
+            "Sempre há mais do que mostra o primeiro olhar.",
         ),
     ),
     closing=Scene(
@@ -165,20 +167,18 @@ _PORTUGUESE = Book(
     ),
     closing_without_sources=Scene(
         visual="pessoa lendo",
-        text="Procure boas fontes, compare o que elas dizem, tire as suas próprias conclusões e até a próxima.",
+        text="Este foi um primeiro olhar, ainda sem fontes. Tire as suas próprias conclusões e até a próxima.",
     ),
-    answer="Na revisão, pediram",
-    unanswered="Este texto pronto ainda não tem um fato guardado sobre isso. O ponto fica marcado para ser completado.",
     summary=f"Um primeiro olhar sobre {TOPIC}.",
     sources="Fontes:",
     offline="Material offline: roteiro montado com textos prontos e fatos guardados, sem modelo de linguagem e sem "
     "pesquisa na internet.",
-    tags=("primeiros passos", "como estudar", "material offline"),
-    hooks=("COMECE AQUI", "O ESSENCIAL", "PRIMEIROS PASSOS", "ENTENDA AGORA"),
+    tags=("material offline",),
+    hooks=("O ESSENCIAL", "EM RESUMO", "UM PRIMEIRO OLHAR", "DE PERTO"),
 )
 
 _ENGLISH = Book(
-    title=f"{TOPIC}: first steps",
+    title=f"{TOPIC}: a first look",
     opening=Scene(
         visual="notebook and pen",
         text=f"Today's subject: {TOPIC}. This script was written offline, from ready-made text and stored facts.",
@@ -198,107 +198,111 @@ _ENGLISH = Book(
     passages=_scenes(
         (
             "question on blackboard",
-            f"First of all, ask one simple question: what do I want to know about {TOPIC}? A good question fits in "
-            "one sentence. It shows you where to begin, and also when it is time to stop.",
+            f"A first question about {TOPIC} is the simplest one: what is at the heart of it? Many things look small "
+            "from outside. A closer look often shows more parts than anyone expected.",
         ),
         (
-            "shelf of books",
-            "Then choose two or three sources you can trust. Prefer people who sign what they write, who say where "
-            "each figure comes from, and who correct their own mistakes. One plain book often beats ten short clips.",
-        ),
-        (
-            "mind map",
-            "Draw a map on a sheet of paper. Put the subject in the middle. Around it, write its parts and the arrows "
-            "that join them. Whatever has no arrow is what you have not understood yet.",
-        ),
-        (
-            "dictionary pages",
-            "Every subject has words of its own. Write down the ones that keep coming back and look up each of them. "
-            "With twenty words well understood, almost any text in the field feels lighter.",
+            "box of parts",
+            "It helps to look at the parts one by one. Each has its own task, and none of them works alone. When one "
+            "part changes, the others have to follow.",
         ),
         (
             "old clock",
-            "Look at the past as well. When you know how an idea was born, and which problem it came to solve, you "
-            "remember it better. History puts order into what looked like a list of names.",
-        ),
-        (
-            "balance scale",
-            "Compare at least two opinions. Where they agree, the ground is firm. Where they differ, ask at which "
-            "point they part: in the facts, in the sums, or in what each side cares about.",
-        ),
-        (
-            "calculator and paper",
-            "Be careful with lonely numbers. A percentage only means something if you know what it is a share of, in "
-            "which year it was measured, and by whom. Do the simple sums again; it is a good way to learn.",
-        ),
-        (
-            "hands at work",
-            f"Now practise. Find one small example of {TOPIC} in your daily life and follow it from start to end. An "
-            "example that you have lived through teaches more than many definitions.",
-        ),
-        (
-            "friends talking",
-            "Explain what you have learned to someone else, without hard words. The place where you get stuck is the "
-            "part that deserves a second reading. Teaching is the most honest test of what you know.",
-        ),
-        (
-            "crumpled paper",
-            "Make mistakes early and without fear. Write down what you think before you check the answer. A mistake "
-            "found this way stays in memory, and the right answer stays with it.",
-        ),
-        (
-            "wall calendar",
-            "Spread your study over days. Twenty minutes a day, with breaks, give more than one whole afternoon. The "
-            "sleep between two sessions works for you too.",
-        ),
-        (
-            "flash cards",
-            "Return to what you have read. Look again the next day, then after a week, then after a month. Try to "
-            "remember first, and only then open your notes: the effort is what makes it last.",
-        ),
-        (
-            "magnifying glass",
-            "When you meet a strong claim, look for the original source. Many famous sentences change a little each "
-            "time they are repeated. Reading the first document takes minutes and prevents many mistakes.",
-        ),
-        (
-            "forest trail",
-            "Do not try to see everything at once. Follow one main path and mark the side roads for another day. "
-            "People who know what they left out know their own way better.",
-        ),
-        (
-            "teacher in classroom",
-            "If you can, talk to someone who works in the field. Bring short and concrete questions. Five minutes "
-            "with a person who has met the hard parts can save you weeks.",
+            "It was not always as we know it today. There was a time before, a beginning, and many small changes. What"
+            " we see now is one moment of a longer story.",
         ),
         (
             "flashlight in dark",
-            "Learn to say what is not known yet. Every field has open questions, and to recognise them is a sign of "
-            "good understanding. Be careful with people who are certain of everything.",
+            f"Not everything about {TOPIC} is known. There are open questions, and people who work on them every day. "
+            "Some of today's answers will look different in ten years.",
         ),
         (
-            "folded newspaper",
-            f"Follow the news about {TOPIC} calmly. A fresh story may change within days. Wait until other people "
-            "have confirmed it before you trade in what you have learned.",
+            "hands close up",
+            "A small example says more than a long definition. One case, followed from start to end, shows what comes "
+            "first, what comes next, and what ties the two together.",
         ),
         (
-            "tool box",
-            "Keep a small box of tools: a summary of one page, a list of terms, three examples and two sources. With "
-            "these at hand you can pick the subject up again at any time.",
+            "dictionary pages",
+            "It has words of its own. Some of them sound hard and mean something simple. Others sound simple and mean "
+            "something that only people in the field hear in them.",
+        ),
+        (
+            "world map",
+            "The place matters too. What is common in one country can be rare in another, and the same name can stand "
+            "for different things. From far away this is hard to see.",
+        ),
+        (
+            "magnifying glass",
+            "Not all that is said about it is true. A good story travels fast, and each time it is told it changes a "
+            "little. That is why it matters where a claim comes from.",
+        ),
+        (
+            "drops on window",
+            "Details count as well. What looks small can change the whole, and what looks big may hardly matter. It is"
+            " worth looking twice.",
+        ),
+        (
+            "people in street",
+            "It has to do with people as well. Some know it well, some work with it, and many have never thought of "
+            "it. Each of them would tell this story in another way.",
+        ),
+        (
+            "balance scale",
+            "There is more than one way to look at it. Some see what is useful in it, others what is beautiful or "
+            "strange. Both can be right, because they do not ask the same question.",
+        ),
+        (
+            "wall calendar",
+            "Time plays its part. Some of it happens in a moment, and some takes months or years. Whoever sees only "
+            "the end forgets how long the way was.",
+        ),
+        (
+            "calculator and paper",
+            "Numbers belong to it as well. How much, how many, how often? A figure says most beside another one: that "
+            "of the year before, or of the country next door.",
+        ),
+        (
+            "road signs",
+            "Things do not always go their usual way. One small change can be enough. What happens then shows best how"
+            " all of it holds together.",
         ),
         (
             "bridge over river",
-            "Tie the new subject to something you already know. Memory keeps best what has company. Ask yourself: "
-            "what is this like, and how is it different?",
+            "It also touches things that seem far away. What changes here is felt somewhere else, sometimes years "
+            "later. Such ties are easy to miss.",
         ),
         (
-            "compass in hand",
-            "Finally, check your course. Read your first question again and see if you can answer it aloud, in one "
-            "minute. If you can, choose the next question.",
+            "family at table",
+            "In daily life few people think of it. Yet traces of it are closer than they seem: in a word we use, in a "
+            "thing we buy, in a habit that nobody explains.",
         ),
         (
-            "three written questions",
-            "A short tip: write down three questions before you read, and return to them at the end.",
+            "folded newspaper",
+            f"Now and then there is news about {TOPIC}. One day brings a promise, another a warning. What still holds "
+            "after a year is usually worth more than what was said first.",
+        ),
+        (
+            "forest trail",
+            "There is rarely only one answer. Another may be simpler, or fit better somewhere else, and there are good"
+            " reasons for each. Which one counts depends on the question.",
+        ),
+        (
+            "sunrise over city",
+            "And what comes next? Much will change, and some of it sooner than we think. The rest will stay, because "
+            "it has lasted for a long time already.",
+        ),
+        (
+            "view from hilltop",
+            "From a distance the parts become one picture: where it comes from, who takes part, what it needs, and "
+            "what it leaves behind.",
+        ),
+        (
+            "notebook page",
+            "Three questions are worth keeping: where does it come from, what does it need, what does it change?",
+        ),
+        (
+            "open door",
+            "There is always more to it than the first look shows.",
         ),
     ),
     closing=Scene(
@@ -307,16 +311,14 @@ _ENGLISH = Book(
     ),
     closing_without_sources=Scene(
         visual="person reading",
-        text="Look for good sources, compare what they say, draw your own conclusions, and see you next time.",
+        text="This was a first look, without sources as yet. Draw your own conclusions, and see you next time.",
     ),
-    answer="The review asked",
-    unanswered="This ready-made text has no stored fact about that yet. The point stays marked, to be completed.",
     summary=f"A first look at {TOPIC}.",
     sources="Sources:",
     offline="Offline material: a script put together from ready-made text and stored facts, without a language model "
     "and without a search of the internet.",
-    tags=("first steps", "how to study", "offline material"),
-    hooks=("START HERE", "THE ESSENTIALS", "FIRST STEPS", "IN SHORT"),
+    tags=("offline material",),
+    hooks=("THE ESSENTIALS", "IN SHORT", "A FIRST LOOK", "UP CLOSE"),
 )
 
 BOOKS: dict[Language, Book] = {"pt-BR": _PORTUGUESE, "en": _ENGLISH}

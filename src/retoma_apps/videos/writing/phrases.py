@@ -26,7 +26,8 @@ _SMALL = frozenset(
         "sua seus suas como quando onde porque não já também só até entre sobre cada outro outra qual quem vez dia "
         "the an of in on at to for from with without by and or is are was were be been has have had it its this that "
         "these those not no can may more most very all each other one your their our you they we how what why when "
-        "where who which about into than then as so if but do does way time",
+        "where who which about into than then as so if but do does way time made make "
+        "makes feito feita feitos feitas faz fazer",
     )
 )
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from math import ceil
 
 from retoma_apps.videos.models import Issue, Language, Quality, Script
-from retoma_apps.videos.words import folded, seconds_for, sentences, word_count, words
+from retoma_apps.videos.words import cleaned, folded, seconds_for, sentences, shortened, word_count, words
 from retoma_apps.videos.writing.syllables import syllables
 
 SECONDS_A_VISUAL = 75
 LONGEST_SENTENCE = 40
+LONGEST_NOTE = 200
 NEAR, FAR = 0.2, 0.5  # how far from the wanted length is worth a remark, and how far is too far
 _HARD = 4.0
 # Flesch's reading ease starts from another height in Portuguese, whose words are longer (Martins et al., 1996).
@@ -52,6 +53,10 @@ _TEXTS: dict[str, dict[Language, str]] = {
     "repeated_sentence": {
         "pt-BR": "Frase repetida {found} vezes: “{text}”",
         "en": "A sentence said {found} times: “{text}”",
+    },
+    "not_understood": {
+        "pt-BR": "Sem conexão, esta nota não foi entendida, ou só em parte: “{text}”",
+        "en": "Offline, this note was not understood, or only in part: “{text}”",
     },
     "no_source": {"pt-BR": "Nenhuma fonte é citada.", "en": "No source is given."},
     "unbalanced_quotes": {
@@ -106,6 +111,8 @@ def _found(script: Script, language: Language, seconds: int | None) -> Iterator[
     yield from _visuals(script)
     yield from _ease(script, language)
     yield from _sentences(script)
+    for wish in script.not_understood:
+        yield "not_understood", {"text": shortened(cleaned(wish), LONGEST_NOTE)}
     if not script.sources:
         yield "no_source", {}
     for number, scene in enumerate(script.scenes, 1):

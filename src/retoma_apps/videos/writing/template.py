@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script
-from retoma_apps.videos.words import cleaned, folded, shortened, word_count, words_in
+from retoma_apps.videos.words import cleaned, folded, seconds_for, shortened, word_count, words_in
 from retoma_apps.videos.writing.almanac import facts_about, visual_of
 from retoma_apps.videos.writing.drafts import finished, unknown
 from retoma_apps.videos.writing.passages import BOOKS, TOPIC, Book
@@ -18,7 +18,6 @@ from retoma_apps.videos.writing.port import Paid, Researched, Written
 
 SHORTER, LONGER = 0.7, 1.4
 _ROOM = 1.05  # a little over the wanted length is better than a hole before it
-_LONGEST_WISH = 200
 _LONGEST_TOPIC = 160
 _LEAST_WORDS = 40
 _UNSPEAKABLE = re.compile(r"[{}\[\]<>*_#|\\\"“”«»()]")
@@ -37,7 +36,7 @@ _ASKING = re.compile(
 
 
 class TemplateWriter:
-    """Costs nothing. What it says of a topic it does not know is how to study it."""
+    """Costs nothing. What it says of a topic it does not know could be said of any."""
 
     name = "offline/template"
 
@@ -60,19 +59,22 @@ class TemplateWriter:
 
 
 def written(brief: Brief, facts: Sequence[Fact], wishes: Sequence[str]) -> Script:
-    book, topic = BOOKS[brief.language], _topic(brief.topic)
-    answers = _answers(book, brief.language, facts, wishes)
+    book, topic, wanted = BOOKS[brief.language], _topic(brief.topic), _wanted(brief, wishes)
+    met = _met(facts, wishes)
+    answers = [_fact_scene(brief.language, fact, topic) for fact in met.values()]
     opening = _about(topic, book.opening)
-    room = _wanted(brief, wishes) * _ROOM - sum(_size(scene) for scene in [opening, *answers, book.closing])
+    room = wanted * _ROOM - sum(_size(scene) for scene in [opening, *answers, book.closing])
     told = _told(book, brief.language, topic, [fact for fact in facts if not _is_said(fact, answers)], room)
     used = [fact for fact in facts if _is_said(fact, [*told, *answers])]
     return finished(
         brief,
+        seconds=round(seconds_for(wanted)),
         title=_titled(book.title, topic),
         scenes=[opening, *told, *answers, book.closing if used else book.closing_without_sources],
         description=_description(book, topic, used),
-        tags=[topic, *content_words(topic), *book.tags],
+        tags=[" ".join(content_words(topic)), *content_words(topic), *book.tags],
         facts=used,
+        not_understood=[wish for wish in dict.fromkeys(wishes) if _asked(wish) and wish not in met],
     )
 
 
@@ -80,7 +82,8 @@ def _told(book: Book, language: Language, topic: str, facts: Sequence[Fact], roo
     """As many facts as there is room for, then as many passages; what does not fit is left out whole."""
     scenes: list[Scene] = []
     for fact in facts:
-        scene = _fact_scene(book, language, fact, len(scenes), topic)
+        lead = book.leads[len(scenes)] if len(scenes) < len(book.leads) else ""
+        scene = _fact_scene(language, fact, topic, lead)
         if _size(scene) <= room:
             scenes, room = [*scenes, scene], room - _size(scene)
     for scene in (_about(topic, each) for each in book.passages):
@@ -89,28 +92,24 @@ def _told(book: Book, language: Language, topic: str, facts: Sequence[Fact], roo
     return scenes
 
 
-def _fact_scene(book: Book, language: Language, fact: Fact, number: int, topic: str) -> Scene:
-    lead = book.leads[number] if number < len(book.leads) else ""
+def _fact_scene(language: Language, fact: Fact, topic: str, lead: str = "") -> Scene:
     text = _spoken(fact.text)
     return Scene(text=f"{lead} {text}".strip(), visual=visual_of(fact) or _visual(text, language, topic))
 
 
-def _answers(book: Book, language: Language, facts: Sequence[Fact], wishes: Sequence[str]) -> list[Scene]:
-    """One for each wish; one that asks only for another length needs no words."""
-    answers: list[Scene] = []
-    for asked in dict.fromkeys(filter(None, map(_asked, wishes))):
-        fact = _nearest(asked, [fact for fact in facts if not _is_said(fact, answers)])
-        text = f"{book.answer}: {asked}. {_spoken(fact.text) if fact else book.unanswered}"
-        visual = visual_of(fact) if fact else None
-        answers.append(Scene(text=text, visual=visual or _visual(asked, language, asked)))
-    return answers
+def _met(facts: Sequence[Fact], wishes: Sequence[str]) -> dict[str, Fact]:
+    """By wish, the fact that is told for it. One that asks for no subject, or for one without a fact, has none."""
+    met: dict[str, Fact] = {}
+    for wish in dict.fromkeys(wishes):
+        if fact := _nearest(_asked(wish), [fact for fact in facts if fact not in met.values()]):
+            met[wish] = fact
+    return met
 
 
 def _asked(wish: str) -> str:
     """What is asked for besides the length; empty if nothing is."""
-    rest = _LONGER.sub("", _SHORTER.sub("", _speakable(wish)))
-    asked = shortened(re.sub(r"^(?:[\W_]|(?:e|and)\b)+", "", rest), _LONGEST_WISH).rstrip(" .,;:…")
-    return asked if any(word.casefold() not in _POLITE for word in content_words(asked)) else ""
+    asked = content_words(_LONGER.sub("", _SHORTER.sub("", wish)))
+    return " ".join(word for word in asked if word.casefold() not in _POLITE)
 
 
 def _is_said(fact: Fact, scenes: Sequence[Scene]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -57,6 +58,12 @@ async def test_every_script_says_that_it_is_offline_material(topic: str, languag
     assert all("offline" in source.name for source in script.sources)
 
 
+@pytest.mark.parametrize("language", BOOKS)
+async def test_what_is_said_of_any_topic_is_no_advice_on_how_to_study_it(language: Language) -> None:
+    script = await a_script("Xadrez", language, seconds=600)
+    assert not re.search(r"\b(?:estud|aprend|anote|study|learn|write down)", script.text, re.IGNORECASE)
+
+
 async def test_a_topic_that_it_does_not_know_has_no_facts_and_no_made_up_sources() -> None:
     script = await a_script("História do xadrez")
     assert (script.sources, script.facts_used) == ([], 0)
@@ -89,7 +96,7 @@ async def test_it_gets_shorter_when_asked_and_says_nothing_of_it(wish: str) -> N
     former = await a_script(seconds=120)
     script = await a_script(seconds=120, wishes=[wish])
     assert script.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
-    assert "Na revisão" not in script.text
+    assert script.quality.issues == []
 
 
 @pytest.mark.parametrize("wish", ["Quero um texto mais longo", "please make it longer"])
@@ -108,31 +115,46 @@ async def test_a_wish_for_another_length_holds_when_another_wish_comes() -> None
     assert "A clorofila absorve" in again.text
 
 
-async def test_a_wish_is_answered_with_the_fact_that_fits_it() -> None:
+async def test_the_length_is_held_against_what_the_reviewers_asked_for() -> None:
+    script = await a_script(seconds=120, wishes=["mais curto", "mais curto", "mais curto"])
+    assert (script.seconds, script.quality.issues) == (41, [])
+
+
+async def test_a_wish_is_answered_with_the_fact_that_fits_it_and_not_spoken_itself() -> None:
     script = await a_script(wishes=["mais curto, e fale da clorofila!"])
-    (answer,) = [scene for scene in script.scenes if scene.text.startswith("Na revisão")]
-    assert answer.text.startswith("Na revisão, pediram: fale da clorofila")
-    assert "A clorofila absorve bem a luz azul" in answer.text
+    assert script.scenes[-2].text.startswith("A clorofila absorve bem a luz azul")
     assert script.text.count("A clorofila absorve") == 1
+    assert "fale" not in script.text
+    assert script.quality.issues == []
 
 
-async def test_a_wish_that_it_cannot_meet_is_marked_and_not_made_up() -> None:
-    script = await a_script("Chess", "en", wishes=["Name the world champions"])
-    assert "The review asked: Name the world champions. This ready-made text has no stored fact" in script.text
+@pytest.mark.parametrize(
+    ("language", "wish", "said"),
+    [
+        ("en", "Please make it shorter and funnier", "Offline, this note was not understood, or only in part"),
+        ("pt-BR", "mais curto e mais engraçado", "Sem conexão, esta nota não foi entendida, ou só em parte"),
+    ],
+)
+async def test_a_note_that_it_does_not_understand_is_a_remark_and_leaves_the_film_alone(
+    language: Language, wish: str, said: str
+) -> None:
+    script = await a_script("Xadrez", language, wishes=[wish])
+    assert script.scenes == (await a_script("Xadrez", language, wishes=["shorter"])).scenes
+    (remark,) = [issue for issue in script.quality.issues if issue.code == "not_understood"]
+    assert (remark.text, remark.blocking) == (f"{said}: “{wish}”", False)
 
 
 async def test_an_answer_to_an_earlier_note_stays_when_another_comes() -> None:
-    third = await a_script(wishes=["fale da clorofila", "fale do oceano", "fale do oceano"])
-    answers = [scene.text for scene in third.scenes if scene.text.startswith("Na revisão")]
-    assert ["clorofila" in text for text in answers] == [True, False]
-    assert "repeated_sentence" not in {issue.code for issue in third.quality.issues}
+    third = await a_script(wishes=["fale da clorofila", "fale do oxigênio", "fale do oxigênio"])
+    assert ["clorofila" in scene.text for scene in third.scenes[-3:-1]] == [True, False]
+    assert third.quality.issues == []
     assert third.facts_used >= 2
 
 
 async def test_a_fact_that_answered_one_note_does_not_answer_the_next() -> None:
     second = await a_script(wishes=["fale da clorofila", "explique melhor a clorofila"])
     assert second.text.count("A clorofila absorve") == 1
-    assert "pediram: explique melhor a clorofila" in second.text
+    assert second.not_understood == ["explique melhor a clorofila"]
 
 
 async def test_facts_in_another_language_are_not_given() -> None:
@@ -182,3 +204,20 @@ async def test_thumbnails_have_three_different_texts_of_at_most_three_words(topi
 async def test_a_thumbnail_names_the_subject_and_a_number_that_is_said() -> None:
     texts = thumbnail_texts(await a_script("Como investir em renda fixa em 2026"))
     assert texts[:2] == ["RENDA FIXA", "250 MIL"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "language", "text", "tags"),
+    [
+        ("How coffee is made", "en", "COFFEE", ["coffee"]),
+        ("Why the sky is blue", "en", "SKY", ["sky blue", "sky", "blue"]),
+        ("Como o pão é feito", "pt-BR", "PÃO", ["pão"]),
+        ("A história do xadrez", "pt-BR", "HISTÓRIA DO XADREZ", ["história xadrez", "história", "xadrez"]),
+    ],
+)
+async def test_tags_and_thumbnails_have_the_words_that_say_what_it_is_about(
+    topic: str, language: Language, text: str, tags: list[str]
+) -> None:
+    script = await a_script(topic, language)
+    assert thumbnail_texts(script)[0] == text
+    assert script.tags == [*tags, *BOOKS[language].tags]

@@ -10,7 +10,19 @@ from __future__ import annotations
 
 from retoma.server.pages.typed.complaints import complaints
 from retoma.server.pages.typed.field import NAME, Field, Wrong, controls, offered
-from retoma.server.pages.typed.form import fields_of
+from retoma.server.pages.typed.form import fields_of, schema_of
 from retoma.server.pages.typed.reading import filled, read, read_json
 
-__all__ = ["NAME", "Field", "Wrong", "complaints", "controls", "fields_of", "filled", "offered", "read", "read_json"]
+__all__ = [
+    "NAME",
+    "Field",
+    "Wrong",
+    "complaints",
+    "controls",
+    "fields_of",
+    "filled",
+    "offered",
+    "read",
+    "read_json",
+    "schema_of",
+]

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+from retoma.server.pages.formats import worded
 from retoma.server.pages.typed.field import MISSING, NAME, TEXTS, Field, Kind, is_emptied
 from retoma.server.pages.typed.reading import read
 
@@ -14,6 +18,14 @@ LONGEST_LINE = 200
 MOST_FIELDS = 200
 MOST_ENTRY_FIELDS = 1_000  # of all entries of a list
 ADDED_ENTRIES = 2  # empty ones, after those that are there
+
+
+def schema_of(form: Any) -> dict[str, Any]:
+    """Nothing for a type that JSON schema cannot tell of: it is then edited as JSON."""
+    try:
+        return TypeAdapter(form).json_schema()
+    except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
+        return {}
 
 
 def fields_of(
@@ -95,7 +107,7 @@ def _fit(entries: Sequence[Sequence[Field]], value: list[Any]) -> bool:
 
 
 def _label(key: str | None, schema: Mapping[str, Any]) -> str:
-    return str(schema.get("title") or "") if key is None else key.replace("_", " ").capitalize()
+    return str(schema.get("title") or "") if key is None else worded(key)
 
 
 def _kind(

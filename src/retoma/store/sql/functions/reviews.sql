@@ -124,7 +124,8 @@ begin
          back_to = p_to, back_items = p_items
    where id = p_review;
   perform retoma.tell_review(v_now, v_review, jsonb_build_object(
-    'what', p_state, 'by', p_by, 'via', p_via, 'notes', p_notes, 'to', p_to, 'items', p_items, 'edited', p_value is not null));
+    'what', p_state, 'by', p_by, 'via', p_via, 'notes', p_notes, 'to', p_to, 'items', p_items,
+    'edited', p_value is not null and (v_held ->> 'form')::boolean is not true));
   if p_undo <= interval '0' then
     perform retoma.apply_decision(v_now, p_review);
   end if;
