@@ -301,8 +301,8 @@ BUGS = [
     Bug(
         "a submission is forgotten when its run is cancelled",
         "worker/desk.py",
-        "return json.loads(await _seen_through(self._done(part",
-        "return json.loads(await (self._done(part",
+        "known = await _seen_through(self._done(part",
+        "known = await (self._done(part",
         "tests/worker/test_submissions.py::test_what_was_submitted_when_its_run_was_cancelled_is_cancelled_outside",
     ),
     Bug(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from datetime import datetime
 from uuid import UUID
 
 from retoma import Client
@@ -66,17 +67,16 @@ def sample(studio: Studio) -> Callable[[Client, str, str], AsyncIterator[str]]:
         key, wanted = f"sample-{language}", ORDERS[language]
         run = await client.started_by(key, longform, tenant=wanted.channel) or await ordered(client, wanted, key=key)
         said = _BEFORE if (await client.show(run)).is_over else _SAID
+        told = {video.id: video.ended_at for video in await _newest(client) if video.id != run}
         yield said[language].format(topic=topic, address=address) + _offline(studio, language)
-        async for ended in _ends(client, run):
+        async for ended in _ends(client, told):
             yield _ended(await overview_of(client, ended), address, language)
 
     return order
 
 
-async def _ends(client: Client, sample: UUID) -> AsyncIterator[Run]:
-    """Each of the newest videos every time that it is over: one that failed may go on. Of those that were over before,
-    only the sample."""
-    told = {run.id: run.ended_at for run in await _newest(client) if run.id != sample}
+async def _ends(client: Client, told: dict[UUID, datetime | None]) -> AsyncIterator[Run]:
+    """The newest videos, each time that one is over and was not `told`; one that failed may go on."""
     while True:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
             for run in await _newest(client):

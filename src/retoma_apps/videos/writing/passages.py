@@ -59,8 +59,8 @@ _PORTUGUESE = Book(
         ),
         (
             "caixa de peças",
-            "Ajuda olhar as partes, uma a uma. Cada uma tem a sua tarefa, e nenhuma trabalha sozinha. Quando uma parte"
-            " muda, as outras precisam acompanhar.",
+            "Ajuda olhar as partes, uma a uma. Cada uma tem a sua tarefa, e nenhuma trabalha sozinha. Quando uma parte "
+            "muda, as outras precisam acompanhar.",
         ),
         (
             "relógio antigo",
@@ -74,8 +74,8 @@ _PORTUGUESE = Book(
         ),
         (
             "mãos em detalhe",
-            "Um exemplo pequeno diz mais do que uma definição longa. Um caso, visto do começo ao fim, mostra o que vem"
-            " antes, o que vem depois e o que liga um ao outro.",
+            "Um exemplo pequeno diz mais do que uma definição longa. Um caso, visto do começo ao fim, mostra o que vem "
+            "antes, o que vem depois e o que liga um ao outro.",
         ),
         (
             "páginas de dicionário",
@@ -104,13 +104,13 @@ _PORTUGUESE = Book(
         ),
         (
             "balança de pratos",
-            "Há mais de um jeito de olhar para o assunto. Uns veem o que é útil nele, outros o que é belo ou estranho."
-            " Os dois podem ter razão, porque não perguntam a mesma coisa.",
+            "Há mais de um jeito de olhar para o assunto. Uns veem o que é útil nele, outros o que é belo ou estranho. "
+            "Os dois podem ter razão, porque não perguntam a mesma coisa.",
         ),
         (
             "calendário na parede",
-            "O tempo faz a sua parte. Há o que acontece em um instante e há o que leva meses ou anos. Quem vê só o fim"
-            " esquece como o caminho foi longo.",
+            "O tempo faz a sua parte. Há o que acontece em um instante e há o que leva meses ou anos. Quem vê só o fim "
+            "esquece como o caminho foi longo.",
         ),
         (
             "calculadora e papel",
@@ -119,8 +119,8 @@ _PORTUGUESE = Book(
         ),
         (
             "placas de estrada",
-            "Nem sempre tudo segue o caminho de costume. Uma mudança pequena pode bastar. O que acontece depois mostra"
-            " bem como o conjunto se sustenta.",
+            "Nem sempre tudo segue o caminho de costume. Uma mudança pequena pode bastar. O que acontece depois mostra "
+            "bem como o conjunto se sustenta.",
         ),
         (
             "ponte sobre rio",
@@ -208,8 +208,8 @@ _ENGLISH = Book(
         ),
         (
             "old clock",
-            "It was not always as we know it today. There was a time before, a beginning, and many small changes. What"
-            " we see now is one moment of a longer story.",
+            "It was not always as we know it today. There was a time before, a beginning, and many small changes. What "
+            "we see now is one moment of a longer story.",
         ),
         (
             "flashlight in dark",
@@ -238,8 +238,8 @@ _ENGLISH = Book(
         ),
         (
             "drops on window",
-            "Details count as well. What looks small can change the whole, and what looks big may hardly matter. It is"
-            " worth looking twice.",
+            "Details count as well. What looks small can change the whole, and what looks big may hardly matter. It is "
+            "worth looking twice.",
         ),
         (
             "people in street",
@@ -263,8 +263,8 @@ _ENGLISH = Book(
         ),
         (
             "road signs",
-            "Things do not always go their usual way. One small change can be enough. What happens then shows best how"
-            " all of it holds together.",
+            "Things do not always go their usual way. One small change can be enough. What happens then shows best how "
+            "all of it holds together.",
         ),
         (
             "bridge over river",
@@ -283,8 +283,8 @@ _ENGLISH = Book(
         ),
         (
             "forest trail",
-            "There is rarely only one answer. Another may be simpler, or fit better somewhere else, and there are good"
-            " reasons for each. Which one counts depends on the question.",
+            "There is rarely only one answer. Another may be simpler, or fit better somewhere else, and there are good "
+            "reasons for each. Which one counts depends on the question.",
         ),
         (
             "sunrise over city",

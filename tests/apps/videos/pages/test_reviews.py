@@ -65,6 +65,7 @@ SHOWN = {
             "Variant 3 CERTO",
             "VTT in the picture too",
             "“with subtitles”",
+            "any other note gives the same film again",
         ],
         "pt": [
             "Fica público Assim que for aprovado",
@@ -72,6 +73,7 @@ SHOWN = {
             "tag plainly",
             "About plainly",
             "“sem legendas”",
+            "qualquer outra nota dá o mesmo filme outra vez",
             "Palavras nas capas",
         ],
     },
