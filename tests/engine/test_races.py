@@ -453,3 +453,83 @@ async def test_a_call_with_results_and_setbacks_holds_its_jobs_in_the_order_of_t
             await call
         finally:
             await connection.close()
+
+
+async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelled_starts_nothing_more(
+    open_sandbox: OpenSandbox,
+) -> None:
+    """It is neither among those that run nor among those that wait when these are looked for: another look finds it."""
+    pipeline = Pipeline("woven")
+
+    @pipeline.step
+    async def a() -> int:
+        return 1
+
+    @pipeline.step
+    async def c() -> int:
+        return 1
+
+    @pipeline.step
+    async def d() -> int:
+        return 1
+
+    @pipeline.step
+    async def b(c: int, d: int) -> int:
+        return c + d
+
+    @pipeline.step
+    async def w(a: int, c: int) -> int:
+        return a + c
+
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = {claim.step: claim for claim in await first.call(room=3)}
+        await first.call(results([claims["d"]]))
+        async with holding(sandbox, "a") as runs:
+            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await first.call(results([claims["c"]]))
+            async with holding(sandbox, "w") as waits:
+                await runs.close()
+                await until(lambda: is_blocked_by_another(sandbox, runs))
+                async with not_yet_committed(sandbox, second, room=1) as commit:
+                    await waits.close()
+                    await until(lambda: is_blocked_by_another(sandbox, waits))
+                    await commit()
+                    assert await cancel == "cancelling"
+        assert await rows(sandbox, "select step from retoma.jobs where state = 'running' and not ending") == []
+        assert await states(sandbox, run) == {
+            "a": "running",
+            "b": "running",
+            "c": "succeeded",
+            "d": "succeeded",
+            "w": "cancelled",
+        }
+
+
+class Holder:
+    """A transaction that holds one job until it is closed."""
+
+    def __init__(self, connection: Any) -> None:
+        self.close = connection.close
+        self.process = connection.get_server_pid()
+
+
+@asynccontextmanager
+async def holding(sandbox: Sandbox, step: str) -> AsyncIterator[Holder]:
+    connection = await sandbox.database.connect()
+    try:
+        await connection.execute(f"begin; select from retoma.jobs where step = '{step}' for update")
+        yield Holder(connection)
+    finally:
+        await connection.close()
+
+
+async def is_blocked_by_another(sandbox: Sandbox, holder: Holder) -> bool:
+    """Whether the cancel waits, and no longer for this one."""
+    found = await rows(
+        sandbox,
+        "select pg_blocking_pids(pid) as pids from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock' and query like '%retoma.cancel_run%'",
+    )
+    return any(row["pids"] and holder.process not in row["pids"] for row in found)

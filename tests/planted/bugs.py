@@ -79,7 +79,8 @@ BUGS = [
         f"{FUNCTIONS}/halt.sql",
         "  end loop;\n  -- What goes on outside",
         "  exit; end loop;\n  -- What goes on outside",
-        "tests/engine/test_races.py::test_a_job_claimed_while_its_run_is_cancelled_starts_nothing_more",
+        "tests/engine/test_races.py"
+        "::test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelled_starts_nothing_more",
     ),
     Bug(
         "the last two jobs of a stopping run do not see each other",
