@@ -24,7 +24,9 @@ _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
 _SLOTS = Path(__file__).with_name("slots.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
 LATEST_RECOVERY = 60.0
-LATEST_AFTER_CANCEL = 3.0
+LATEST_AFTER_CANCEL = (
+    10.0  # no fault here keeps a worker from hearing of it for longer: it stands still for 6 s at most
+)
 ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
 
 
