@@ -159,7 +159,8 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
             assert await connection.fetchval("select retoma.call_back($1, '{}')", b"token-1") == "taken"
         async with reading(connection) as read_by_effect:
             await connection.fetch(
-                "select * from retoma.begin_effect(1, $1, 'documents', '', 1, 1, 'submit', null, null)", looks[0]["run"]
+                "select * from retoma.begin_effect(1, $1, 'documents', '', 1, 1, 'submit', false, null, null)",
+                looks[0]["run"],
             )
     for read in (read_by_poller, read_by_report, read_by_callback, read_by_effect):
         assert read.whole_tables == {}

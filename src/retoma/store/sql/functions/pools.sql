@@ -247,9 +247,12 @@ $$;
 
 -- Give back the slots of jobs that have ended, or go back to be tried again.
 create or replace function retoma.release(p_jobs retoma.handle[]) returns void language sql as $$
-  delete from retoma.holdings h
-   using unnest(p_jobs) j
-   where h.run = j.run and h.step = j.step and h.item = j.item and h.revision = j.revision;
+  delete from retoma.holdings where ctid = any (array(
+    select h.ctid
+      from unnest(p_jobs) j,
+           -- Job by job, also if this was planned while nothing was held.
+           lateral (select o.ctid from retoma.holdings o
+                     where o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision offset 0) h));
 $$;
 
 -- Let nothing new begin in the pools of these jobs until the time that their providers named.
