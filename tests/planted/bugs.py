@@ -337,8 +337,8 @@ BUGS = [
     Bug(
         "slots are not given back",
         f"{FUNCTIONS}/pools.sql",
-        "   using unnest(p_jobs) j\n   where h.run = j.run",
-        "   using unnest(p_jobs[2:]) j\n   where h.run = j.run",
+        "      from unnest(p_jobs) j,\n           -- Job by job",
+        "      from unnest(p_jobs[2:]) j,\n           -- Job by job",
         "tests/bench/test_referee.py::test_slots_that_are_held_for_nothing_are_named",
     ),
     Bug(
