@@ -198,7 +198,7 @@ class Run:
             store = await Store.read(connection)
             at_rest = await wrong_slots(connection)
             deliveries = await Deliveries.read(connection)
-        findings = judge(store, users.told, read(self._folder / NAME), trouble.kills)
+        findings = judge(store, users.told, read(self._folder / NAME), trouble.kills, trouble.deafness)
         stood_still = trouble.hits[STOOD_STILL]
         judge_outside(findings, farm.works(self._folder), at_rest=at_rest, stood_still=stood_still)
         judge_deliveries(findings, deliveries, users.told, receiver)

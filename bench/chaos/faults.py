@@ -17,9 +17,10 @@ from bench.chaos.processes import SILENCE, Postgres, WorkerProcess
 from bench.chaos.proxy import Call, Proxy
 from retoma.errors import DatabaseUnavailable
 from retoma.store import pools, workers
-from retoma.store.database import Database
+from retoma.store.database import PATIENCE, Database
 
 SECONDS_BETWEEN_SERVER_KILLS = 9.0
+LONGEST_RESTART = 5.0  # of PostgreSQL
 CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_run", "retoma.sweep", "retoma.promote")
 OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look", "retoma.call_back")
 WEBHOOKS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
@@ -34,12 +35,22 @@ class Kill:
     pid: int
 
 
+@dataclass(frozen=True)
+class Deafness:
+    """From `since` until `until` the process `pid`, or any if there is none, might not hear what the database says."""
+
+    since: float
+    until: float
+    pid: int | None = None
+
+
 class Trouble:
     def __init__(
         self, dice: random.Random, proxy: Proxy, postgres: Postgres, workers: list[WorkerProcess], database: Database
     ) -> None:
         self.hits: Counter[str] = Counter()
         self.kills: list[Kill] = []
+        self.deafness: list[Deafness] = []
         self._dice = dice
         self._proxy = proxy
         self._postgres = postgres
@@ -104,6 +115,7 @@ class Trouble:
         at = time.monotonic()
         if pid := await worker.stand_still(SILENCE + self._dice.uniform(1.5, 3)):
             self.kills.append(Kill(at, pid))
+            self.deafness.append(Deafness(at, time.monotonic(), pid))
             self.hits[STOOD_STILL] += 1
 
     async def _restart_worker(self) -> None:
@@ -113,11 +125,13 @@ class Trouble:
     async def _kill_postgres(self) -> None:
         if time.monotonic() - self._server_killed_at > SECONDS_BETWEEN_SERVER_KILLS and self._postgres.kill():
             self._server_killed_at = time.monotonic()
+            self._deafen(LONGEST_RESTART)
             self.hits["PostgreSQL killed (SIGKILL)"] += 1
 
     async def _cut_connections(self) -> None:
         reset = self._dice.random() < 0.5
         if self._proxy.cut(reset=reset):
+            self._deafen(0.0)
             self.hits[f"all connections {'reset' if reset else 'closed'}"] += 1
 
     async def _lose_answer(self) -> None:
@@ -134,12 +148,18 @@ class Trouble:
     def _hit(self, what: str) -> None:
         self.hits[what] += 1
 
+    def _deafen(self, seconds: float) -> None:
+        now = time.monotonic()
+        self.deafness.append(Deafness(now, now + seconds))
+
     async def _blackhole(self) -> None:
         seconds = self._dice.choice([2.0, 2.0, SILENCE + 1.5])
+        self._deafen(seconds)
         await self._proxy.blackhole(seconds)
         self.hits[f"black hole of {seconds:g} s"] += 1
 
     async def _freeze(self) -> None:
+        self._deafen(PATIENCE)
         self.hits["a connection that died in silence"] += self._proxy.freeze(self._dice)
 
     async def _delay(self) -> None:

@@ -15,7 +15,7 @@ import asyncpg
 
 from bench.chaos import farm, model
 from bench.chaos.client import Told
-from bench.chaos.faults import Kill
+from bench.chaos.faults import Deafness, Kill
 from bench.chaos.ledger import Key, Line
 from bench.chaos.receiver import Deliveries, Receiver, changed, figures, lost, out_of_order, unpaid
 from retoma.store.database import Connection
@@ -24,9 +24,7 @@ _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
 _SLOTS = Path(__file__).with_name("slots.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
 LATEST_RECOVERY = 60.0
-LATEST_AFTER_CANCEL = (
-    10.0  # no fault here keeps a worker from hearing of it for longer: it stands still for 6 s at most
-)
+LATEST_AFTER_CANCEL = 3.0
 ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
 
 
@@ -73,7 +71,9 @@ def key_of(row: Any) -> Key:
     return row["run"], row["step"], row["item"], row["revision"]
 
 
-def judge(store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]) -> Findings:
+def judge(
+    store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill] = (), deafness: Sequence[Deafness] = ()
+) -> Findings:
     findings = Findings()
     findings.expect("lost: acknowledged and not stored", _lost(store, told))
     findings.expect("started twice", _started_twice(store, told))
@@ -85,7 +85,7 @@ def judge(store: Store, told: Told, lines: Sequence[Line], kills: Sequence[Kill]
     findings.expect("completed work that ran again", _rework(store, lines))
     findings.expect("one attempt that ran twice", _ran_twice(lines))
     findings.expect(
-        f"bodies that began later than {LATEST_AFTER_CANCEL:g} s after a cancel", _after_cancel(told, lines)
+        f"bodies that began later than {LATEST_AFTER_CANCEL:g} s after a cancel", _after_cancel(told, lines, deafness)
     )
     findings.expect("counters that do not add up", _counters_left(store))
     findings.expect("jobs left over in runs that have ended", _left_over(store))
@@ -269,12 +269,16 @@ def _ran_twice(lines: Sequence[Line]) -> Iterable[str]:
     yield from (f"{key}, attempt {attempt}: {count} times" for (key, attempt), count in began.items() if count > 1)
 
 
-def _after_cancel(told: Told, lines: Sequence[Line]) -> Iterable[str]:
+def _after_cancel(told: Told, lines: Sequence[Line], deafness: Sequence[Deafness]) -> Iterable[str]:
+    """Counted from when the worker could hear of it: no fault kept it from that since."""
     cancelled = {one.run: one.cancelled_at for one in told.acknowledged.values() if one.cancelled_at is not None}
     for line in lines:
-        seconds = line.at - cancelled.get(line.key[0], line.at)
-        if line.what == "began" and seconds > LATEST_AFTER_CANCEL:
-            yield f"{line.key}, attempt {line.attempt}: after {seconds:.1f} s in process {line.pid}"
+        at = cancelled.get(line.key[0])
+        if line.what != "began" or at is None or line.at - at <= LATEST_AFTER_CANCEL:
+            continue
+        deaf = [one.until for one in deafness if one.since < line.at and one.pid in (None, line.pid)]
+        if line.at - max([at, *deaf]) > LATEST_AFTER_CANCEL:
+            yield f"{line.key}, attempt {line.attempt}: after {line.at - at:.1f} s in process {line.pid}"
 
 
 def _counters_left(store: Store) -> Iterable[str]:

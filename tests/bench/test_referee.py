@@ -11,6 +11,7 @@ import pytest
 
 from bench.chaos import farm, model
 from bench.chaos.client import Acknowledged, Told
+from bench.chaos.faults import Deafness
 from bench.chaos.ledger import Line
 from bench.chaos.receiver import ACCEPTED, Deliveries, Got, Receiver
 from bench.chaos.referee import Findings, Store, judge, judge_deliveries, judge_outside, wrong_slots
@@ -18,7 +19,7 @@ from retoma import Pipeline, Pool
 from tests.conftest import OpenSandbox
 from tests.engine.builders import do_next
 
-NONCE = "1-1"
+NONCE, PID = "1-1", 7
 
 
 class World:
@@ -38,9 +39,10 @@ class World:
         self.deliveries: list[Any] = [a_delivery(self.got[0])]
         self.submissions: list[Any] = []
         self.stood_still = 0
+        self.deafness: list[Deafness] = []
 
     def judged(self) -> Findings:
-        findings = judge(Store(self.runs, self.jobs, self.events), self.told, self.lines, [])
+        findings = judge(Store(self.runs, self.jobs, self.events), self.told, self.lines, deafness=self.deafness)
         judge_outside(findings, self.submissions, at_rest=[], stood_still=self.stood_still)
         receiver = Receiver(None)  # type: ignore[arg-type]
         receiver.got = self.got
@@ -67,7 +69,7 @@ def an_event(run: UUID, kind: str, step: str | None = None, data: object = None)
 
 
 def a_line(key: Any, at: float, what: str) -> Line:
-    return Line(at, 7, key, 1, key[1], what)
+    return Line(at, PID, key, 1, key[1], what)
 
 
 def a_delivery(got: Got) -> dict[str, Any]:
@@ -128,7 +130,7 @@ def take_a_stale_result(world: World) -> None:
 
 
 def begin_after_a_cancel(world: World) -> None:
-    world.told.acknowledged[NONCE].cancelled_at = -9.5
+    world.told.acknowledged[NONCE].cancelled_at = -2.5
 
 
 def leave_a_webhook_unsent(world: World) -> None:
@@ -155,7 +157,7 @@ def submit_twice(world: World) -> None:
         (run_a_body_twice, "one attempt that ran twice"),
         (end_a_job_twice, "double transitions"),
         (take_a_stale_result, "stale writes accepted"),
-        (begin_after_a_cancel, "bodies that began later than 10 s after a cancel"),
+        (begin_after_a_cancel, "bodies that began later than 3 s after a cancel"),
         (leave_a_webhook_unsent, "deliveries owed and neither delivered nor dead"),
         (forget_a_webhook, "deliveries owed and neither delivered nor dead"),
         (say_that_it_was_delivered, "deliveries lost"),
@@ -166,6 +168,24 @@ def test_what_is_wrong_is_named(spoil: Callable[[World], None], heading: str) ->
     world = World()
     spoil(world)
     assert len(world.judged().wrong[heading]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "excused"),
+    [
+        (Deafness(-2.0, 0.5), True),
+        (Deafness(-2.0, 0.5, pid=PID), True),
+        (Deafness(-2.0, 0.5, pid=PID + 1), False),
+        (Deafness(-2.4, -2.1), False),
+        (Deafness(1.5, 9.0), False),
+    ],
+)
+def test_a_body_may_begin_after_a_cancel_that_its_worker_could_not_hear_of(fault: Deafness, excused: bool) -> None:
+    world = World()
+    begin_after_a_cancel(world)
+    world.deafness.append(fault)
+    late = world.judged().wrong["bodies that began later than 3 s after a cancel"]
+    assert len(late) == (0 if excused else 4)
 
 
 def test_a_worker_that_stood_still_may_have_submitted_twice() -> None:

@@ -183,7 +183,7 @@ class Stage:
         async with self.database.connection() as connection:
             store = await Store.read(connection)
             slots = await wrong_slots(connection)
-        findings = judge(store, self.told, self.lines, [])
+        findings = judge(store, self.told, self.lines)
         judge_outside(findings, farm.works(self.folder), at_rest=slots, stood_still=0)
         return findings
 
