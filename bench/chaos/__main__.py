@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import asyncpg
@@ -20,6 +20,7 @@ import asyncpg
 from bench.chaos import farm, skew
 from bench.chaos.application import app
 from bench.chaos.client import Users
+from bench.chaos.editor import Editor
 from bench.chaos.faults import STOOD_STILL, Trouble
 from bench.chaos.ledger import NAME, read
 from bench.chaos.postman import Postman
@@ -129,20 +130,24 @@ class Run:
         client = Client(app, database, Guard.allow(LOOPBACK))
         stack.push_async_callback(client.close)
         receiver = await stack.enter_async_context(Receiver(random.Random(self._seed + 1)))
-        postman = Postman(client, self._folder)
+        postman, editor = Postman(client, self._folder), Editor(client)
         workers = self._workers(url)
         keeping = [asyncio.ensure_future(worker.keep()) for worker in workers]
         trouble = Trouble(random.Random(self._seed), proxy, self._postgres, workers, database)
         users = Users(client, receiver, self._seed, USERS)
-        walking = asyncio.ensure_future(postman.walk())
+        walking = asyncio.gather(postman.walk(), editor.walk())
         try:
             await until(lambda: all(worker.is_ready for worker in workers), time.monotonic() + 30)
             await self._make_trouble(trouble, users)
             await self._drain(direct, trouble)
         finally:
             walking.cancel()
+            with suppress(asyncio.CancelledError):
+                await walking
             await asyncio.gather(*(worker.close(task) for worker, task in zip(workers, keeping, strict=True)))
         findings = await self._judged(direct, users, trouble, receiver, postman)
+        findings.expect("decisions that were lost on their makers", editor.contradictions)
+        findings.figures |= {"decisions of people": editor.decided, "decisions that came too late": editor.too_late}
         self._judge_processes(findings, trouble, workers, proxy)
         return findings
 

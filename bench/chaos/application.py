@@ -376,6 +376,22 @@ async def archive(letter: Made, *, ctx: Context) -> Made:
     return await work(ctx, letter)
 
 
+column = Pipeline("column", inputs=Given, retry=PATIENT)
+
+
+@column.step
+async def draft(nonce: str, *, ctx: Context) -> Made:
+    return await work(ctx, nonce, ctx.revision)
+
+
+column.review("approval", of=draft)
+
+
+@column.step
+async def printed(approval: Made, *, ctx: Context) -> Made:
+    return await work(ctx, approval)
+
+
 printing = Pipeline("printing", inputs=Given, retry=PATIENT)
 press = Pool("press", capacity=4, rate=60, burst=10)
 
@@ -419,6 +435,7 @@ app = App(
         laboratory,
         rendering,
         correspondence,
+        column,
         printing,
     ],
     resources={"farm": Farm()},

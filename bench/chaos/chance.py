@@ -30,6 +30,16 @@ def is_wanted(nonce: str, what: str) -> bool:
     return chance("wanted", nonce, what) < 0.6
 
 
+DECISIONS = ("approve", "send_back", "reject")
+
+
+def decision(run: UUID, revision: int) -> str:
+    """Of a person who is asked: what some runs show is sent back once."""
+    if revision == 1 and chance("sent back", run) < 0.3:
+        return "send_back"
+    return "reject" if chance("rejected", run) < 0.15 else "approve"
+
+
 def stumbles(run: UUID, step: str, item: str, attempt: int) -> bool:
     """This time; another attempt may pass."""
     return chance("stumbles", run, step, item, attempt) < 0.3

@@ -20,7 +20,6 @@ TENANTS = ["north", "south", "east"]
 PIPELINES = [*app.pipelines, "rendering", "rendering", "printing"]
 AWAITED = timedelta(seconds=5)
 MOST_RENDERINGS = 40  # open at a time: their pool is small, and what waits for it must end after the chaos
-OVER = {"completed", "completed_with_errors", "failed", "cancelled"}
 
 
 @dataclass

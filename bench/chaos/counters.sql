@@ -4,9 +4,12 @@ with open_runs as (
     from retoma.runs r
    where r.ended_at is null and r.ends_as is null
 ), final as (
-  select j.run, j.step, j.item, j.state in ('succeeded', 'failed', 'skipped', 'quarantined') as final
+  -- Of each job its newest revision.
+  select distinct on (j.run, j.step, j.item)
+         j.run, j.step, j.item, j.state in ('succeeded', 'failed', 'skipped', 'quarantined') as final
     from retoma.jobs j
     join open_runs r on r.id = j.run
+   order by j.run, j.step, j.item, j.revision desc
 ), unsettled as (
   -- For each edge that is counted, how much of it is left: one for a job that is not final, or for a fan-out
   -- whose items do not exist yet; otherwise its items that are not final.

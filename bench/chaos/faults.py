@@ -23,6 +23,7 @@ SECONDS_BETWEEN_SERVER_KILLS = 9.0
 LONGEST_RESTART = 5.0  # of PostgreSQL
 CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_run", "retoma.sweep", "retoma.promote")
 OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look", "retoma.call_back")
+PEOPLE = ("retoma.decide_review",)
 WEBHOOKS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
 STOOD_STILL = "worker stopped beyond its lease, then continued"
 
@@ -136,13 +137,13 @@ class Trouble:
 
     async def _lose_answer(self) -> None:
         """The next call of one kind is committed, and its answer is lost."""
-        name = CALLS[0] if self._answers_to_lose == 0 else self._dice.choice([*CALLS[:3], *OUTSIDE, *WEBHOOKS])
+        name = CALLS[0] if self._answers_to_lose == 0 else self._dice.choice([*CALLS[:3], *OUTSIDE, *PEOPLE, *WEBHOOKS])
         times = self._dice.choice([1, 1, 1, 3])
         self._answers_to_lose += 1
         self._proxy.loses_answer = _next(name, times, lambda: self._hit(f"answer lost after commit ({name})"))
 
     async def _lose_call(self) -> None:
-        name = self._dice.choice([*CALLS, *OUTSIDE, *WEBHOOKS])
+        name = self._dice.choice([*CALLS, *OUTSIDE, *PEOPLE, *WEBHOOKS])
         self._proxy.loses_call = _next(name, 1, lambda: self._hit("call lost before the server"))
 
     def _hit(self, what: str) -> None:

@@ -28,14 +28,17 @@ class Story:
     size: int
     quarantined: set[JobName]
     states: dict[JobName, str] = field(default_factory=dict)
-    values: dict[JobName, int] = field(default_factory=dict)
+    values: dict[JobName, Input] = field(default_factory=dict)
     is_stopped: bool = False
+    is_rejected: bool = False
     has_errors: bool = False
 
     @property
     def state(self) -> str:
         if self.is_stopped or any(not self._knows(job) for job in self.quarantined):
             return "failed"
+        if self.is_rejected:
+            return "rejected"
         return "completed_with_errors" if self.has_errors else "completed"
 
     def step(
@@ -53,6 +56,18 @@ class Story:
         self.states[job] = "succeeded"
         self.values[job] = mix(name, item, *inputs)
         return self.values[job]
+
+    def review(self, name: str, subject: Input) -> Input:
+        """What a person approves is what they saw."""
+        if isinstance(self.step(name, subject), Missing):
+            return Missing()
+        if chance.decision(self.run, 2) == "reject":
+            self.is_rejected = True
+            self.states[name, ""] = "cancelled"
+            del self.values[name, ""]
+            return Missing()
+        self.values[name, ""] = subject
+        return subject
 
     def parts(self, name: str, size: int) -> list[str]:
         self.step(name)
@@ -155,6 +170,11 @@ def correspondence(story: Story) -> None:
     story.step("archive", story.step("letter", story.nonce, farm.worth(farm.key_of(story.run, "letter"))))
 
 
+def column(story: Story) -> None:
+    revision = 2 if chance.decision(story.run, 1) == "send_back" else 1
+    story.step("printed", story.review("approval", story.step("draft", story.nonce, revision)))
+
+
 def printing(story: Story) -> None:
     pages = {
         page: story.step("page", page, item=page, fails=chance.fails(story.run, "page", page), stops=False)
@@ -178,6 +198,7 @@ PIPELINES: dict[str, Callable[[Story], None]] = {
         laboratory,
         rendering,
         correspondence,
+        column,
         printing,
     )
 }

@@ -25,7 +25,8 @@ _SLOTS = Path(__file__).with_name("slots.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
 LATEST_RECOVERY = 60.0
 LATEST_AFTER_CANCEL = 3.0
-ENDED = {"completed", "completed_with_errors", "failed", "cancelled"}
+ENDED = {"completed", "completed_with_errors", "failed", "rejected", "cancelled"}
+REVIEWS = {"approval"}  # steps of people: their result is that of another step
 
 
 @dataclass
@@ -54,12 +55,13 @@ class Store:
     @classmethod
     async def read(cls, connection: Connection) -> Store:
         runs = await connection.fetch(
-            "select r.id, v.pipeline, r.state::text as state, r.input::text as input, r.open_sinks "
+            "select r.id, v.pipeline, r.state::text as state, r.input::text as input, r.revision, "
+            "r.open_sinks "
             "from retoma.runs r join retoma.versions v on v.id = r.version"
         )
         jobs = await connection.fetch(
             "select run, step, item, revision, state::text as state, attempt, deaths, crashes, waiting_on, worker, "
-            "code, output::text as output from retoma.jobs"
+            "code, output::text as output from retoma.jobs order by revision"
         )
         events = await connection.fetch(
             "select run, revision, attempt, kind, step, item, data::text as data from retoma.events"
@@ -162,7 +164,7 @@ def _stale_writes(store: Store, lines: Sequence[Line]) -> Iterable[str]:
     """A result carries the attempt and the token of the execution that gave it."""
     executions = {(line.key, line.attempt, line.token) for line in lines if line.what == "ended"}
     for key, job in store.jobs.items():
-        if job["state"] != "succeeded":
+        if job["state"] != "succeeded" or key[1] in REVIEWS:
             continue
         for attempt, token in _signatures(json.loads(job["output"])):
             if attempt != job["attempt"]:
@@ -203,7 +205,7 @@ def _contradictions(store: Store) -> Iterable[str]:
         elif event and event["attempt"] != job["attempt"]:
             yield f"{key} is at attempt {job['attempt']}, its event says {event['attempt']}"
     for run in store.runs.values():
-        event = ends.get((run["id"], None, None, 1))
+        event = ends.get((run["id"], None, None, run["revision"]))
         state = json.loads(event["data"])["state"] if event else None
         if state != (run["state"] if run["state"] in ENDED else None):
             yield f"{run['id']} is {run['state']}, its event says {state}"
@@ -213,7 +215,7 @@ def _surprises(store: Store, told: Told) -> Iterable[str]:
     cancelled = {one.run for one in told.acknowledged.values() if one.cancelled_at is not None}
     jobs_of: dict[UUID, dict[model.JobName, asyncpg.Record]] = defaultdict(dict)
     for (of_run, step, item, _), job in store.jobs.items():
-        jobs_of[of_run][step, item] = job
+        jobs_of[of_run][step, item] = job  # of the newest revision
     for run in store.runs.values():
         yield from _surprises_of(run, jobs_of[run["id"]], is_cancelled=run["id"] in cancelled)
 

@@ -9,11 +9,13 @@ select 'no slots', j.run, j.step, j.item
   left join retoma.holdings h on h.run = j.run and h.step = j.step and h.item = j.item and h.revision = j.revision
  where j.pool is not null and j.state in ('running', 'parked') and h.run is null
 union all
-select 'parked for nothing outside', j.run, j.step, j.item
+select 'parked for nothing outside and nobody', j.run, j.step, j.item
   from retoma.jobs j
   left join retoma.outside o
     on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision and o.ended_at is null
  where j.state = 'parked' and o.run is null
+   and not exists (select from retoma.reviews v
+                    where v.run = j.run and v.step = j.step and v.item = j.item and v.revision = j.revision)
 union all
 select 'outside work of a job that is not parked', o.run, o.step, o.item
   from retoma.outside o

@@ -52,7 +52,7 @@ class World:
 
 def a_run(run: UUID) -> dict[str, Any]:
     given = json.dumps({"nonce": NONCE, "size": 0})
-    return {"id": run, "pipeline": "chain", "state": "completed", "input": given, "open_sinks": 0}
+    return {"id": run, "pipeline": "chain", "state": "completed", "input": given, "open_sinks": 0, "revision": 1}
 
 
 def a_job(run: UUID, step: str, story: model.Story) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from bench.chaos.proxy import Proxy
 from retoma import GiveUp, Items, Pipeline, Retry
 from retoma.client import Client
 from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
+from retoma.engine.reviews import Decision
 from retoma.errors import KeyReused
 from retoma.records import Revision
 from retoma.settings import Settings
@@ -27,7 +28,7 @@ from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes,
 from tests.faults.stage import behind, url_by
 from tests.patience import PATIENCE
 
-_ACT = re.compile(r"retoma\.(rerun|rerun_failed|edit_result|skip_items|fork_run)\(")
+_ACT = re.compile(r"retoma\.(rerun|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
@@ -221,6 +222,19 @@ async def test_a_key_of_one_act_is_not_taken_for_another(open_sandbox: OpenSandb
         await ACTS[act](sandbox.client, run, "order 1")
         with pytest.raises(KeyReused, match="order 1"):
             await sandbox.client.rerun(run, "strip", key="order 1")
+
+
+async def test_a_decision_whose_answer_is_lost_is_still_its_makers(open_sandbox: OpenSandbox) -> None:
+    pipeline = a_chain()
+    pipeline.review("approval", of="second")
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await sandbox.work()
+        (review,) = await sandbox.client.reviews(run=run)
+        async with losing_an_answer(sandbox) as client:
+            decided = await client.decide(review.id, Decision("reject", by="ana", notes="not this"))
+        assert (decided.state, decided.decided_by) == ("rejected", "ana")
+        assert await state(sandbox, run) == "rejected"
 
 
 @asynccontextmanager

@@ -14,8 +14,6 @@ from bench.chaos.farm import Farm
 from bench.chaos.model import PIPELINES, Story
 from retoma import App, Context, Pipeline, Pool, Report, Retry, minutes
 
-LONG = 1.5  # seconds, several times the silence after which the tests' workers are dead
-
 
 def go(nonce: str) -> Path:
     """The file whose appearance lets the held steps of this run end."""
@@ -44,7 +42,8 @@ blocking = Pipeline("blocking", inputs=Given, retry=Retry(0))
 @blocking.step
 async def blocked(nonce: str, *, ctx: Context) -> Made:
     token = ledger.began(ctx, os.getpid())
-    time.sleep(LONG)  # noqa: ASYNC251  (that is the mistake)
+    while not go(nonce).exists():
+        time.sleep(0.01)  # noqa: ASYNC251  (that is the mistake)
     return done(ctx, token, nonce)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from retoma.store.database import Database
 from retoma.testing import fresh_database
-from retoma.webhooks import sender
 from retoma.worker import poller
 from tests.conftest import empty
 from tests.faults.stage import LEASE, Stage, on_stage
@@ -27,8 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CHAOS_HURRY", "1")
-    for module in (poller, sender):
-        monkeypatch.setattr(module, "LEASE", LEASE)
+    monkeypatch.setattr(poller, "LEASE", LEASE)
     return tmp_path
 
 

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from bench.chaos import farm
 from bench.chaos.client import Acknowledged, Told
+from bench.chaos.editor import Editor
 from bench.chaos.ledger import NAME, Line, read
 from bench.chaos.proxy import Proxy
 from bench.chaos.referee import Findings, Store, judge, judge_outside, wrong_slots
@@ -32,7 +33,6 @@ from retoma.outgoing import LOOPBACK, Guard
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
-from retoma.webhooks import sender
 from retoma.worker import poller
 from retoma.worker.worker import Worker
 from tests.faults.application import app, go
@@ -40,8 +40,8 @@ from tests.patience import PATIENCE
 from tests.surroundings import leave_out
 
 SOON = 20.0  # seconds of silence or draining, of which no test waits for the end
-SILENCE = 0.6
-LEASE = timedelta(seconds=0.5)  # of a look outside and of a delivery
+SILENCE = 0.6  # of those who stand still or are dead; the living may be slow
+LEASE = timedelta(seconds=0.5)  # of a look outside
 WAYS_OUT: dict[str, Any] = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
 # Forked from a process that has imported everything, so that a worker is there in a moment.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -66,7 +66,7 @@ def worker_process(url: str, folder: str, log: str, settings: dict[str, Any], co
     leave_out()
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ |= {"RETOMA_LOG": "json", "CHAOS_HURRY": "1"}
-    poller.LEASE = sender.LEASE = LEASE
+    poller.LEASE = LEASE
     with Path(log).open("ab", buffering=0) as lines:
         os.dup2(lines.fileno(), 1)
         os.dup2(lines.fileno(), 2)
@@ -129,7 +129,7 @@ class Stage:
         self._workers: list[WorkerProcess] = []
 
     def worker(
-        self, *, by_proxy: bool = True, concurrency: int = 4, silence: float = SILENCE, drain: float = 5.0
+        self, *, by_proxy: bool = True, concurrency: int = 4, silence: float = SOON, drain: float = 5.0
     ) -> WorkerProcess:
         url = (self.through if by_proxy else self.database).url
         log = self.folder / f"worker-{len(self._workers)}.log"
@@ -142,13 +142,24 @@ class Stage:
     @asynccontextmanager
     async def other_worker(self) -> AsyncIterator[Worker]:
         """A worker in this process, past the proxy."""
-        worker = Worker(app, self.database, Settings(silence_seconds=SILENCE, **WAYS_OUT), concurrency=4)
+        worker = Worker(app, self.database, Settings(silence_seconds=SOON, **WAYS_OUT), concurrency=4)
         task = asyncio.create_task(worker.run())
         try:
             yield worker
         finally:
             worker.stop()
             await asyncio.wait_for(task, PATIENCE)
+
+    @asynccontextmanager
+    async def editor(self) -> AsyncIterator[None]:
+        """Somebody who decides what waits for people."""
+        walking = asyncio.create_task(Editor(self.client).walk())
+        try:
+            yield
+        finally:
+            walking.cancel()
+            with suppress(asyncio.CancelledError):
+                await walking
 
     async def start(
         self, pipeline: str, nonce: str, *, size: int = 0, client: Client | None = None, webhook: Webhook | None = None
@@ -169,8 +180,24 @@ class Stage:
         return [str((await self.client.wait(run, timedelta(seconds=PATIENCE))).state) for run in runs]
 
     async def bury(self) -> None:
-        """Declare dead all workers that there are."""
-        await workers.sweep(self.database, timedelta(0))
+        """Declare dead all workers that there are, also one whose last call is still under way."""
+
+        async def none_is_left() -> bool:
+            await workers.sweep(self.database, timedelta(0))
+            return not await workers.alive(self.database)
+
+        await until(none_is_left, "all are buried")
+
+    async def swept(self) -> list[tuple[int, int]]:
+        """Workers that were silent for a while and are now dead, by the first of many sweepers at once."""
+        silence = timedelta(seconds=SILENCE)
+        found = await asyncio.gather(*(workers.sweep(self.database, silence) for _ in range(8)))
+        return [dead for one in found for dead in one]
+
+    async def end_leases(self) -> None:
+        """Of deliveries that are under way, as if their senders had been silent for long."""
+        async with self.database.connection() as connection:
+            await connection.execute("update retoma.deliveries set next_at = retoma.now() where state = 'sending'")
 
     @property
     def lines(self) -> list[Line]:

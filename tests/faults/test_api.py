@@ -39,14 +39,15 @@ async def started(api: httpx2.AsyncClient) -> Any:
 async def test_a_database_that_falls_silent_is_503_in_time_and_a_start_is_sent_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge, "SECONDS", 0.5)
-    monkeypatch.setattr(start, "PATIENCE", 0.8)
     async with an_api(stage) as api:
         assert (await api.get("/api/v1/runs")).status_code == 200
         assert (await api.post("/api/v1/runs", json=BODY)).status_code == 202
         for connection in stage.proxy.connections:
             connection.open.clear()
-        answers = [await api.get("/api/v1/runs"), await started(api)]
+        with monkeypatch.context() as hurried:
+            hurried.setattr(edge, "SECONDS", 0.5)
+            hurried.setattr(start, "PATIENCE", 0.8)
+            answers = [await api.get("/api/v1/runs"), await started(api)]
         assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(503, "2")] * 2
 
         async def acknowledged() -> Any:

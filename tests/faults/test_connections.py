@@ -15,6 +15,7 @@ from retoma.store import database
 from retoma.worker.worker import Worker
 from tests.faults.application import app
 from tests.faults.stage import SOON, Stage, until
+from tests.patience import PATIENCE
 
 
 async def test_a_start_whose_answer_was_lost_is_one_run(stage: Stage) -> None:
@@ -40,7 +41,7 @@ async def test_answers_of_exchanges_that_are_lost_cost_no_attempt(stage: Stage) 
     shapes = ("chain", "album", "diamond", "film", "gallery", "parcel")
     runs = [await stage.start(shape, shape, size=3) for shape in shapes]
     await stage.ended(*runs)
-    assert stage.proxy.lost_answers >= 5
+    await until(lambda: stage.proxy.lost_answers >= 5, "it asks on, and its answers are lost")
     assert {line.attempt for line in stage.lines} == {1}
     assert worker.said("refused") == []
     await stage.check()
@@ -61,11 +62,19 @@ async def test_cut_connections_cost_no_attempt(stage: Stage) -> None:
 
 async def test_everything_ends_without_notifications(stage: Stage) -> None:
     stage.proxy.drops_notifications = True
-    stage.worker()
+    worker = stage.worker()
+    await until(lambda: worker.is_ready, "the worker is ready")
+    await until(lambda: listeners(stage), "it listens")
     runs = [await stage.start(shape, shape, size=2) for shape in ("chain", "album", "film", "weather")]
     await stage.ended(*runs)
     assert stage.proxy.dropped_notifications > 0
     await stage.check()
+
+
+async def listeners(stage: Stage) -> int:
+    sql = "select count(*) from pg_stat_activity where datname = current_database() and query ilike 'listen %'"
+    async with stage.database.connection() as connection:
+        return int(await connection.fetchval(sql))
 
 
 async def test_a_connection_is_replaced_whose_server_said_that_it_ends(stage: Stage) -> None:
@@ -101,7 +110,7 @@ async def test_a_connection_that_died_in_silence_is_replaced(stage: Stage, monke
         assert await stage.ended(run) == ["completed"]
     finally:
         worker.stop()
-        await asyncio.wait_for(working, SOON)
+        await asyncio.wait_for(working, PATIENCE)
     assert silenced
     assert {line.attempt for line in stage.lines} == {1}
     await stage.check()

@@ -30,6 +30,7 @@ SIZES = {
     "laboratory": 1,
     "rendering": 1,
     "printing": 1,
+    "column": 0,
 }
 MOST_POINTS = 40
 OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look")
@@ -103,13 +104,14 @@ async def crashes(stage: Stage, shape: str, moment: str, number: int) -> bool:
     else:
         ledger.die_at(stage.folder, run, number)
     worker = stage.worker(silence=30.0)
-    await until(lambda: not worker.lives or stage.is_over(run), f"{worker.pid} dies, or ends the run")
+    async with stage.editor():
+        await until(lambda: not worker.lives or stage.is_over(run), f"{worker.pid} dies, or ends the run")
     died = not worker.lives
     assert worker.exit_code in (None, 0, -signal.SIGKILL), worker.log.read_text()
     await worker.end()
     stage.proxy.loses_call = stage.proxy.loses_answer = lambda call: False
     await stage.bury()
     if died:
-        async with stage.other_worker():
+        async with stage.editor(), stage.other_worker():
             await stage.ended(run)
     return died

@@ -36,6 +36,7 @@ async def test_a_sender_killed_at_any_point_loses_nothing(stage: Stage, moment: 
         await until(lambda: not sender.lives, "the sender dies")
         stage.proxy.loses_call = stage.proxy.loses_answer = lambda call: False
         await stage.bury()
+        await stage.end_leases()
         stage.worker()
         assert await stage.ended(run) == ["completed"]
         owed = await until(lambda: all_ended(stage), "all is delivered")
@@ -63,6 +64,7 @@ async def test_a_sender_that_stood_still_beyond_its_lease_changes_nothing(stage:
         await until(lambda: zombie.is_ready, "the worker is ready")
         run = await stage.start("chain", "late", webhook=Webhook(there.url))
         await until(lambda: there.got, "it is sent")
+        await stage.end_leases()
         stage.worker(by_proxy=False, silence=SOON)
         (delivery,) = await until(lambda: delivered(stage), "another sender delivers it")
         zombie.signal(signal.SIGCONT)

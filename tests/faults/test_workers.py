@@ -6,7 +6,9 @@ import asyncio
 import json
 import signal
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +19,8 @@ from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.store import workers
 from retoma.store.database import Database
+from retoma.worker import upkeep
 from retoma.worker.heart import Heart
-from retoma.worker.upkeep import Upkeep
 from tests.faults.stage import SILENCE, SOON, Stage, until
 from tests.parts import require
 
@@ -32,6 +34,7 @@ async def test_a_worker_that_stood_still_beyond_its_lease_changes_nothing(stage:
     # Its late result must come before the news of its death.
     stage.proxy.loses_call = lambda call: "beat_at" in call.sql
     zombie.signal(signal.SIGSTOP)
+    assert await until(stage.swept, "it is found dead")
     heir = stage.worker(by_proxy=False)
     await until(lambda: [line for line in stage.began(run) if line.pid == heir.pid], "another worker takes over")
     stage.let_go("late")
@@ -60,13 +63,7 @@ async def test_of_many_sweepers_one_buries_a_dead_worker(stage: Stage) -> None:
     run = await stage.start("held", "swept")
     await until(lambda: stage.began(run), "the step begins")
     await worker.end()
-
-    async def swept() -> list[tuple[int, int]]:
-        silence = timedelta(seconds=SILENCE)
-        found = await asyncio.gather(*(workers.sweep(stage.database, silence) for _ in range(8)))
-        return [dead for one in found for dead in one]
-
-    ((_, jobs),) = await until(swept, "the worker is found dead")
+    ((_, jobs),) = await until(stage.swept, "the worker is found dead")
     assert jobs == 1
     kinds = [event.kind for event in await stage.client.events(run)]
     assert kinds == ["start", "retry"]
@@ -85,6 +82,7 @@ async def test_a_wrong_clock_changes_nothing(stage: Stage) -> None:
     ]
     keeping = [asyncio.create_task(worker.keep()) for worker in skewed]
     try:
+        await until(lambda: all(worker.is_ready for worker in skewed), "both are ready")
         due = datetime.now(UTC) + timedelta(seconds=0.5)
         delayed = await stage.client.start("chain", {"nonce": "delayed"}, run_at=due)
         runs = [await stage.start("weather", f"skewed-{number}", size=3) for number in range(4)]
@@ -112,7 +110,7 @@ async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(stage: Stage)
     stop = asyncio.Event()
     users = [asyncio.create_task(keep_using(stage, shape, stop)) for shape in ("chain", "album", "diamond", "gallery")]
     for old in range(2):
-        await until(lambda: fleet[-1].is_ready, "the newest worker is ready")
+        await until(lambda: all(worker.is_ready for worker in fleet[old:]), "all are ready")  # noqa: B023
         await until(lambda: len(stage.told.acknowledged) >= 12 * (old + 1), "runs come and go")  # noqa: B023
         fleet.append(stage.worker(silence=SOON, drain=SOON))
         fleet[old].signal(signal.SIGTERM)
@@ -135,41 +133,77 @@ async def keep_using(stage: Stage, shape: str, stop: asyncio.Event) -> None:
 async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(stage: Stage) -> None:
     blocked, watching = stage.worker(), stage.worker()
     await until(lambda: blocked.is_ready and watching.is_ready, "both are ready")
-    runs = [await stage.start("blocking", f"blocking-{number}") for number in range(2)]
+    nonces = [f"blocking-{number}" for number in range(2)]
+    runs = [await stage.start("blocking", nonce) for nonce in nonces]
+    (begun, *_) = await until(lambda: stage.began(runs[0]) + stage.began(runs[1]), "a step begins")
+    for _ in range(2):  # the first may have been under way
+        former = await last_beat(stage, begun.pid)
+        await until(partial(beats_after, stage, begun.pid, former), "its heart beats on")
+    for nonce in nonces:
+        stage.let_go(nonce)
     assert await stage.ended(*runs) == ["completed"] * 2
     jobs = [job for run in runs for job in await stage.client.jobs(run)]
     assert {(job.attempt, job.deaths) for job in jobs} == {(1, 0)}
     await stage.check()
 
 
-async def test_nobody_is_declared_dead_because_the_database_was_away(stage: Stage) -> None:
+async def last_beat(stage: Stage, pid: int) -> datetime:
+    sql = "select beat_at from retoma.workers where ended_at is null and name like '%:' || $1"
+    async with stage.database.connection() as connection:
+        beat_at: datetime = await connection.fetchval(sql, str(pid))
+        return beat_at
+
+
+async def beats_after(stage: Stage, pid: int, former: datetime) -> bool:
+    return await last_beat(stage, pid) > former
+
+
+async def test_nobody_is_declared_dead_because_the_database_was_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For all were silent then, and need time to beat again."""
-    silence = timedelta(seconds=1.2)
+    passed = pace = 0.0
+    monkeypatch.setattr(upkeep, "time", SimpleNamespace(monotonic=lambda: passed))
+    monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_TICKS", 0.05)
+    silence = timedelta(seconds=SOON)
     silent = await workers.register(stage.database, "silent", ["default"], 1, 1)
     answered: list[str] = []
 
     def notes(call: Call) -> bool:
+        nonlocal passed
+        if "retoma.promote" in call.sql:
+            passed += pace
         answered.extend(name for name in ("promote", "sweep") if f"retoma.{name}" in call.sql)
         return False
 
     stage.proxy.loses_answer = notes
-    ticks = asyncio.create_task(upkeep(stage.through, silence).run())
+    ticks = asyncio.create_task(an_upkeep(stage.through, silence).run())
     try:
         await until(lambda: answered[-1:] == ["sweep"], "it sweeps")
         answered.clear()
-        await stage.proxy.blackhole(2.5)
-        await until(lambda: len(answered) >= 2, "the database answers again")
-        assert answered[:2] == ["promote", "promote"]
+        passed += HOUR  # in which the database did not answer
+        await fall_silent(stage, silent)
+        await until(lambda: len(answered) >= 5, "the database answers again")
+        assert set(answered) == {"promote"}
         assert await workers.beat(stage.database, silent)
+        pace = SOON / 4  # from now on it answers every few seconds
         await until(lambda: "sweep" in answered, "it sweeps again")
+        assert await workers.beat(stage.database, silent)
     finally:
         ticks.cancel()
 
 
-def upkeep(database: Database, silence: timedelta) -> Upkeep:
+async def fall_silent(stage: Stage, worker: int) -> None:
+    async with stage.database.connection() as connection:
+        await connection.execute(
+            "update retoma.workers set beat_at = beat_at - interval '1 hour' where id = $1", worker
+        )
+
+
+def an_upkeep(database: Database, silence: timedelta) -> upkeep.Upkeep:
     async def nothing() -> None: ...
 
-    return Upkeep(
+    return upkeep.Upkeep(
         database,
         silence=silence,
         refresh=nothing,

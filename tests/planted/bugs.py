@@ -637,4 +637,11 @@ BUGS = [
         "false;",
         "tests/engine/test_lost_answers.py::test_an_act_whose_answer_is_lost_is_done_once_and_answered[rerun]",
     ),
+    Bug(
+        "a decision whose answer was lost is taken for another's",
+        "engine/reviews.py",
+        "key=decision.key or str(uuid4()),",
+        "key=decision.key,",
+        "tests/engine/test_lost_answers.py::test_a_decision_whose_answer_is_lost_is_still_its_makers",
+    ),
 ]

@@ -51,13 +51,19 @@ def validated(pipeline: Pipeline, given: Input) -> BaseModel | None:
         raise InvalidInput(f"pipeline {pipeline.name!r} takes its input as a dictionary or a model: {error}") from error
 
 
-async def all_validated(pipeline: Pipeline, given: Sequence[Input]) -> list[BaseModel | None]:
-    """In parts, so that others on this loop need not wait for the last of many."""
-    inputs: list[BaseModel | None] = []
+async def all_as_json(pipeline: Pipeline, given: Sequence[Input], *, keyed: bool) -> tuple[list[str], bytes | None]:
+    """Many inputs, after their model accepted all of them; with `keyed` one digest of all.
+
+    In parts, so that others on this loop need not wait for the last of many.
+    """
+    texts: list[str] = []
+    digest = hashlib.sha256()
     for first in range(0, len(given), INPUTS_AT_A_TIME):
-        inputs += [validated(pipeline, one) for one in given[first : first + INPUTS_AT_A_TIME]]
+        inputs = [validated(pipeline, one) for one in given[first : first + INPUTS_AT_A_TIME]]
+        texts += map(as_json, inputs)
+        digest.update(b"".join(map(digest_of, inputs)) if keyed else b"")
         await asyncio.sleep(0)
-    return inputs
+    return texts, digest.digest() if keyed else None
 
 
 def encoded(value: Any) -> str:
@@ -115,7 +121,7 @@ def is_name(given: object) -> bool:
     """Whether PostgreSQL can hold it: neither NUL nor half a character."""
     if not isinstance(given, str) or not 0 < len(given) <= LONGEST_NAME:
         return False
-    return "\0" not in given and not any("\ud800" <= character <= "\udfff" for character in given)
+    return "\0" not in given and (given.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in given))
 
 
 def digest_of(inputs: BaseModel | None) -> bytes:
@@ -126,10 +132,6 @@ def digest_of(inputs: BaseModel | None) -> bytes:
 
 def digest_of_values(given: Any) -> bytes:
     return hashlib.sha256(json.dumps(_canonical(given), sort_keys=True).encode()).digest()
-
-
-def digest_of_all(inputs: Sequence[BaseModel | None]) -> bytes:
-    return hashlib.sha256(b"".join(map(digest_of, inputs))).digest()
 
 
 def _canonical(value: Any) -> Any:

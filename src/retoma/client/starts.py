@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from retoma.client.base import NOBODY
-from retoma.client.checks import Input, all_validated, as_json, check, check_limits, digest_of, digest_of_all, validated
+from retoma.client.checks import Input, all_as_json, as_json, check, check_limits, digest_of, validated
 from retoma.client.runs import Runs
 from retoma.define.pipeline import Pipeline
 from retoma.define.webhook import Webhook, recorded
@@ -91,27 +92,26 @@ class Starts(Runs):
         The same `key` with the same inputs gives back the same runs; with others it raises KeyReused and starts none.
         """
         pipeline = self._own(pipeline)
-        inputs = await all_validated(pipeline, given)
         check(tenant=tenant, key=key, priority=priority, run_at=None)
+        inputs, digest = await all_as_json(pipeline, given, keyed=key is not None)
         owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
         ahead, hook = versions.head_start(priority), self._hook(webhook)
-        digest = None if key is None else digest_of_all(inputs)
-        starts = [
+        starts = (
             Start(
                 id=new_run_id(),
                 tenant=owner,
                 version=version,
-                input=as_json(one),
+                input=one,
                 key=None if key is None else f"{key}/{number}",
                 digest=digest,
                 head_start=ahead,
                 hook=hook,
             )
             for number, one in enumerate(inputs)
-        ]
+        )
         # With a key the first goes alone: if the key belongs to other inputs, none of the others may start.
-        alone = starts[:1] if key is not None else []
-        return [*await self._starter.start_many(alone), *await self._starter.start_many(starts[len(alone) :])]
+        alone = islice(starts, int(key is not None))
+        return [*await self._starter.start_many(alone), *await self._starter.start_many(starts)]
 
     async def run(self, /, pipeline: Pipeline | str, given: Input = None, **options: Any) -> dict[str, Any]:
         """Start a run, wait for its end, and give its results by step. Raises RunFailed if it did not complete."""

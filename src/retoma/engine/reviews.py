@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
@@ -73,7 +74,7 @@ async def decide(
         by=decision.by,
         via=decision.via,
         seen=review.revision if decision.seen is None else decision.seen,
-        key=decision.key,
+        key=decision.key or str(uuid4()),  # so that it is the same decision when its answer was lost
         value=value,
         notes=decision.notes or None,
         feedback=_feedback(decision),

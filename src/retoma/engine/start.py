@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from retoma.errors import DatabaseUnavailable, KeyReused
@@ -20,9 +21,11 @@ LARGEST_BATCH = 1_000
 SECONDS_BETWEEN_TELLS = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One run to be started. `input` and `hook` are JSON; `digest` is of the input, and only needed with a key."""
+class Start(NamedTuple):
+    """One run to be started, as `start_runs` takes it.
+
+    `input` and `hook` are JSON; `digest` is of the input, and only needed with a key.
+    """
 
     id: UUID
     tenant: int
@@ -66,13 +69,16 @@ class Starter:
 
     async def start(self, start: Start) -> Started:
         """Returns after the commit. Raises KeyReused if the key belongs to another input."""
-        (started,) = await self._started([start])
+        (started,) = await self._answer_to([start])
         return started
 
-    async def start_many(self, starts: Sequence[Start]) -> list[Started]:
+    async def start_many(self, starts: Iterable[Start]) -> list[Started]:
         """The same for many, in their order; what one of them raises is raised after all are answered."""
-        batches = [starts[at : at + LARGEST_BATCH] for at in range(0, len(starts), LARGEST_BATCH)]
-        answers = await asyncio.gather(*(self._started(batch) for batch in batches), return_exceptions=True)
+        batches, left = [], iter(starts)
+        while batch := list(islice(left, LARGEST_BATCH)):
+            batches.append(self._answer_to(batch))
+            await asyncio.sleep(0)  # it is on its way while the next is made
+        answers = await asyncio.gather(*batches, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
@@ -89,11 +95,11 @@ class Starter:
         for link in self._links:
             await link.close()
 
-    async def _started(self, starts: Sequence[Start]) -> list[Started]:
+    def _answer_to(self, starts: Sequence[Start]) -> asyncio.Future[list[Started]]:
         waiting = Waiting(starts, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         self._send()
-        return await waiting.answer
+        return waiting.answer
 
     def _send(self) -> None:
         if self._waiting and self._idle:
@@ -140,25 +146,11 @@ async def _start_all(link: Link, batch: list[Waiting], *, tell: bool) -> None:
 
 
 async def _committed(link: Link, starts: Sequence[Start], *, tell: bool) -> list[Row]:
-    columns: list[Any] = [
-        [start.id for start in starts],
-        [start.tenant for start in starts],
-        [start.version for start in starts],
-        [start.input for start in starts],
-        [start.key for start in starts],
-        [start.digest for start in starts],
-        [start.run_at for start in starts],
-        [start.head_start for start in starts],
-        [start.hook for start in starts],
-        [start.resumes for start in starts],
-        [start.retries for start in starts],
-        [start.deadline for start in starts],
-        tell,
-    ]
+    columns = [_without_nulls_alone(column) for column in zip(*starts, strict=True)]
     patience = PATIENCE
     for wait in backoff(tries=8):
         try:
-            return await link.fetch(_SQL["start_runs"], columns, patience)
+            return await link.fetch(_SQL["start_runs"], [*columns, tell], patience)
         except Exception as error:
             # A start that was committed and whose answer was lost is found by its id when it is sent again.
             # Or its first try is just being committed.
@@ -171,6 +163,11 @@ async def _committed(link: Link, starts: Sequence[Start], *, tell: bool) -> list
                 ) from error
             await asyncio.sleep(wait)
     raise AssertionError("unreachable")
+
+
+def _without_nulls_alone(column: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Most starts give few of the columns. `unnest` makes nulls of what is not there, and nobody need encode them."""
+    return () if column[0] is None and column.count(None) == len(column) else column
 
 
 def _answer(batch: list[Waiting], rows: list[Row]) -> None:
