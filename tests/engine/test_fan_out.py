@@ -258,6 +258,24 @@ async def test_items_whose_keys_cannot_be_keys_are_a_failure_that_is_not_retried
     assert "of 'documents'" in errors["documents", ""]["message"]
 
 
+async def test_a_key_that_cannot_be_told_is_a_failure_that_is_not_retried(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("keys", retry=Retry(2))
+
+    @pipeline.step
+    async def documents() -> list[dict[str, str]]:
+        return [{"name": "a"}]
+
+    @pipeline.each(documents, key=lambda document: document["id"])
+    async def label(document: dict[str, str]) -> str:
+        return document["name"]
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        error = (await sandbox.client.errors(run.id))["documents", ""]
+    assert (error["code"], error["attempt"]) == ("INVALID_ITEMS", 1)
+    assert "the key of item 0 of 'documents': KeyError('id')" in error["message"]
+
+
 Ending = Literal["succeeds", "fails", "is skipped"]
 Moment = Literal["before", "with", "after"]
 ENDINGS: list[Ending] = ["succeeds", "fails", "is skipped"]

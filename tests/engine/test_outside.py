@@ -185,6 +185,23 @@ async def test_it_is_submitted_anew_also_if_the_handle_is_only_a_part_of_the_ans
         assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
 
 
+async def test_a_part_that_repeats_the_handle_has_not_given_it(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, tagged = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0)), []
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        tagged.append(await ctx.once("tag", lambda: {"tagged": handle, "all": [handle]}))
+        return await ctx.external(handle, poll=host.status)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        host.reports["scene-1"] = Report("failed")
+        host.reports["scene-2"] = Report("succeeded", result="video")
+        await sandbox.work()
+        assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+
+
 @pytest.mark.parametrize("handle_is_given_by", ["submit", "nothing"])
 async def test_only_the_part_that_gave_the_handle_is_done_anew(
     open_sandbox: OpenSandbox, handle_is_given_by: str
@@ -632,6 +649,28 @@ async def test_a_step_with_nothing_to_be_found_outside_does_not_begin_again_in_a
         assert await sandbox.client.cancel(run) == "cancelled"
         await sandbox.work()
         assert sent == ["try"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), RetryLater(minutes(1)), GiveUp("no")])
+async def test_a_last_attempt_that_finds_nothing_to_end_is_the_last(
+    error: Exception, open_sandbox: OpenSandbox
+) -> None:
+    pipeline, tries = Pipeline("order", retry=Retry(3)), []
+
+    @pipeline.step
+    async def ordered(*, ctx: Context) -> None:
+        await ctx.once("order", lambda: "o1", reconcile=lambda: "o1")
+        tries.append(ctx.attempt)
+        raise error if len(tries) > 1 else RetryLater(minutes(1))
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.hands() as hands:
+            await do_next(hands, "ordered")
+        assert await sandbox.client.cancel(run) == "cancelling"
+        await sandbox.work()
+        assert len(tries) == 2
+        assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"ordered": "cancelled"})
 
 
 async def test_an_outside_that_is_away_is_asked_again_for_what_goes_on_there(open_sandbox: OpenSandbox) -> None:

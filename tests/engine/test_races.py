@@ -455,6 +455,34 @@ async def test_a_call_with_results_and_setbacks_holds_its_jobs_in_the_order_of_t
             await connection.close()
 
 
+async def test_a_call_that_may_stop_its_run_waits_for_who_stops_it_before_it_holds_a_job(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = Pipeline("two", retry=Retry(0))
+
+    @pipeline.step
+    async def a() -> int:
+        return 1
+
+    @pipeline.step
+    async def b() -> int:
+        return 2
+
+    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = {claim.step: claim for claim in await lane.call(room=2)}
+        connection = await sandbox.database.connect()
+        try:
+            async with connection.transaction():
+                await connection.execute("select retoma.lock_runs('stop', array[$1::uuid])", run)
+                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), SetBack(claims["b"], "failed")]))
+                await until(lambda: is_blocked(sandbox, "exchange"))
+                assert len(await rows(sandbox, "select step from retoma.jobs for update skip locked")) == 2
+            await call
+        finally:
+            await connection.close()
+
+
 async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelled_starts_nothing_more(
     open_sandbox: OpenSandbox,
 ) -> None:

@@ -99,6 +99,30 @@ async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: Ope
         assert await sandbox.client.stale(run) == []
 
 
+async def test_a_result_is_kept_though_a_need_that_it_can_do_without_is_missing(open_sandbox: OpenSandbox) -> None:
+    pipeline, called = Pipeline("page", retry=Retry(0)), []
+
+    @pipeline.step
+    def text() -> str:
+        called.append("text")
+        return "words"
+
+    @pipeline.step(on_failure="continue")
+    def picture() -> str:
+        raise GiveUp("there is none")
+
+    @pipeline.step
+    def page(text: str, picture: str | None = None) -> str:
+        called.append("page")
+        return text
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        await sandbox.client.rerun(run, "text")
+        await sandbox.work()
+        assert called == ["text", "page", "text"]
+
+
 async def test_what_former_revisions_hold_is_no_part_of_a_join(open_sandbox: OpenSandbox) -> None:
     pipeline, generation = Pipeline("join", retry=Retry(0)), [1]
 
@@ -469,3 +493,13 @@ async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again
         await ended(sandbox, started.id)
         assert await sandbox.client.reviews() == []
         assert await sandbox.client.stale(started.id) == []
+
+
+async def test_an_act_tells_people_neither_its_key_nor_what_it_is_known_by(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, "text", by="ana", key="order 1")
+        (act,) = await sandbox.client.events(run, kinds=["act"])
+        assert act.data["by"] == "ana"
+        assert not act.data.keys() & {"key", "digest"}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 NEEDED = ("asyncpg", "fastapi", "httpx2", "pydantic_settings", "structlog", "uvicorn")
-SECONDS = 300
+SECONDS = 1800
 
 
 def main() -> None:

@@ -90,11 +90,17 @@ class ItemSet:
         return [self._given(key, element, index) for index, element in enumerate(elements)]
 
     def _given(self, key: Key, element: Any, position: int) -> str:
-        value = key(element) if callable(key) else self._looked_up(key, element, position)
+        value = self._called(key, element, position) if callable(key) else self._looked_up(key, element, position)
         text = _text(value)
         if text is None:
             raise ValueError(f"the key of item {position} of {self.source!r} is {value!r}; a key is a str, int or UUID")
         return text
+
+    def _called(self, key: Callable[[Any], object], element: Any, position: int) -> object:
+        try:
+            return key(element)
+        except Exception as error:
+            raise ValueError(f"key= cannot tell the key of item {position} of {self.source!r}: {error!r}") from error
 
     def _looked_up(self, key: str, element: Any, position: int) -> Any:
         try:

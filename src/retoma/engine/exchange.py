@@ -38,7 +38,8 @@ Setback = Literal[
 class Claim:
     """A job that this worker holds. JSON stays text until the step's function needs it.
 
-    If it is the `last`, its run is stopping: the attempt may only find what goes on outside, and begins nothing.
+    If it is the `last`, its run is stopping: the attempt may only find what goes on outside, and begins nothing. While
+    it is `looking`, nobody knows whether there is such a thing.
     """
 
     run: UUID
@@ -56,6 +57,7 @@ class Claim:
     item_value: str | None
     results: list[str | None]
     last: bool = False
+    looking: bool = False
     handle: Handle = field(init=False)
 
     def __post_init__(self) -> None:

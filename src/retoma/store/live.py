@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,6 +12,7 @@ from retoma.masking import without_stack
 from retoma.records import LiveEvent
 from retoma.states import RunState
 from retoma.store.database import Database
+from retoma.store.runs import told_by
 from retoma.store.statements import statements
 
 _SQL = statements("live")
@@ -59,4 +59,4 @@ async def last_of_run(database: Database, run: UUID) -> int:
 
 
 def _event(row: asyncpg.Record) -> LiveEvent:
-    return LiveEvent(**{**row, "data": without_stack(json.loads(row["data"] or "null"))})
+    return LiveEvent(**{**row, "data": without_stack(told_by(row))})

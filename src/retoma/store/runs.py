@@ -17,6 +17,7 @@ from retoma.store.statements import statements
 
 _SQL = statements("runs")
 _CALLS = statements("calls")
+_ASK = {"key", "digest"}
 _GONE_WRONG = RUN_ENDS - {RunState.COMPLETED}
 
 
@@ -114,7 +115,7 @@ async def size_of_results(database: Database, run: UUID, through: int) -> int:
 async def events(database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int) -> list[Event]:
     chosen = None if kinds is None else list(kinds)
     rows = await database.fetch(_SQL["events_of_run"], run=run, kinds=chosen, after=after, limit=limit)
-    return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
+    return [Event(**{**row, "data": told_by(row)}) for row in rows]
 
 
 async def jobs_of_step(
@@ -143,7 +144,7 @@ async def jobs_of_step(
 async def events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
     """The newest first."""
     rows = await database.fetch(_SQL["events_of_job"], run=run, step=step, item=item, limit=limit)
-    return [Event(**{**row, "data": _loaded(row["data"])}) for row in rows]
+    return [Event(**{**row, "data": told_by(row)}) for row in rows]
 
 
 async def tries(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Try]:
@@ -205,6 +206,14 @@ def _progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
         ended_at=max((row["ended_at"] for row in rows if row["ended_at"]), default=None),
         created_at=min((row["created_at"] for row in rows if row["created_at"]), default=None),
     )
+
+
+def told_by(event: asyncpg.Record) -> Any:
+    """What an event says to people: how an act is known when it is asked for again is nothing to them."""
+    data = _loaded(event["data"])
+    if event["kind"] != "act" or data is None:
+        return data
+    return {name: each for name, each in data.items() if name not in _ASK}
 
 
 def _loaded(text: str | None) -> Any:

@@ -56,6 +56,8 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
     except NeedMissing:
         return SetBack(claim, "skipped", code="NEED_FAILED")
     except RetryLater as request:
+        if _has_passed(claim):
+            return SetBack(claim, "stopped")
         code = _wait_code(request)
         # Beyond the year 9999 Python could not read when the job is ready.
         return SetBack(claim, "wait", delay=min(request.delay, LONGEST_DELAY), code=code, error=told(code, request))
@@ -128,6 +130,8 @@ class TimedOut(TimeoutError):
 
 
 def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> SetBack:
+    if _has_passed(claim):
+        return SetBack(claim, "stopped")
     code = _code(error)
     policy, failures = plan.step.policy, claim.failures + 1
     if isinstance(error, GiveUp) or failures > policy.retry.retries or not policy.retry.covers(error):
@@ -145,6 +149,11 @@ def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> 
         code=code,
         error=told(code, error),
     )
+
+
+def _has_passed(claim: Claim) -> bool:
+    """Whether a last attempt knows all that it began outside, and came to nothing that could be ended there."""
+    return claim.last and not claim.looking
 
 
 def _ended(claim: Claim, code: str, error: BaseException, sentence: str | None = None) -> SetBack:

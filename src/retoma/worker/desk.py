@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from math import inf
+from operator import eq, is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,7 @@ class AttemptDesk:
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
         part = self._part(name)
+        self._claim.looking = True
         token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
         state, known = await outside.begin(
             self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE, findable=reconcile is not None
@@ -103,12 +105,15 @@ class AttemptDesk:
             raise self._lost()
         if state != "done":
             known = await _seen_through(self._done(part, call, reconcile if state == "begun" else None))
+        self._claim.looking = False
         self._given[name] = json.loads(known or "null")
-        return json.loads(known or "null")
+        return self._given[name]
 
     async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any:
         claim = self._claim
+        claim.looking = True
         found = await outside.ended(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
+        claim.looking = False
         if found is None:
             raise Parked(self._handover(handle, poll, cancel, limits))
         if found.handle != self._plain(handle):
@@ -165,12 +170,14 @@ class AttemptDesk:
             queued=None if limits.queued is None else _duration("queued", limits.queued),
             running=None if limits.running is None else _duration("running", limits.running),
             total=_duration("total", limits.total or self._plan.step.policy.timeout),
-            effect=self._giver_of(self._plain(handle)),
+            effect=self._giver_of(handle),
         )
 
     def _giver_of(self, handle: Any) -> str | None:
-        """The part that has given this handle, alone or within what it gave."""
-        return next((name for name, given in reversed(self._given.items()) if _holds(given, handle)), None)
+        """The part that has given this handle, alone or within what it gave: this very object, or the first like it."""
+        plain = self._plain(handle)
+        like = [name for name, given in self._given.items() if _holds(given, plain, eq)]
+        return next((name for name in like if _holds(self._given[name], handle, is_)), like[0] if like else None)
 
     def _plain(self, handle: Any) -> Any:
         """As it comes back from the database."""
@@ -184,11 +191,11 @@ class AttemptDesk:
         )
 
 
-def _holds(given: Any, handle: Any) -> bool:
-    if given == handle:
+def _holds(given: Any, handle: Any, same: Callable[[Any, Any], bool]) -> bool:
+    if same(given, handle):
         return True
     parts = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
-    return any(_holds(part, handle) for part in parts)
+    return any(_holds(part, handle, same) for part in parts)
 
 
 async def _seen_through(work: Coroutine[Any, Any, str]) -> str:

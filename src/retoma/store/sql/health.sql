@@ -8,7 +8,7 @@ select current_setting('server_version') as version, pg_is_in_recovery() as is_s
 select pid, coalesce(usename, '') as "user", coalesce(application_name, '') as application, coalesce(state, '') as state,
        clock_timestamp() - xact_start as open_for
   from pg_stat_activity
- where datname = current_database() and pid <> pg_backend_pid() and xact_start < clock_timestamp() - :age::interval
+ where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend' and xact_start < clock_timestamp() - :age::interval
  order by xact_start;
 
 -- name: ready_by_queue

@@ -44,6 +44,9 @@ begin
   end if;
   v_now := retoma.now();
 
+  if cardinality(b_run) > 0 then
+    b_outcome := retoma.outcomes_that_count(b_run, b_step, b_item, b_revision, b_outcome);
+  end if;
   if cardinality(b_run) > 0 and cardinality(p_run) > 0 then
     -- Both lists in one order, as whoever stops a run does.
     perform from retoma.jobs j

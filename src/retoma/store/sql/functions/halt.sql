@@ -21,8 +21,10 @@ begin
     perform from retoma.jobs
       where run = any (p_runs) and state = 'waiting' and not ending
       order by run, step, item, revision for update;
-    update retoma.jobs j set ending = true, pool = null, ready_at = null
-     where j.run = any (p_runs) and j.state = 'ready' and not j.ending and retoma.may_go_on_outside(j, p_now);
+    if exists (select from retoma.effects e where e.run = any (p_runs) and e.findable) then
+      update retoma.jobs j set ending = true, pool = null, ready_at = null
+       where j.run = any (p_runs) and j.state = 'ready' and not j.ending and retoma.may_go_on_outside(j, p_now);
+    end if;
     update retoma.jobs set state = 'cancelled', worker = 0, ready_at = null, ended_at = p_now, code = 'RUN_STOPPED'
      where run = any (p_runs) and state in ('waiting', 'ready') and not ending;
   end loop;

@@ -347,7 +347,7 @@ stable language sql as $$
      and not exists (select from retoma.remakes m
                       where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item in (p_item, '') and m.target)
      and before.item_value::text is not distinct from now.item_value::text and before.results::text[] = now.results::text[]
-     and not '"TOO_LARGE"' = any (now.results::text[])
+     and ('"TOO_LARGE"' = any (now.results::text[])) is not true
      -- What it only comes after has not been done again.
      and not exists (select from retoma.edges g
                       join retoma.jobs n on n.run = p_run and n.step = g.from_step and n.revision > f.revision and n.revision <= p_revision

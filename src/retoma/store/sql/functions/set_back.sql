@@ -46,6 +46,18 @@ begin
      and (select on_failure from retoma.steps where version = v_job.version and step = p_step) = 'review';
 end $$;
 
+-- The outcomes as they count, with the locks of those runs that they may stop: whoever stops a run takes them before its jobs.
+create or replace function retoma.outcomes_that_count(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
+returns text[] language plpgsql as $$
+begin
+  p_outcome := retoma.with_help(p_run, p_step, p_item, p_revision,
+                                retoma.within_retries(p_run, p_step, p_item, p_revision, p_outcome));
+  perform retoma.lock_runs('stop', array_agg(o.run))
+     from unnest(p_run, p_outcome) as o (run, outcome)
+    where o.outcome in ('failed', 'crashed', 'crashed_for_good', 'died');
+  return p_outcome;
+end $$;
+
 -- Record every outcome that is not a result, if these leases still own the jobs. The outcomes:
 --   failed, skipped    final
 --   retry              to be tried again after a delay
@@ -58,6 +70,7 @@ end $$;
 --   died               its worker died; the third time it is quarantined
 --   stopped            its run is stopping, and it has nothing outside that could be ended
 -- A job whose run is stopping is not tried again, unless something of it may go on outside.
+-- The caller has asked which outcomes count (`outcomes_that_count`).
 create or replace function retoma.set_back(
   p_worker int, p_now timestamptz,
   p_run uuid[], p_step text[], p_item text[], p_revision int[], p_fence int[],
@@ -73,12 +86,6 @@ declare
   v_asking retoma.jobs[];
   v_reasons json[];
 begin
-  p_outcome := retoma.with_help(p_run, p_step, p_item, p_revision,
-                                retoma.within_retries(p_run, p_step, p_item, p_revision, p_outcome));
-  perform retoma.lock_runs('stop', array_agg(o.run))
-     from unnest(p_run, p_outcome) as o (run, outcome)
-    where o.outcome in ('failed', 'crashed', 'crashed_for_good', 'died');
-
   with changed as (
     update retoma.jobs j
        set state = retoma.state_after(o.outcome, j, p_now),

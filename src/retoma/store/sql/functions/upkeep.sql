@@ -42,7 +42,8 @@ begin
                  array_agg(fence) as fence, array_agg(spent_ms) as spent_ms, count(*)::int as jobs
             from (select * from retoma.jobs_held(p_worker) order by run, step, item, revision) held) h,
          lateral retoma.set_back(
-           p_worker, v_now, h.run, h.step, h.item, h.revision, h.fence, array_fill(p_outcome, array[h.jobs]),
+           p_worker, v_now, h.run, h.step, h.item, h.revision, h.fence,
+           retoma.outcomes_that_count(h.run, h.step, h.item, h.revision, array_fill(p_outcome, array[h.jobs])),
            array_fill(interval '0', array[h.jobs]), h.spent_ms, array_fill(p_code, array[h.jobs]),
            array_fill(json_build_object('code', p_code, 'message', retoma.why_buried(p_code)), array[h.jobs])) back
    where h.jobs > 0;
