@@ -43,6 +43,8 @@ def dashboard() -> dict[str, Any]:
                 *((panel, 8, 8) for panel in orchestrator_graphs()),
                 (row("Runs"), WIDTH, 1),
                 *((panel, 12, 8) for panel in runs()),
+                (row("Reviews"), WIDTH, 1),
+                *((panel, 8, 8) for panel in reviews()),
                 (row("Queues, workers and pools"), WIDTH, 1),
                 *((panel, 8, 8) for panel in queues()),
                 (row("Webhooks"), WIDTH, 1),
@@ -126,6 +128,14 @@ def runs() -> list[Panel]:
     ]
 
 
+def reviews() -> list[Panel]:
+    return [
+        graph("Open reviews", by_step("retoma_open_reviews")),
+        graph("Reviews past their due time", by_step("retoma_overdue_reviews")),
+        graph("Age of the oldest open review", by_step("retoma_oldest_open_review_seconds"), unit="s"),
+    ]
+
+
 def queues() -> list[Panel]:
     return [
         graph("Jobs by queue and state", [("{{queue}} {{state}}", "max by (queue, state) (retoma_jobs) > 0")]),
@@ -201,6 +211,10 @@ def ended(selector: str) -> str:
     return (
         f'sum(max by (pipeline, state) (retoma_runs_ended_total{{{selector}, pipeline=~"{OPERATIONS}"}})) or vector(0)'
     )
+
+
+def by_step(metric: str) -> list[tuple[str, str]]:
+    return [("{{pipeline}} {{step}}", f'max by (pipeline, step) ({metric}{{pipeline=~"$pipeline"}})')]
 
 
 def mean(histogram: str) -> str:

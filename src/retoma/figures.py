@@ -46,6 +46,17 @@ class DeliveryFigures:
 
 
 @dataclass(frozen=True)
+class OpenReviews:
+    """What waits for people at a step: how many, how many of them past their time, and how long the oldest."""
+
+    pipeline: str
+    step: str
+    open: int
+    overdue: int
+    oldest_for: timedelta
+
+
+@dataclass(frozen=True)
 class Tally:
     """How often something happened in a pipeline since the database was made. What: a run `ended`, its state being the
     outcome; it `waited` until work began; it `worked` until its end; or a `delivery` ended, as delivered or dead.
@@ -80,6 +91,7 @@ class Figures:
     pools: list[PoolFigures]
     open_runs: dict[tuple[str, RunState], int]
     not_begun: dict[str, int]
+    reviews: list[OpenReviews]
     deliveries: DeliveryFigures
     tallies: list[Tally]
     workers: int

@@ -19,12 +19,14 @@ import httpx2
 from retoma.client import Client
 from retoma.records import Scope
 from retoma.testing import fresh_database
-from tests.acceptance.servers import _free_port
 from tests.cli.terminal import Process, Terminal, until
+from tests.ports import free_port
 from tests.receiver import Receiver
 
 APP = "retoma_apps.gpu"
 PATIENCE = 180.0
+SLOTS = 3  # the workers at RunPod
+PARTS = 9  # of a job of 100 images
 ENDS = ("COMPLETED", "FAILED", "CANCELLED")
 
 
@@ -85,8 +87,25 @@ class Plant:
 
     async def free(self) -> int:
         """Workers at RunPod that nobody holds."""
-        pool = (await self.http.get("/api/v1/pools/gpu")).json()
+        pool = await self._pool()
         return int(pool["capacity"] - pool["used"])
+
+    async def held_back(self, *bodies: dict[str, Any], there: Receiver) -> list[str]:
+        """Jobs of 100 images, of which no part begins before all of them could: then their order is known."""
+        await self._set_capacity(0)
+        jobs = [await self.submit("img2vid", body, there) for body in bodies]
+        async with asyncio.timeout(PATIENCE):
+            while (await self._pool())["waiting"] < len(bodies) * PARTS:  # noqa: ASYNC110  (others make them)
+                await asyncio.sleep(0.05)
+        await self._set_capacity(SLOTS)
+        return jobs
+
+    async def _set_capacity(self, slots: int) -> None:
+        answer = await self.http.put("/api/v1/pools/gpu", json={"capacity": slots})
+        assert answer.status_code == 200, answer.text
+
+    async def _pool(self) -> dict[str, Any]:
+        return dict((await self.http.get("/api/v1/pools/gpu")).json())
 
     async def tally(self) -> dict[str, Any]:
         """What the stand-in counted: the referee outside of our database."""
@@ -96,7 +115,7 @@ class Plant:
         await self._ask("PUT", "/standin/faults", json=faults)
 
     async def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             answer = await http.request(method, f"{(self.standin or '').removesuffix('/v2')}{path}", **options)
             assert answer.status_code == 200, answer.text
             return dict(answer.json())
@@ -111,6 +130,16 @@ async def told(there: Receiver, count: int = 1) -> list[dict[str, Any]]:
             await asyncio.sleep(0.05)
 
 
+async def told_of_each(there: Receiver, count: int) -> list[dict[str, Any]]:
+    """The same, of so many jobs: a sender that is killed may have sent what is then sent again."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            by_job = {got.json["jobId"]: got.json for got in there.got}
+            if len(by_job) >= count:
+                return [*by_job.values()]
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
 async def a_plant(
     folder: Path, *, seconds_per_image: float | None, workers: int = 1, **variables: str
@@ -119,7 +148,7 @@ async def a_plant(
     async with AsyncExitStack() as later, fresh_database() as database:
         stack = later.enter_context(ExitStack())
         base_url = None if seconds_per_image is None else stack.enter_context(_standin(folder, seconds_per_image))
-        port = _free_port()
+        port = free_port()
         given = {
             "RETOMA_DATABASE_URL": database.url,
             "RETOMA_PORT": str(port),
@@ -134,7 +163,7 @@ async def a_plant(
         later.push_async_callback(client.close)
         key = (await client.make_key("plant", [Scope.ADMIN])).secret
         http = await later.enter_async_context(
-            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=30)
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=PATIENCE)
         )
         plant = Plant(Terminal(folder, given | variables), client, http, port, base_url, stack)
         plant.start(workers)

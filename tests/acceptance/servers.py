@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.parts import require
+from tests.patience import PATIENCE
+from tests.ports import free_port
 
 POSTGRESQL_15 = Path("/usr/lib/postgresql/15/bin")
 
@@ -37,7 +39,7 @@ def postgresql_15() -> Iterator[int]:
                 "--locale=C.UTF-8",
             ]
         )
-        port = _free_port()
+        port = free_port()
         options = [
             "-k",
             folder,
@@ -60,7 +62,7 @@ def pgbouncer(behind: int) -> Iterator[int]:
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     require(program is not None, "pgbouncer (apt-get install pgbouncer)")
     with _folder() as folder:
-        port = _free_port()
+        port = free_port()
         configuration = folder / "pgbouncer.ini"
         configuration.write_text(
             f"[databases]\n* = host=127.0.0.1 port={behind} user=retoma\n"
@@ -101,7 +103,7 @@ def _server(command: list[object], port: int) -> Iterator[None]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         assert process.poll() is None, f"the server for port {port} ended with {process.returncode}"
         with socket.socket() as probe:
@@ -118,9 +120,3 @@ def _run(command: list[object]) -> None:
 def _user() -> int | None:
     """Neither server runs as root."""
     return pwd.getpwnam("postgres").pw_uid if os.geteuid() == 0 else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

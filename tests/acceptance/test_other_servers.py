@@ -31,6 +31,6 @@ def run_tests(*tests: str, on: int) -> None:
         env=os.environ | {"RETOMA_TEST_DATABASE_URL": f"postgresql://retoma@127.0.0.1:{on}/postgres"},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=3600,
     )
     assert ended.returncode == 0, ended.stdout[-4000:]

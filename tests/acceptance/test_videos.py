@@ -25,9 +25,9 @@ from retoma.states import RunState
 from retoma.testing import fresh_database
 from retoma_apps.providers.speech.standin import StandIn as Speech
 from retoma_apps.providers.youtube.standin import StandIn as YouTube
-from tests.acceptance.servers import _free_port
 from tests.apps.videos.studio import small_app
 from tests.cli.terminal import Process, Terminal, until
+from tests.ports import free_port
 
 PATIENCE = 120.0
 SHORTER_THAN_THE_FILM = 10.0
@@ -159,10 +159,10 @@ async def a_crew(folder: Path) -> AsyncIterator[Crew]:
         addresses = YouTube.addresses(await later.enter_async_context(youtube.serving()))
         client = Client(small_app(folder / "ours"), database)
         later.push_async_callback(client.close)
-        port = _free_port()
+        port = free_port()
         key = (await client.make_key("crew", [Scope.ADMIN])).secret
         http = await later.enter_async_context(
-            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers={"X-API-Key": key}, timeout=30)
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers={"X-API-Key": key}, timeout=PATIENCE)
         )
         variables = {
             "RETOMA_DATABASE_URL": database.url,

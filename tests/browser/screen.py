@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import FastAPI
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from retoma import App, Settings
 from retoma.cli.listening import address, bound, serving
 from retoma.server import make_server
 from retoma.store.database import Database
 from retoma.testing import Sandbox, sandbox
+from tests.patience import PATIENCE
 from tests.server.api import app
 from tests.server.pages.visitor import HASH
 
 _open: list[Browser] = []
+expect.set_options(timeout=PATIENCE * 1_000)
 
 
 @asynccontextmanager
@@ -44,8 +48,14 @@ class Screen:
     server: FastAPI
     complaints: list[str] = field(default_factory=list)
 
+    async def blank(self, **options: Any) -> Page:
+        """A page that has gone nowhere yet."""
+        made = await self.browser.new_page(**options)
+        made.set_default_timeout(PATIENCE * 1_000)
+        return made
+
     async def open(self, path: str, width: int = 1440, scheme: str = "light", language: str = "en") -> Page:
-        made = await self.browser.new_page(
+        made = await self.blank(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if scheme == "dark" else "light",
             locale=language,
@@ -54,6 +64,15 @@ class Screen:
         made.on("pageerror", lambda error: self.complaints.append(str(error)))
         await made.goto(f"{self.address}{path}")
         return made
+
+    async def complains_of(self, *answers: str) -> None:
+        """Of these and nothing else; it may be a moment after the page has told of them."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.complaints) < len(answers):  # noqa: ASYNC110  (it happens in the browser)
+                await asyncio.sleep(0.01)
+        assert len(self.complaints) == len(answers), self.complaints
+        assert all(any(answer in told for told in self.complaints) for answer in answers), self.complaints
+        self.complaints.clear()
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from playwright.async_api import FilePayload, Page, expect
 from retoma.server.streams import Streams
 from retoma.states import RunState
 from retoma.store.database import Database
+from retoma.testing import NOON
 from retoma_apps.classifier.pages.words import Words
 from tests.apps.classifier.office import EXAMPLES, TEXTS
 from tests.browser.bureau import UNREADABLE, Bureau, a_bureau
@@ -32,7 +34,6 @@ window.EventSource = class extends EventSource {
 };
 """
 VAGUE = "Julgo parecer ofício."
-expect.set_options(timeout=20_000)  # milliseconds that something may take on a busy machine
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(b
     await page.route("**/arquivos?nome=lote.zip", lambda route: route.abort(), times=1)
     await page.get_by_role("button", name="Enviar e classificar").click()
     await expect(page.locator(".refused li")).to_contain_text("ruim.zip O arquivo está danificado.")
-    bureau.screen.complaints.clear()  # the browser tells of the answer 422 too, and of the one that it lost
+    await bureau.screen.complains_of("422", "net::ERR")
     await page.get_by_role("button", name="Classificar o que foi enviado (3)").click()
     await expect(page.locator("tr[data-c]")).to_have_count(3)
     assert await page.locator("tr[data-c]").evaluate_all("all => all.map(row => row.dataset.c).sort()") == [
@@ -138,11 +139,15 @@ async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(bureau: Bure
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
-async def test_a_minute_without_events_is_told_until_a_ping_comes(bureau: Bureau, locale: str, language: str) -> None:
+async def test_a_minute_without_events_is_told_until_a_ping_comes(
+    bureau: Bureau, monkeypatch: pytest.MonkeyPatch, locale: str, language: str
+) -> None:
+    monkeypatch.setattr("retoma.server.streams.SECONDS_BETWEEN_SLOTS", 3600.0)  # no ping but the test's
     say = Words(language)
     execution = await bureau.begin(await bureau.project())
-    page = await bureau.screen.browser.new_page(locale=locale)
-    await page.clock.install()
+    page = await bureau.screen.blank(locale=locale)
+    await page.clock.install(time=NOON)
+    await page.clock.pause_at(NOON + timedelta(seconds=1))
     await page.add_init_script(NOTE_OPENED)
     await page.goto(f"{bureau.screen.address}/classificador/execucoes/{execution}")
     await expect(page.locator("html[data-opened]")).to_be_attached()

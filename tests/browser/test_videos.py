@@ -21,7 +21,6 @@ from tests.conftest import empty
 TOPIC = "Como investir em renda fixa"
 UNDO = timedelta(seconds=11)
 REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
-expect.set_options(timeout=20_000)  # milliseconds that something may take on a busy machine
 
 
 @pytest.fixture

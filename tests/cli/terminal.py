@@ -88,7 +88,7 @@ class Terminal:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=10 * PATIENCE,
         )
 
     def out(self, *command: str, stdin: str | None = None) -> str:

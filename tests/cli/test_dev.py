@@ -27,6 +27,7 @@ from retoma.records import Job
 from retoma.states import JobState
 from retoma.store.database import Database
 from tests.cli.terminal import Terminal, until
+from tests.patience import PATIENCE
 
 SHOWN = """
 from pydantic import BaseModel
@@ -79,9 +80,17 @@ def taken_port() -> Iterator[int]:
     """The usual one, by us or by whoever has it."""
     port = Settings.model_fields["port"].default
     with socket.socket() as taken:
-        with suppress(OSError):
-            taken.bind(("127.0.0.1", port))
-            taken.listen()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def ours() -> bool:
+            with suppress(OSError):
+                taken.bind(("127.0.0.1", port))
+                taken.listen()
+                return True
+            return False
+
+        with suppress(AssertionError):  # another test has it for a while only, a developer's own server for good
+            until(ours)
         yield port
 
 
@@ -162,7 +171,7 @@ def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(termin
     assert re.search(r"kill -9 \d+: o worker 1 morreu, com [234] jobs nas mãos", said)
     seconds = re.search(r"retomados (\d+),\d s após a morte", said)
     assert seconds is not None
-    assert int(seconds[1]) < 10
+    assert int(seconds[1]) < PATIENCE
     assert "O farol que retomava: 12 cenas" in said
     (run,) = terminal.json("runs", "list")
     assert run["state"] == "completed"

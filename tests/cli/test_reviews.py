@@ -247,3 +247,31 @@ def test_what_users_wrote_cannot_act_on_the_terminal(desk: Desk) -> None:
         printed = desk.out(*command)
         assert "evil[red]" in printed
         assert not set(printed) & set("\x1b\u202e")
+
+
+def test_a_review_that_was_decided_shows_what_was_said_and_chosen(desk: Desk) -> None:
+    review = desk.asked()
+    run = desk.json("reviews", "show", review)["run"]
+    back = (
+        "--notes",
+        "louder",
+        "--item",
+        "2",
+        "--item",
+        "5",
+        "--comment",
+        "0:12 too low",
+        "--extra",
+        '{"tone": "warm"}',
+    )
+    desk.out("reviews", "send-back", review, *back)
+    desk.work()
+    shown = desk.out("reviews", "show", review)
+    assert "went back to  outline; only 2, 5\n" in shown
+    assert all(each in shown for each in ('"tone": "warm"', '"text": "too low"', '"at": 12.0'))
+    assert "louder; items: 2, 5" in desk.out("reviews", "show", desk.open(run))
+    desk.out("reviews", "approve", desk.open(run))
+    desk.work()
+    choice = desk.open(run)
+    desk.out("reviews", "approve", choice, "--value", '{"title": 1}')
+    assert 'approved was\n  {\n    "title": 1' in desk.out("reviews", "show", choice)

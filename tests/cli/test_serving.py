@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 from typing import Any
 
 import httpx2
@@ -19,6 +18,7 @@ from retoma.store import workers
 from retoma.store.database import Database
 from tests.cli.terminal import Process, Terminal, until
 from tests.patience import PATIENCE
+from tests.ports import free_port
 
 POOLED = """
 from retoma import Pipeline, Pool
@@ -39,15 +39,9 @@ def address_of(server: Process) -> str:
     return found[0]
 
 
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def start(address: str, key: str | None = None) -> Any:
     headers = {"X-API-Key": key} if key else {}
-    return httpx2.post(f"{address}/api/v1/runs", json={"pipeline": "film"}, headers=headers)
+    return httpx2.post(f"{address}/api/v1/runs", json={"pipeline": "film"}, headers=headers, timeout=PATIENCE)
 
 
 def test_serve_says_how_to_make_a_key_and_needs_one(terminal: Terminal) -> None:
@@ -90,10 +84,10 @@ async def test_the_upkeep_of_a_server_goes_on_after_an_unforeseen_error(
 
 
 def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
-    port = a_free_port()
+    port = free_port()
     with terminal.process("serve", PORT=str(port)) as server:
         assert address_of(server) == f"http://127.0.0.1:{port}"
-        assert httpx2.get(f"http://127.0.0.1:{port}/readyz").json() == {"status": "ready"}
+        assert httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE).json() == {"status": "ready"}
         second = terminal.run("serve", "--port", str(port))
         assert second.returncode == 2
         assert "choose another with RETOMA_PORT" in second.stderr
@@ -107,8 +101,8 @@ def test_dev_serves_this_machine_without_a_key(terminal: Terminal) -> None:
         address = address_of(dev)
         assert "(open it in a browser; neither login nor key needed on this machine)" in dev.output.read_text()
         run = start(address).json()["id"]
-        until(lambda: httpx2.get(f"{address}/api/v1/runs/{run}").json()["state"] == "completed")
-        rebound = httpx2.get(f"{address}/api/v1/runs", headers={"Host": "rebound.example"})
+        until(lambda: httpx2.get(f"{address}/api/v1/runs/{run}", timeout=PATIENCE).json()["state"] == "completed")
+        rebound = httpx2.get(f"{address}/api/v1/runs", headers={"Host": "rebound.example"}, timeout=PATIENCE)
         assert rebound.status_code == 401
         os.kill(dev.pid, signal.SIGINT)
         assert dev.ended() == 0

@@ -8,6 +8,7 @@ import signal
 import time
 
 from tests.cli.terminal import Terminal
+from tests.patience import PATIENCE
 
 
 def test_a_worker_that_is_told_to_stop_lets_its_jobs_end(terminal: Terminal) -> None:
@@ -46,7 +47,7 @@ def test_a_job_whose_worker_was_killed_is_run_by_another(terminal: Terminal) -> 
     with terminal.worker() as heir:
         heir.says("a worker fell silent; its jobs are ready again")
         waited = terminal.out("runs", "events", run, "--follow", "-o", "jsonl")
-    assert time.monotonic() - killed_at < 15
+    assert time.monotonic() - killed_at < PATIENCE
     began = terminal.began(4)
     assert [pid for pid, _ in began] == [str(victim.pid)] * 2 + [str(heir.pid)] * 2
     assert sorted(line for _, line in began) == ["slow 0", "slow 0", "slow 1", "slow 1"]

@@ -9,9 +9,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from retoma import App, Pipeline, Pool, Webhook
+from retoma import App, Pipeline, Pool, Webhook, hours
 from retoma.records import Scope
 from retoma.store.database import Database
+from retoma.testing import sandbox
 from retoma_apps.gpu.measures import measures
 from tests.conftest import empty
 from tests.engine.builders import do
@@ -32,13 +33,25 @@ def clip(plan: list[int]) -> str:
     return "clip.mp4"
 
 
+story = Pipeline("story")
+
+
+@story.step
+def draft() -> str:
+    return "once upon a time"
+
+
+story.review("good_draft", of=draft, due=hours(1))
+
+
 @asynccontextmanager
 async def a_busy_server(database: Database, **options: Any) -> AsyncIterator[Api]:
     """One run has ended after 30 s of waiting and 4 min of work, its webhook was delivered and another's given up; one
-    holds 2 of 3 slots, and one waits for them."""
+    holds 2 of 3 slots, and one waits for them. Of another application two wait for people, one past its time."""
     await empty(database)
     application = App("gpu", pipelines=[video], measures=measures)
     async with an_api(database, application=application, scopes=[Scope.METRICS_READ], **options) as api:
+        await _two_ask(api.sandbox.database)
         await _one_ended(api)
         await api.client.start_many("img2vid", [None, None])
         async with api.sandbox.hands() as hands:
@@ -77,6 +90,14 @@ async def _one_ended(api: Api) -> None:
         await do(hands, claims)
     for outcome in ("delivered", "dead"):
         await _send(api, outcome)
+
+
+async def _two_ask(database: Database) -> None:
+    async with sandbox(App("stories", pipelines=[story]), database) as other:
+        for _ in range(2):
+            await other.client.start("story")
+            await other.work(until_later=False)
+            await other.clock.advance(timedelta(minutes=40))
 
 
 async def _send(api: Api, outcome: str) -> None:

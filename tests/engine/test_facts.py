@@ -11,17 +11,17 @@ KNOWN = [
 ]
 
 
-def learning(told: list[Fact], query: str) -> Pipeline:
+def learning(told: list[Fact], query: str, language: str = "pt-BR") -> Pipeline:
     pipeline = Pipeline("learning")
 
     @pipeline.step
     async def learnt(*, ctx: Context) -> int:
-        await ctx.remember(told, language="pt-BR")
+        await ctx.remember(told, language=language)
         return len(told)
 
     @pipeline.step
     async def known(learnt: int, *, ctx: Context) -> list[str]:
-        return [fact.text for fact in await ctx.recall(query, language="pt-BR")]
+        return [fact.text for fact in await ctx.recall(query, language=language)]
 
     return pipeline
 
@@ -50,3 +50,25 @@ async def test_one_tenant_does_not_see_what_another_learnt(open_sandbox: OpenSan
 async def test_a_query_without_words_finds_nothing_and_quotes_in_it_do_no_harm(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(learning(KNOWN, "' | & ! :* \\ de o a")) as sandbox:
         assert (await sandbox.run("learning")).results["known"] == []
+
+
+async def test_a_fact_with_only_half_of_the_words_is_of_another_subject(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(learning(KNOWN, "Investir em ouro")) as sandbox:
+        assert (await sandbox.run("learning")).results["known"] == []
+
+
+async def test_english_is_found_by_other_forms_of_its_words(open_sandbox: OpenSandbox) -> None:
+    told = [Fact("Savings grow steadily.", {"name": "Bank"}, 0.9)]
+    async with open_sandbox(learning(told, "saving and growing", "en")) as sandbox:
+        assert (await sandbox.run("learning")).results["known"] == [told[0].text]
+
+
+async def test_a_confidence_is_given_back_as_it_was(open_sandbox: OpenSandbox) -> None:
+    pipeline = learning(KNOWN, "renda fixa")
+
+    @pipeline.step
+    async def sure(known: list[str], *, ctx: Context) -> list[float]:
+        return [fact.confidence for fact in await ctx.recall("renda fixa", language="pt-BR")]
+
+    async with open_sandbox(pipeline) as sandbox:
+        assert (await sandbox.run("learning")).results["sure"] == [0.9, 0.6]

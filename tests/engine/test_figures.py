@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from retoma import GiveUp, Items, Pipeline, Pool, Retry, Settings, Webhook, connect, minutes
+from retoma import Decision, GiveUp, Items, Pipeline, Pool, Retry, Settings, Webhook, connect, minutes
 from retoma.engine import watchdog
 from retoma.engine.figures import look, look_for_people
-from retoma.figures import Figures, Tally
+from retoma.figures import Figures, OpenReviews, Tally
 from retoma.records import WaitReason
 from retoma.server.families import BOUNDS
 from retoma.states import RunState
@@ -301,6 +302,26 @@ async def test_a_job_that_waits_for_a_pool_is_told_apart(open_sandbox: OpenSandb
     assert found.not_begun == {"video": 1}
 
 
+async def test_open_reviews_are_counted_by_step_until_somebody_decides(open_sandbox: OpenSandbox) -> None:
+    story = a_pipeline("story")
+    story.review("good_script", of="script", due=minutes(30))
+    story.review("good_narration", of="narration")
+    async with open_sandbox(story) as sandbox:
+        for tenant in ("one", "other"):
+            await sandbox.client.start("story", tenant=tenant)
+            await sandbox.work(until_later=False)
+            await sandbox.clock.advance(minutes(20))
+        found = (await look(sandbox.database)).reviews
+        for review in await sandbox.client.reviews():
+            await sandbox.client.decide(review.id, Decision("approve", by="ana"))
+        left = (await look(sandbox.database)).reviews
+    assert found == [
+        OpenReviews("story", "good_narration", open=2, overdue=0, oldest_for=minutes(40)),
+        OpenReviews("story", "good_script", open=2, overdue=1, oldest_for=minutes(40)),
+    ]
+    assert left == []
+
+
 async def test_dead_letters_of_a_disabled_endpoint_are_not_counted_until_it_is_enabled(
     open_sandbox: OpenSandbox,
 ) -> None:
@@ -347,11 +368,18 @@ async def test_the_buckets_are_those_that_servers_show(open_sandbox: OpenSandbox
     assert above == BOUNDS[1]
 
 
-async def test_figures_are_read_once_for_all_who_ask_within_a_second(open_sandbox: OpenSandbox) -> None:
+async def test_figures_are_read_once_for_all_who_ask_within_a_second(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("retoma.engine.figures.time", SimpleNamespace(monotonic=lambda: now))
     async with open_sandbox(a_pipeline()) as sandbox:
         first = await sandbox.client.figures()
         await sandbox.client.start("film")
+        now = 100.99
         assert await sandbox.client.figures() is first
+        now = 101.0
+        assert await sandbox.client.figures() is not first
 
 
 async def test_people_are_shown_the_same_figures(open_sandbox: OpenSandbox) -> None:

@@ -601,6 +601,7 @@ async def test_what_goes_on_outside_unknown_to_all_is_found_and_cancelled_with_i
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "clip")
         async with sandbox.hands() as hands:
             host.lose_answer = when == "its answer was lost"
             outcomes = await hands.attempt(await hands.claim(1))
@@ -644,11 +645,74 @@ async def test_a_step_with_nothing_to_be_found_outside_does_not_begin_again_in_a
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "upload")
         async with sandbox.hands() as hands:
             await do_next(hands, "upload")
         assert await sandbox.client.cancel(run) == "cancelled"
         await sandbox.work()
         assert sent == ["try"]
+
+
+async def test_a_step_that_never_parks_does_not_begin_again_in_a_cancelled_run(open_sandbox: OpenSandbox) -> None:
+    pipeline, published = Pipeline("upload", retry=Retry(3)), []
+
+    @pipeline.step
+    async def upload(*, ctx: Context) -> None:
+        await ctx.once("upload", lambda: "v1", reconcile=lambda: "v1")
+        if ctx.attempt == 1:
+            raise ConnectionError
+        published.append("v1")
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.hands() as hands:
+            await do_next(hands, "upload")
+        assert await sandbox.client.cancel(run) == "cancelled"
+        await sandbox.work()
+        assert published == []
+
+
+async def test_a_last_attempt_does_nothing_by_itself_that_takes_time(open_sandbox: OpenSandbox) -> None:
+    pipeline, published = Pipeline("upload", retry=Retry(3)), []
+
+    @pipeline.step
+    async def upload(*, ctx: Context) -> None:
+        await ctx.once("upload", lambda: "v1", reconcile=lambda: "v1")
+        if ctx.attempt == 1:
+            raise ConnectionError
+        await asyncio.Event().wait()
+        published.append("v1")
+
+    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(PATIENCE):
+        run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "upload")
+        async with sandbox.hands() as hands:
+            await do_next(hands, "upload")
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), published) == ("cancelled", [])
+
+
+async def test_what_was_found_is_parked_though_something_is_to_be_noted_first(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, noted = Host(), Pipeline("film", retry=Retry(1)), []
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        find = lambda: host.find("scene")  # noqa: E731
+        handle, _ = await asyncio.gather(
+            ctx.once("submit", lambda: host.submit("scene"), reconcile=find),
+            ctx.once("count", lambda: noted.append(ctx.attempt)),
+        )
+        await ctx.once("note", lambda: noted.append(ctx.attempt))
+        return await ctx.external(handle, poll=host.status, cancel=host.cancel)
+
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
+        assert 2 not in noted
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), RetryLater(minutes(1)), GiveUp("no")])
@@ -665,6 +729,7 @@ async def test_a_last_attempt_that_finds_nothing_to_end_is_the_last(
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "ordered")
         async with sandbox.hands() as hands:
             await do_next(hands, "ordered")
         assert await sandbox.client.cancel(run) == "cancelling"
@@ -917,3 +982,8 @@ async def test_a_step_may_handle_what_failed_outside(open_sandbox: OpenSandbox) 
 def token_of(url: str | None) -> str:
     assert url is not None
     return url.rpartition("/")[2]
+
+
+async def let_it_park(sandbox: Sandbox, step: str) -> None:
+    """As if a job of this step had been parked before."""
+    assert await rows(sandbox, "update retoma.steps set parks = true where step = $1 returning step", step)

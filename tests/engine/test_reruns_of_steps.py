@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, Decision, GiveUp, Items, Pipeline, Retry
+from retoma import Context, Decision, GiveUp, Items, Pipeline, Pool, Retry
 from retoma.errors import AtWork, InvalidInput, NotFound
 from retoma.states import JobState, ReviewState, RunState
 from retoma.testing import Sandbox
@@ -503,3 +503,91 @@ async def test_an_act_tells_people_neither_its_key_nor_what_it_is_known_by(open_
         (act,) = await sandbox.client.events(run, kinds=["act"])
         assert act.data["by"] == "ana"
         assert not act.data.keys() & {"key", "digest"}
+
+
+def page_of_two(*, then: bool) -> Pipeline:
+    """`bad` fails, and the page of both is `shown` or the last step."""
+    pipeline = Pipeline("page", retry=Retry(0))
+
+    @pipeline.step
+    def good() -> str:
+        return "good"
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    def bad() -> str:
+        raise GiveUp("no")
+
+    @pipeline.step
+    def page(good: str, bad: str) -> str:
+        return good + bad
+
+    if then:
+
+        @pipeline.step
+        def shown(page: str) -> str:
+            return page.upper()
+
+    return pipeline
+
+
+@pytest.mark.parametrize("then", [False, True])
+async def test_what_only_an_edited_result_was_for_is_not_made_anew(open_sandbox: OpenSandbox, then: bool) -> None:
+    pipeline = page_of_two(then=then)
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        edited = await sandbox.client.edit(run, "page", "mine", by="ana")
+        await sandbox.work()
+        assert edited.jobs == int(then)
+        assert (await sandbox.client.show(run)).state is RunState.COMPLETED_WITH_ERRORS
+        assert [made.revision for made in await sandbox.client.made(run, "bad")] == [1]
+        ends = [event.data["state"] for event in await sandbox.client.events(run, kinds=["end"])]
+        assert ends == ["failed", "completed_with_errors"]
+
+
+async def test_what_an_edited_result_is_not_alone_for_is_made_anew(open_sandbox: OpenSandbox) -> None:
+    pipeline = page_of_two(then=False)
+
+    @pipeline.step
+    def copy(bad: str) -> str:
+        return bad
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        assert (await sandbox.client.edit(run, "page", "mine", by="ana")).jobs == 1
+        await sandbox.work()
+        assert (await sandbox.client.show(run)).state is RunState.FAILED
+        assert [made.revision for made in await sandbox.client.made(run, "bad")] == [2, 1]
+
+
+async def test_of_items_only_those_are_made_anew_that_something_is_made_of(open_sandbox: OpenSandbox) -> None:
+    pipeline, read = Pipeline("items", retry=Retry(0)), []
+
+    @pipeline.step
+    def names() -> list[str]:
+        return ["a", "b", "c"]
+
+    @pipeline.each(names, on_failure="stop")
+    def text(name: str) -> str:
+        read.append(name)
+        raise GiveUp("no")
+
+    @pipeline.each(names)
+    def size(name: str) -> int:
+        return len(name)
+
+    @pipeline.each(names)
+    def label(text: str, size: int) -> str:
+        return text * size
+
+    @pipeline.step
+    def report(label: Items[str]) -> list[str]:
+        return list(label)
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.run(pipeline)).id
+        first = read[0]
+        read.clear()
+        await sandbox.client.edit(run, "label", "mine", item=first, by="ana")
+        await sandbox.work()
+        assert first not in read
+        assert read

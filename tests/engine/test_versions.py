@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retoma import Items, Pipeline
+from retoma import Context, Items, Pipeline
 from retoma.engine.versions import register
 from retoma.worker.catalog import Catalog
 from tests.conftest import OpenSandbox
@@ -76,6 +76,47 @@ async def test_an_open_run_keeps_its_shape_and_runs_todays_functions(open_sandbo
             "draft": "new draft of old outline",
         }
     assert new.results["summary"] == "summary of new draft of new outline"
+
+
+def article_of(*steps: str, called: list[str]) -> Pipeline:
+    """Each of its steps follows the one before."""
+    pipeline = Pipeline("article")
+    for number, step in enumerate(steps):
+
+        def work(*, ctx: Context) -> None:
+            called.append(ctx.step)
+
+        work.__name__ = step
+        pipeline.step(after=steps[:number][-1:])(work)
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("today", "done"),
+    [
+        (["facts", "draft", "check", "post"], ["draft", "post"]),
+        (["facts", "post"], []),
+        (["facts", "post", "draft"], ["draft", "post"]),
+    ],
+    ids=["adds", "removes", "moves"],
+)
+async def test_a_release_that_adds_removes_or_moves_steps_leaves_a_run_at_the_step_it_was_at(
+    open_sandbox: OpenSandbox, today: list[str], done: list[str]
+) -> None:
+    called: list[str] = []
+    async with (
+        open_sandbox(article_of("facts", "draft", "post", called=[])) as sandbox,
+        sandbox.hands() as hands,
+    ):
+        run = (await sandbox.client.start("article")).id
+        await do_next(hands, "facts")
+        before = await states(sandbox, run)
+    async with open_sandbox(article_of(*today, called=called)) as sandbox:
+        assert await states(sandbox, run) == before
+        await sandbox.work(until_later=False)
+        after = await states(sandbox, run)
+    assert called == done
+    assert after == before | dict.fromkeys(done, "succeeded")
 
 
 async def test_a_worker_of_yesterdays_code_goes_on_with_yesterdays_runs_only(open_sandbox: OpenSandbox) -> None:

@@ -51,6 +51,7 @@ FIRST_DAY = int(os.environ.get("MODEL_FIRST_DAY", "1"))
 WORDS = [["a", "b"], ["a", "b"], ["b", "c"], []]
 REMAKES = ["step", "step", "step", "item", "after", "fresh", "stale", "alone", "two"]
 DECISIONS = ["approve", "approve", "edit", "send_back", "send_back", "reject"]
+WRONG = [0, 0, 0, 0, -1, 1]  # how far from the revision is what a person saw
 
 
 def which(chance: random.Random) -> dict[str, Any]:
@@ -77,7 +78,7 @@ ACTS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
                 "action": c.choice(DECISIONS),
                 "to": c.randrange(1000),
                 "undo": c.choice([0, 0, 10]),
-                "wrong": c.choice([0, 0, 0, 0, 1]),
+                "wrong": c.choice(WRONG),
                 "newest": c.random() < 0.7,
             }
         ),
@@ -308,7 +309,7 @@ class People(RuleBasedStateMachine):
         action=st.sampled_from(["approve", "approve", "edit", "send_back", "send_back", "reject"]),
         to=NUMBER,
         undo=st.sampled_from([0, 0, 10]),
-        wrong=st.sampled_from([0, 0, 0, 0, 1]),
+        wrong=st.sampled_from(WRONG),
         newest=st.booleans(),
     )
     def decide(self, which: int, action: str, to: int, undo: int, wrong: int, newest: bool) -> None:

@@ -302,15 +302,15 @@ BUGS = [
     Bug(
         "a submission is forgotten when its run is cancelled",
         "worker/desk.py",
-        "known = await _seen_through(self._done(part",
-        "known = await (self._done(part",
+        "return await self._seen_through(self._done(part",
+        "return await (self._done(part",
         "tests/worker/test_submissions.py::test_what_was_submitted_when_its_run_was_cancelled_is_cancelled_outside",
     ),
     Bug(
         "what was told to wait counts as submitted",
         "worker/desk.py",
-        "            await outside.undo(self._desks.database, part)\n",
-        "",
+        "            await outside.undo(self._desks.database, part)\n            raise\n",
+        "            raise\n",
         f"{OUTSIDE}::test_a_step_that_was_told_to_wait_at_its_submission_submits_again",
     ),
     Bug(
@@ -414,7 +414,7 @@ BUGS = [
     Bug(
         "the last look for what goes on outside submits it again",
         "worker/desk.py",
-        "            if self._claim.last:\n                raise Stopped\n",
+        "            if self._only_finds:\n                raise Stopped\n",
         "",
         f"{OUTSIDE}::test_the_last_look_for_what_goes_on_outside_begins_nothing[True]",
     ),
@@ -638,6 +638,27 @@ BUGS = [
         "tests/engine/test_lost_answers.py::test_an_act_whose_answer_is_lost_is_done_once_and_answered[rerun]",
     ),
     Bug(
+        "what only an edited result was for is made anew",
+        f"{FUNCTIONS}/revise.sql",
+        "    p_jobs := retoma.without(p_jobs, retoma.only_for(p_run.version, p_given));\n",
+        "    null;\n",
+        "tests/engine/test_reruns_of_steps.py::test_what_only_an_edited_result_was_for_is_not_made_anew[True]",
+    ),
+    Bug(
+        "a step that never parks begins again in a cancelled run",
+        f"{FUNCTIONS}/outside.sql",
+        "(e.done_at is null or retoma.parks(p_job.version, p_job.step))",
+        "true",
+        f"{OUTSIDE}::test_a_step_that_never_parks_does_not_begin_again_in_a_cancelled_run",
+    ),
+    Bug(
+        "a last attempt does on what it did",
+        "worker/desk.py",
+        "            self._attempt.cancel()\n",
+        "            pass\n",
+        f"{OUTSIDE}::test_a_last_attempt_does_nothing_by_itself_that_takes_time",
+    ),
+    Bug(
         "a missing need that a step can do without makes it anew",
         f"{FUNCTIONS}/revise.sql",
         """('"TOO_LARGE"' = any (now.results::text[])) is not true""",
@@ -661,7 +682,7 @@ BUGS = [
     Bug(
         "a last attempt that finds nothing is not the last",
         "worker/attempt.py",
-        "return claim.last and not claim.looking",
+        "return claim.last and claim.looking == 0",
         "return False",
         "tests/engine/test_outside.py::test_a_last_attempt_that_finds_nothing_to_end_is_the_last[error0]",
     ),

@@ -1,16 +1,27 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 import pytest
 
+from retoma.server.buckets import Buckets
 from retoma.store.database import Database
 from tests.conftest import empty
 from tests.server.api import Api, an_api
 
 OpenApi = Callable[..., AbstractAsyncContextManager[Api]]
+
+
+@pytest.fixture
+def no_bucket_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the test is."""
+
+    def as_it_was(buckets: Buckets, name: Hashable, now: float) -> float:
+        return buckets._buckets.get(name, (buckets._room, now))[0]
+
+    monkeypatch.setattr(Buckets, "_filled", as_it_was)
 
 
 @pytest.fixture

@@ -176,6 +176,7 @@ async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> No
         assert [(await api.get("/api/v1/runs")).status_code for _ in range(2)] == [200, 429]
 
 
+@pytest.mark.usefixtures("no_bucket_fills")
 async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(api: Api) -> None:
     fresh = await api.make_key("runs:read")
     assert (await api.get("/api/v1/runs")).status_code == 200
@@ -185,6 +186,7 @@ async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(ap
         assert (await api.get("/api/v1/runs", key=key)).status_code == status
 
 
+@pytest.mark.usefixtures("no_bucket_fills")
 async def test_who_guesses_keys_of_the_right_form_does_not_keep_the_database_busy(
     open_api: OpenApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

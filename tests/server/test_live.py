@@ -26,6 +26,11 @@ from tests.server.api import Api
 from tests.server.conftest import OpenApi
 
 
+@pytest.fixture(autouse=True)
+def no_ping_but_those_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SECONDS_BETWEEN_SLOTS", 3600.0)
+
+
 @dataclass
 class Told:
     """What came over a stream: events, and the names of the fields that have no event."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from retoma import App
+from retoma.figures import OpenReviews
 from retoma.records import Scope
 from retoma.store.database import Database
 from tests.conftest import empty
@@ -81,6 +85,23 @@ async def test_how_long_jobs_waited_and_the_age_of_the_oldest_are_told(database:
     assert found["retoma_run_wait_seconds_sum", frozenset({("pipeline", "img2vid")})] == 30
     assert ("retoma_pool_oldest_waiting_seconds", frozenset({("pool", "gpu")})) in found
     assert ("retoma_oldest_ready_seconds", frozenset({("queue", "default")})) in found
+
+
+async def test_reviews_that_wait_are_told_by_pipeline_and_step(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        found = samples(await scraped(api))
+    of_step = frozenset({("pipeline", "story"), ("step", "good_draft")})
+    names = ("retoma_open_reviews", "retoma_overdue_reviews", "retoma_oldest_open_review_seconds")
+    assert [found[name, of_step] for name in names] == [2, 1, 84 * 60 + 30]
+
+
+async def test_no_name_breaks_the_text_of_metrics(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = OpenReviews('a "story"', "good\\text\n1", open=3, overdue=0, oldest_for=timedelta(hours=1))
+    async with a_busy_server(database) as api:
+        figures = replace(await api.client.figures(), reviews=[odd])
+        monkeypatch.setattr(api.client, "figures", AsyncMock(return_value=figures))
+        found = samples(await scraped(api))
+    assert found["retoma_open_reviews", frozenset({("pipeline", odd.pipeline), ("step", odd.step)})] == 3
 
 
 @pytest.mark.parametrize("scope", [Scope.RUNS_READ, Scope.POOLS_READ, Scope.DELIVERIES_READ])

@@ -82,6 +82,7 @@ async def test_a_callbacks_body_that_could_be_no_result_is_refused(body: bytes, 
         assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
 
 
+@pytest.mark.usefixtures("no_bucket_fills")
 async def test_who_guesses_callbacks_is_slowed_down(api: Api) -> None:
     answers = [await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None) for _ in range(31)]
     assert [answer.status_code for answer in answers] == [404] * 30 + [429]

@@ -14,7 +14,7 @@ from retoma.server import door
 from retoma.settings import Settings
 from tests.server.conftest import OpenApi
 
-SECONDS = 400
+SECONDS = 3600
 HOOKS = Path(__file__).with_name("urls_for_schemathesis.py")
 
 

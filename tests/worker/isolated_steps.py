@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, seconds
+from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, hours, seconds
 
 
 class Way(BaseModel):
@@ -20,11 +20,12 @@ class Way(BaseModel):
 
 
 HOARD: list[bytes] = []
+HOUR = hours(1)
 
 misbehaving = Pipeline("misbehaving", inputs=Way, retry=Retry(0))
 
 
-@misbehaving.step(isolation=Isolation(memory=200 << 20, cpu=0.5), timeout=seconds(20))
+@misbehaving.step(isolation=Isolation(memory=200 << 20), timeout=seconds(60))
 def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
     match way:
         case "segfault":
@@ -39,13 +40,6 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
                 hoard.append(bytes(400))
         case "hoard":
             HOARD.append(b"x" * (120 << 20))
-        case "processor":
-            while True:
-                pass
-        case "deaf":
-            signal.signal(signal.SIGXCPU, signal.SIG_IGN)
-            while True:
-                pass
         case "real-time signal":
             os.kill(os.getpid(), 40)
         case "raise":
@@ -63,6 +57,17 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
     return {"pid": str(os.getpid()), "secret": os.environ.get("OPENROUTER_API_KEY", "none"), "step": ctx.step}
 
 
+busy = Pipeline("busy", inputs=Way, retry=Retry(0))
+
+
+@busy.step(isolation=Isolation(cpu=0.5), timeout=seconds(60))
+def spinning(way: str) -> None:
+    if way == "deaf":
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    while True:
+        pass
+
+
 class Lifeline(BaseModel):
     """The path of a FIFO that a step and all that it starts hold open while they live."""
 
@@ -72,7 +77,7 @@ class Lifeline(BaseModel):
 hanging = Pipeline("hanging", inputs=Lifeline, retry=Retry(0))
 
 
-@hanging.step(isolation="process", timeout=seconds(3))
+@hanging.step(isolation="process", timeout=HOUR)
 def hung(lifeline: str) -> None:
     with Path(lifeline).open("w") as held:
         subprocess.run(["sh", "-c", "echo began; exec sleep 600"], stdout=held, check=True)

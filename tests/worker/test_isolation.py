@@ -30,6 +30,8 @@ from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
 from tests.patience import PATIENCE
 from tests.worker.isolated_steps import (
+    HOUR,
+    busy,
     crowd,
     endless,
     forking,
@@ -69,7 +71,6 @@ async def test_an_isolated_step_runs_elsewhere_and_without_secrets(
         ("exit", "CRASHED", "died with exit code 3"),
         ("memory", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("crumbs", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
-        ("processor", "CPU_LIMIT", "used up its processor time"),
         ("raise", "ERROR", "no such way"),
         ("oversized", "ERROR", "bytes of JSON, over the limit of 1,000,000: keep large data in a file"),
         ("mistyped", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `object`, got"),
@@ -85,21 +86,32 @@ async def test_what_an_isolated_step_does_wrong_has_its_code(
     assert message in error["message"]
 
 
+async def test_a_child_that_uses_up_its_processor_time_dies(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(busy) as sandbox:
+        error = await error_of(sandbox, busy)
+    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its processor time")
+
+
 async def test_a_child_that_ignores_the_end_of_its_processor_time_is_killed(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(children, "OVERSPENT", 0.0)
-    async with open_sandbox(misbehaving) as sandbox:
-        error = await error_of(sandbox, misbehaving, {"way": "deaf"})
-    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'behaviour' used up its processor time")
+    async with open_sandbox(busy) as sandbox:
+        error = await error_of(sandbox, busy, {"way": "deaf"})
+    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its processor time")
 
 
 async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_started(
-    open_sandbox: OpenSandbox, tmp_path: Path
+    open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    passed = 0.0
+    monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
     async with open_sandbox(hanging) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
-        error = await error_of(sandbox, hanging, {"lifeline": path})
-        assert await lifeline.read() == b"began\n"  # and then its end, as nobody holds it
+        attempt = asyncio.create_task(error_of(sandbox, hanging, {"lifeline": path}))
+        assert await lifeline.readline() == b"began\n"
+        passed = HOUR.total_seconds()
+        assert await lifeline.read() == b""  # its end, as nobody holds it
+        error = await attempt
     assert error["code"] == "TIMEOUT"
 
 
@@ -204,13 +216,13 @@ async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
 ) -> None:
     late, start = 0.0, children._Child.start
 
-    async def start_after_half_a_minute(memory: int, undertaker: Undertaker) -> children._Child:
+    async def start_beyond_its_timeout(memory: int, undertaker: Undertaker) -> children._Child:
         nonlocal late
-        late = 30.0
+        late = 90.0
         return await start(memory, undertaker)
 
     monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
-    monkeypatch.setattr(children._Child, "start", start_after_half_a_minute)
+    monkeypatch.setattr(children._Child, "start", start_beyond_its_timeout)
     async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
         await sandbox.client.start(misbehaving)
         (outcome,) = await hands.attempt(await hands.claim())

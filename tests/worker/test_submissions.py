@@ -94,3 +94,26 @@ async def test_a_submission_that_never_answers_is_given_up_in_the_end(
         ended = await sandbox.client.wait(run, timedelta(seconds=PATIENCE))
         assert str(ended.state) == "cancelled"
         assert (await sandbox.client.pools("gpu"))[0].used == 0
+
+
+async def test_a_worker_that_stops_within_one_part_leaves_the_next_to_another(open_sandbox: OpenSandbox) -> None:
+    pipeline, host, begun = Pipeline("two", retry=Retry(0)), Host(), []
+
+    @pipeline.step
+    async def both(*, host: Host, ctx: Context) -> list[str]:
+        first = await ctx.once("first", host.submit)
+        await ctx.once("second", lambda: begun.append(ctx.attempt))
+        return [first]
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        run = (await sandbox.client.start(pipeline)).id
+        worker = Worker(sandbox.app, sandbox.database, Settings())
+        working = asyncio.create_task(worker.run())
+        await host.submitted.wait()
+        worker.stop_at_once()
+        asyncio.get_running_loop().call_soon(host.answers.set)
+        await working
+        (job,) = await sandbox.client.jobs(run)
+        assert (str(job.state), begun) == ("ready", [])
+        await sandbox.work()
+        assert (await sandbox.client.results(run), len(begun)) == ({"both": ["handle"]}, 1)

@@ -543,6 +543,13 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("retoma.worker.workload.LONGEST_BLOCK", 0.2)
+    fetch = Link.fetch
+
+    async def patient(link: Link, statement: Any, arguments: list[Any], patience: float = PATIENCE) -> Any:
+        """A heart that beats so often has little patience, and gives its worker up only once."""
+        return await fetch(link, statement, arguments, PATIENCE)
+
+    monkeypatch.setattr(Link, "fetch", patient)
     pipeline = Pipeline("blocking")
     given_up = threading.Event()
     attempts: list[int] = []

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from rich.console import Console
 
 from retoma.app import App
 from retoma.cli import application, output
@@ -268,17 +269,33 @@ def _print(review: Review, subjects: list[Subject], history: list[Event]) -> Non
     console = output.out()
     console.print(output.table([_row(review)], _COLUMNS))
     for subject in subjects:
-        console.print(f"\n{clean(subject.step)}, revision {subject.revision}")
-        for line in output.as_json(subject.value, indent=2).splitlines():
-            console.print(f"  {line}", soft_wrap=True)
+        _print_value(console, f"{clean(subject.step)}, revision {subject.revision}", subject.value)
     if review.reason:
         console.print(f"\nasked because  {output.value(review.reason, 400)}")
     if review.may_go_back_to:
         most = "" if review.most_sent_back is None else f" of {review.most_sent_back}"
         times = f"went back {review.sent_back}{most} times"
         console.print(f"\nmay go back to  {clean(', '.join(review.may_go_back_to))}; {times}")
+    _print_decision(console, review)
     console.print()
     console.print(output.table([_event_row(event) for event in history], _HISTORY))
+
+
+def _print_decision(console: Console, review: Review) -> None:
+    """What was decided beside the notes, which the history has."""
+    if review.back_to:
+        only = f"; only {', '.join(review.back_items)}" if review.back_items else ""
+        console.print(f"\nwent back to  {clean(review.back_to + only)}", soft_wrap=True)
+    if said := {name: value for name, value in (review.feedback or {}).items() if value != []}:
+        _print_value(console, "with", said)
+    if review.value is not None:
+        _print_value(console, "approved was", review.value)
+
+
+def _print_value(console: Console, title: str, value: Any) -> None:
+    console.print(f"\n{title}")
+    for line in output.as_json(value, indent=2).splitlines():
+        console.print(f"  {line}", soft_wrap=True)
 
 
 async def _decide(app: App | None, text: str, decision: Decision, how: Format) -> None:
@@ -343,10 +360,11 @@ def _outcome(ended: Decided) -> Row:
 
 def _event_row(event: Event) -> Row:
     data = event.data
+    items = f"items: {', '.join(data['items'])}" if data.get("items") else None
     return {
         "at": event.at,
         "revision": event.revision,
         "what": data["what"],
         "by": data.get("by"),
-        "said": data.get("notes"),
+        "said": "; ".join(filter(None, [data.get("notes"), items])) or None,
     }

@@ -47,7 +47,7 @@ class Acts(Runs):
             raise NotFound(f"there is no run {run}")
         if state is RunState.FAILED:
             await self.rerun_failed(run, tenant=tenant, by=by)
-            return RunState.RUNNING
+            return (await self.show(run)).state
         if state.is_over or state is RunState.CANCELLING:
             raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
         self._starter.tell_of_work()

@@ -130,7 +130,7 @@ class Context:
             await self.desk.remember(facts, language, about)
 
     async def recall(self, query: str, *, language: str, limit: int = 20) -> list[Fact]:
-        """What is known for this tenant and has at least half of these words, in whatever form; the nearest first."""
+        """What is known for this tenant and has more than half of these words, in whatever form; the nearest first."""
         return [] if self.desk is None else await self.desk.recall(query, language, limit)
 
     async def profile(self) -> Any:

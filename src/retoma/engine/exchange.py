@@ -39,7 +39,8 @@ class Claim:
     """A job that this worker holds. JSON stays text until the step's function needs it.
 
     If it is the `last`, its run is stopping: the attempt may only find what goes on outside, and begins nothing. While
-    it is `looking`, nobody knows whether there is such a thing.
+    it is `looking`, in so many calls, nobody knows whether there is such a thing. If it is `over`, there is nothing to
+    be done at all.
     """
 
     run: UUID
@@ -57,7 +58,8 @@ class Claim:
     item_value: str | None
     results: list[str | None]
     last: bool = False
-    looking: bool = False
+    over: bool = False
+    looking: int = 0
     handle: Handle = field(init=False)
 
     def __post_init__(self) -> None:
@@ -220,6 +222,6 @@ def _answer(rows: Sequence[Row]) -> Answer:
 
 def _claim(row: Row) -> Claim:
     claim = Claim(*row[1:])
-    claim.last = row[0] == "last"
+    claim.last, claim.over = row[0] == "last", row[0] == "over"
     claim.results = claim.results or []
     return claim

@@ -47,6 +47,7 @@ async def look(database: Database, silence: timedelta = SILENCE) -> Figures:
         pools=await gauges.pools(database, of_pools),
         open_runs=await gauges.open_runs(database),
         not_begun=await gauges.runs_not_begun(database),
+        reviews=await gauges.open_reviews(database),
         deliveries=await gauges.deliveries(database),
         tallies=await gauges.tallies(database),
         workers=await _alive(database, silence),

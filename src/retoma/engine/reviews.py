@@ -127,7 +127,7 @@ def _extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dic
                 f"{review.step!r} has no feedback form; say it in the notes: {', '.join(decision.extra)}"
             )
         return {}
-    about = {"to": _target(review, decision), "review": review}
+    about = {"to": _target(review, decision), "review": review, "comments": decision.comments}
     try:
         return form.model_validate(decision.extra, context=about).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:

@@ -19,6 +19,7 @@ def of_figures(figures: Figures) -> Iterator[Metric]:
     yield from _runs(figures)
     yield from _queues(figures)
     yield from _pools(figures)
+    yield from _reviews(figures)
     yield from _deliveries(figures)
     yield GaugeMetricFamily("retoma_workers", "Workers that live.", figures.workers)
     yield GaugeMetricFamily(
@@ -103,6 +104,23 @@ def _pools(figures: Figures) -> Iterator[Metric]:
         "How long the job that comes next has waited for slots.",
         ["pool"],
         ([p.name, _seconds(p.oldest_for)] for p in pools),
+    )
+
+
+def _reviews(figures: Figures) -> Iterator[Metric]:
+    found, labels = figures.reviews, ["pipeline", "step"]
+    yield gauge("retoma_open_reviews", "Reviews that are open.", labels, ([r.pipeline, r.step, r.open] for r in found))
+    yield gauge(
+        "retoma_overdue_reviews",
+        "Open reviews that are past their due time.",
+        labels,
+        ([r.pipeline, r.step, r.overdue] for r in found),
+    )
+    yield gauge(
+        "retoma_oldest_open_review_seconds",
+        "How long the review has been open that waits longest.",
+        labels,
+        ([r.pipeline, r.step, _seconds(r.oldest_for)] for r in found),
     )
 
 

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from retoma.figures import DeliveryFigures, PoolFigures, QueueFigures, Tally
+from retoma.figures import DeliveryFigures, OpenReviews, PoolFigures, QueueFigures, Tally
 from retoma.records import PipelineFigures
 from retoma.states import RunState
+from retoma.store import clock, reviews
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
@@ -58,6 +59,13 @@ async def runs_not_begun(database: Database) -> dict[str, int]:
     """By pipeline; those whose time has not come are left out."""
     rows = await database.fetch(_SQL["runs_not_begun"], most_runs=MOST_RUNS)
     return {row["pipeline"]: row["runs"] for row in rows}
+
+
+async def open_reviews(database: Database) -> list[OpenReviews]:
+    """By pipeline and step; where none is open there is no row."""
+    found = await reviews.counts(database, tenant=None)
+    now = await clock.now(database)
+    return [OpenReviews(each.pipeline, each.step, each.open, each.overdue, now - each.oldest_at) for each in found]
 
 
 async def tally(database: Database) -> None:

@@ -68,7 +68,7 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
     except Stopped:
         return SetBack(claim, "stopped")
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled() and not _has_passed(claim):
             raise
         return _setback(plan, claim, _explained(plan, error), time.monotonic() - began)
 
@@ -100,10 +100,10 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def timed_out(plan: Plan, claim: Claim, advice: str) -> SetBack:
+def timed_out(plan: Plan, claim: Claim, seconds: float, advice: str) -> SetBack:
     """How an attempt ends that outlived its timeout."""
-    error = TimedOut(f"{plan.step.name!r} was still running after {plan.timeout:g} s, its timeout{advice}")
-    return _setback(plan, claim, error, plan.timeout)
+    error = TimedOut(f"{plan.step.name!r} was still running after {seconds:g} s, its timeout{advice}")
+    return _setback(plan, claim, error, seconds)
 
 
 def crashed(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetBack:
@@ -153,7 +153,7 @@ def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> 
 
 def _has_passed(claim: Claim) -> bool:
     """Whether a last attempt knows all that it began outside, and came to nothing that could be ended there."""
-    return claim.last and not claim.looking
+    return claim.last and claim.looking == 0
 
 
 def _ended(claim: Claim, code: str, error: BaseException, sentence: str | None = None) -> SetBack:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from math import inf
 from operator import eq, is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retoma.define.charge import Charge
 from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
@@ -32,9 +32,11 @@ from retoma.worker.plan import Plan
 if TYPE_CHECKING:
     from retoma.files import Files
 
+Answer = TypeVar("Answer")
 CALLBACK = "/api/v1/callbacks/"
 TOKEN_BYTES = 32
 TOKENS_LIVE = timedelta(days=30)
+TURNS = 3  # of the loop until a step hears what one of several calls at once has given
 LAST_WORDS = 30.0  # seconds for a call that was under way when its attempt was told to end
 
 
@@ -59,6 +61,10 @@ class AttemptDesk:
         self._claim = claim
         self._plan = plan
         self._given: dict[str, Any] = {}  # by each part that was done
+        self._attempt = asyncio.current_task()
+        self._told = False  # to end, while a part was being done
+        self._found = False  # something that may go on outside
+        self._calls = 0  # of ours that are under way
         self._token = secrets.token_urlsafe(TOKEN_BYTES) if desks.public_url else None
 
     @property
@@ -95,25 +101,16 @@ class AttemptDesk:
         return found[0].value if found else None
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
-        part = self._part(name)
-        self._claim.looking = True
-        token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
-        state, known = await outside.begin(
-            self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE, findable=reconcile is not None
-        )
-        if state == "lost":
-            raise self._lost()
-        if state != "done":
-            known = await _seen_through(self._done(part, call, reconcile if state == "begun" else None))
-        self._claim.looking = False
+        known = await self._answered(self._once(self._part(name), call, reconcile))
+        self._found |= reconcile is not None
         self._given[name] = json.loads(known or "null")
         return self._given[name]
 
     async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any:
         claim = self._claim
-        claim.looking = True
-        found = await outside.ended(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
-        claim.looking = False
+        found = await self._answered(
+            outside.ended(self._desks.database, claim.run, claim.step, claim.item, claim.revision)
+        )
         if found is None:
             raise Parked(self._handover(handle, poll, cancel, limits))
         if found.handle != self._plain(handle):
@@ -127,6 +124,54 @@ class AttemptDesk:
             found.error.get("message") or f"it ended as {found.state}", found.error.get("code") or found.state.upper()
         )
 
+    @property
+    def _only_finds(self) -> bool:
+        """Whether it begins nothing any more, and goes on only to where what it has begun is parked."""
+        return self._claim.last or self._told
+
+    async def _answered(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        self._claim.looking += 1
+        self._calls += 1
+        try:
+            answer = await call
+        finally:
+            self._calls -= 1
+        self._claim.looking -= 1
+        if self._only_finds:
+            self._end_unless_it_asks_on(TURNS)
+        return answer
+
+    def _end_unless_it_asks_on(self, turns: int) -> None:
+        """Of what a step does by itself, only what comes at once between two of our calls is done any more."""
+        if turns > 0:
+            asyncio.get_running_loop().call_soon(self._end_unless_it_asks_on, turns - 1)
+        elif self._calls == 0 and self._attempt is not None:
+            self._attempt.cancel()
+
+    async def _once(
+        self, part: outside.Part, call: Callable[[], Any], reconcile: Callable[[], Any] | None
+    ) -> str | None:
+        """What this part gave, as JSON."""
+        token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
+        state, known = await outside.begin(
+            self._desks.database, self._desks.worker, part, token_hash, TOKENS_LIVE, findable=reconcile is not None
+        )
+        if state == "lost":
+            raise self._lost()
+        if state == "done":
+            return known
+        if self._only_finds and reconcile is None and (self._found or self._calls > 1):
+            # It can be done without until what was found is parked.
+            await outside.undo(self._desks.database, part)
+            return None
+        try:
+            return await self._seen_through(self._done(part, call, reconcile if state == "begun" else None))
+        except Stopped:
+            if self._claim.last or self._attempt is None:
+                raise
+            self._attempt.cancel()  # as it was told: what it has not begun is for another attempt
+            raise asyncio.CancelledError from None
+
     async def _done(self, part: outside.Part, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> str:
         """Do it, unless it turns out to be done, and write down what came of it."""
         value = await called(reconcile) if reconcile is not None else None
@@ -139,7 +184,7 @@ class AttemptDesk:
 
     async def _call(self, part: outside.Part, call: Callable[[], Any]) -> Any:
         try:
-            if self._claim.last:
+            if self._only_finds:
                 raise Stopped
             return await called(call)
         except OutcomeUnknown:
@@ -148,6 +193,25 @@ class AttemptDesk:
             # Nothing happened, or the step says so; after any other error nobody knows.
             await outside.undo(self._desks.database, part)
             raise
+
+    async def _seen_through(self, work: Coroutine[Any, Any, str]) -> str:
+        """Let what has begun come to its record though the attempt is told to end: nobody could cancel outside what
+        nobody knows of. The attempt goes on then, to where it parks. After a while it is given up all the same."""
+        task, attempt = asyncio.ensure_future(_contained(work)), asyncio.current_task()
+        told, give_up = 0, inf
+        while not task.done() and time.monotonic() < give_up:
+            try:
+                await asyncio.wait([task], timeout=None if give_up == inf else give_up - time.monotonic())
+            except asyncio.CancelledError:
+                told, give_up = told + 1, min(give_up, time.monotonic() + LAST_WORDS)
+        if not task.done():
+            task.cancel()
+            raise asyncio.CancelledError
+        for _ in range(told):
+            assert attempt is not None
+            attempt.uncancel()
+        self._told |= told > 0
+        return task.result()
 
     def _part(self, name: str) -> outside.Part:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or "\0" in name:
@@ -177,6 +241,9 @@ class AttemptDesk:
         """The part that has given this handle, alone or within what it gave: this very object, or the first like it."""
         plain = self._plain(handle)
         like = [name for name, given in self._given.items() if _holds(given, plain, eq)]
+        if not like:  # it was made of what the only one gave
+            like = [name for name, given in self._given.items() if given is not None]
+            like = like if len(like) == 1 else []
         return next((name for name in like if _holds(self._given[name], handle, is_)), like[0] if like else None)
 
     def _plain(self, handle: Any) -> Any:
@@ -196,25 +263,6 @@ def _holds(given: Any, handle: Any, same: Callable[[Any, Any], bool]) -> bool:
         return True
     parts = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
     return any(_holds(part, handle, same) for part in parts)
-
-
-async def _seen_through(work: Coroutine[Any, Any, str]) -> str:
-    """Let what has begun come to its record though the attempt is told to end: nobody could cancel outside what nobody
-    knows of. The attempt goes on then, to where it parks. After a while it is given up all the same."""
-    task, attempt = asyncio.ensure_future(_contained(work)), asyncio.current_task()
-    told, give_up = 0, inf
-    while not task.done() and time.monotonic() < give_up:
-        try:
-            await asyncio.wait([task], timeout=None if give_up == inf else give_up - time.monotonic())
-        except asyncio.CancelledError:
-            told, give_up = told + 1, min(give_up, time.monotonic() + LAST_WORDS)
-    if not task.done():
-        task.cancel()
-        raise asyncio.CancelledError
-    for _ in range(told):
-        assert attempt is not None
-        attempt.uncancel()
-    return task.result()
 
 
 async def _contained(work: Coroutine[Any, Any, str]) -> str:

@@ -48,6 +48,8 @@ class Runner:
 
         `on_body` is told when the step's function is about to begin, in a child when there is one to run it.
         """
+        if claim.over:
+            return SetBack(claim, "stopped")
         plan = self._catalog.plan_of(claim.version, claim.step)
         if plan is None:
             return _undefined(claim)
@@ -111,7 +113,7 @@ class Runner:
 
     def timed_out(self, claim: Claim, advice: str = "") -> SetBack:
         plan = self._catalog.plan_of(claim.version, claim.step)
-        return _undefined(claim) if plan is None else timed_out(plan, claim, advice)
+        return _undefined(claim) if plan is None else timed_out(plan, claim, self.timeout_of(claim), advice)
 
     def taken(self, answer: Answer, results: Sequence[Result]) -> list[Claim]:
         """All jobs of an answer, each with what it reads."""

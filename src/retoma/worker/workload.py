@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.identifiers import Handle
+from retoma.worker.desk import LAST_WORDS
 from retoma.worker.runner import UNAVAILABLE_DELAY, Runner
 
 LARGEST_PREFETCH = 480
@@ -217,7 +218,7 @@ class Workload:
             if now >= running.deadline and not running.told:
                 running.told = True
                 running.cancel()
-            elif running.told and now >= running.deadline + GRACE:
+            elif running.told and now >= running.deadline + GRACE + LAST_WORDS * (running.claim.looking > 0):
                 self._end(self._too_late(running, IGNORED))
         if self._ahead and now - self._began_at > STALL:
             # They are slower than was thought: others may have a hand free, and slots of pools are not for waiting.

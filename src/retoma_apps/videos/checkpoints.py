@@ -6,7 +6,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 from uuid import UUID
 
-from retoma import Client, File
+from retoma import Client, Feedback, File
 from retoma.records import Review, Run, Subject
 from retoma_apps.videos.models import Assembly, Broll, Narration, Script, Thumbnails
 
@@ -36,10 +36,24 @@ async def payload(client: Client, review: Review) -> dict[str, Any]:
         "reviewer": review.decided_by,
         "reviewer_notes": review.notes,
         "reviewed_at": review.decided_at.isoformat() if review.decided_at else None,
+        "decided": _decided(review) if review.decided_by else None,
         "can_go_back_to": list(review.may_go_back_to),
         "times_sent_back": review.sent_back,
         "data": await _data(client, review, run, subjects),
     }
+
+
+def _decided(review: Review) -> dict[str, Any]:
+    """What was said beside the notes, by the names that a decision has for it."""
+    feedback = Feedback.of(review.feedback or {})
+    said = {
+        "rewind_to": review.back_to,
+        "clips": [int(item) for item in review.back_items if item.isdecimal()] or None,
+        "comments": [vars(comment) for comment in feedback.comments] or None,
+        **feedback.extra,
+        **(review.value if review.step == "final_review" and review.value else {"value": review.value}),
+    }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Subject]) -> dict[str, Any]:
@@ -114,8 +128,8 @@ def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
             for number, clip in enumerate(broll.clips, 1)
         ],
         "total_clips": len(broll.clips),
-        "total_duration": broll.total_seconds,
-        "audio_duration": broll.audio_seconds,
+        "total_duration": round(broll.total_seconds, 2),
+        "audio_duration": round(broll.audio_seconds, 2),
         "coverage_percentage": broll.coverage,
     }
 

@@ -80,6 +80,7 @@ Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_topic)]
 MOST_THUMBNAILS = 3
 HIDDEN: dict[str, JsonValue] = {"hidden": True}  # from who edits a result on a page
+UNREMARKED: dict[str, JsonValue] = {"comments": False}  # nothing is made of remarks on moments, so none are asked for
 LONGEST_THUMBNAIL_TEXT = 300
 """Characters that a thumbnail has room for."""
 
@@ -319,6 +320,13 @@ class Wishes(Part):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @model_validator(mode="after")
+    def _remarks_have_an_effect(self, given: ValidationInfo) -> Self:
+        about = given.context or {}
+        if about.get("comments") and about["to"] in _DEAF_TO_COMMENTS:
+            raise ValueError(f"comments: they mean nothing to {about['to']}, which the work goes back to")
+        return self
+
 
 _VOICES = ", ".join(KNOWN)
 
@@ -351,6 +359,8 @@ class NarrationWishes(Wishes):
 class FootageWishes(Wishes):
     """For clips, by number, what to look for instead."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=UNREMARKED)
+
     queries: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[str, Field(max_length=200)]] = {}
 
 
@@ -358,6 +368,8 @@ Wish = TypeVar("Wish")
 
 
 class FinalWishes(Wishes):
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=UNREMARKED)
+
     subtitles: bool | None = Field(
         None,
         description="Whether a film that is made anew has them burned in; left open, it is as it was. In words: "
@@ -395,6 +407,7 @@ class FinalWishes(Wishes):
         return wish
 
 
+_DEAF_TO_COMMENTS = ("broll_search", "video_assembly")
 _MADE_BY = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_gen"}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retoma import Context, Feedback, File, GiveUp, NeedsReview
-from retoma_apps.providers.speech import Piece, Speech, Word, pieces, verify
+from retoma_apps.providers.speech import Piece, Speech, Word, pieces, sentences, verify
 from retoma_apps.videos.media.lines import lines
 from retoma_apps.videos.media.narration import join
 from retoma_apps.videos.media.workroom import workroom
@@ -17,6 +17,8 @@ from retoma_apps.videos.voices import speaks
 
 LONGEST_PIECE = 2_500
 """Characters: about three minutes, far below where any voice cuts its answer."""
+_UNTIMED = {"azure"}
+"""Providers that tell no times of words."""
 _SLOWEST, _QUICKEST = 0.6, 1.6
 _RATE_STEP = 0.1
 _UNHEARD = (
@@ -34,13 +36,14 @@ async def narrated(script: Script, voice: str, language: Language, studio: Studi
     wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else before
     rate = rate_of(ctx.feedback, former.rate if former else 1.0)
     speech, own_name, name = _speaker(wanted, before, language, studio, ctx)
-    parts = pieces([scene.text for scene in script.scenes], min(LONGEST_PIECE, speech.most_characters))
+    parts = _parts([scene.text for scene in script.scenes], speech)
     said = [await _said(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)]
     sounds = [await studio.files.load(File.model_validate(one["audio"])) for one in said]
     with workroom("narration") as folder:
         sound = folder / "narration.wav"
-        joined = await join(sounds, sound, scenes=[part.scene for part in parts])
-        shown = lines([part.text for part in parts], [_words(one["words"]) for one in said], joined)
+        scenes, texts = [part.scene for part in parts], [part.text for part in parts]
+        joined = await join(sounds, sound, scenes=scenes)
+        shown = lines(texts, [_words(one["words"]) for one in said], joined, scenes=scenes)
         return Narration(
             audio=await ctx.save_file(sound, "narration.wav"),
             seconds=joined.seconds,
@@ -69,6 +72,19 @@ def _former(voice: str, language: Language, ctx: Context) -> Narration | None:
     return former if former and former.ordered_voice == voice and speaks(former.voice, language) else None
 
 
+def _parts(scenes: Sequence[str], speech: Speech) -> list[Piece]:
+    """As long as can be; where nobody tells when words are said, sentence by sentence, so that each begins on time."""
+    most = min(LONGEST_PIECE, speech.most_characters)
+    if speech.name not in _UNTIMED:
+        return pieces(scenes, most)
+    return [
+        Piece(number, part.text)
+        for number, scene in enumerate(scenes)
+        for sentence in sentences(scene)
+        for part in pieces([sentence], most)
+    ]
+
+
 async def _said(
     speech: Speech, part: Piece, voice: str, language: str, rate: float, number: int, ctx: Context
 ) -> dict[str, Any]:
@@ -79,7 +95,9 @@ async def _said(
         audio = await ctx.save_file(spoken.audio, f"piece-{number + 1}.wav")
         return {"audio": audio.model_dump(), "words": [[word.text, word.start, word.end] for word in spoken.words]}
 
-    said: dict[str, Any] = await ctx.once(f"piece {number + 1}", say)
+    # By another name than the longer pieces of before: one of those may be recorded already.
+    kind = "sentence" if speech.name in _UNTIMED else "piece"
+    said: dict[str, Any] = await ctx.once(f"{kind} {number + 1}", say)
     return said
 
 

@@ -82,7 +82,7 @@ def _refuse_strangers(given: Verdict, review: Review) -> None:
 
 
 def _fitting(given: Verdict, review: Review) -> set[str]:
-    """A wish that is of no use to the step that the work goes back to is refused by the review's form."""
+    """A wish or a remark that is of no use to the step that the work goes back to is refused by the review's form."""
     match given.action:
         case "approved":
             return set(FinalChoice.model_fields) if review.step == "final_review" else {"value"}

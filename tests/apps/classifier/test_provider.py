@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+from itertools import count
+from typing import Any
+
+import pytest
+
 from retoma import minutes
+from retoma.outgoing import Outgoing
 from tests.apps.classifier.conftest import OpenOffice
 from tests.apps.classifier.office import Office
 
@@ -36,9 +43,22 @@ async def test_an_outage_of_the_provider_pauses_the_calls_and_fails_no_document(
 
 
 async def test_a_provider_that_does_not_answer_fails_the_attempt_of_that_document_only(
-    open_office: OpenOffice,
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_office(timeout=0.05) as office:
+    request, asked, is_over = Outgoing.request, count(), asyncio.Event()
+
+    async def one_before_the_others(outgoing: Outgoing, *given: Any, timeout: float, **options: Any) -> Any:
+        if next(asked):
+            await is_over.wait()
+            return await request(outgoing, *given, timeout=timeout, **options)
+        try:
+            return await request(outgoing, *given, timeout=1, **options)  # in which it is surely sent
+        finally:
+            office.standin.faults.hangs = 0
+            is_over.set()
+
+    monkeypatch.setattr(Outgoing, "request", one_before_the_others)
+    async with open_office() as office:
         office.standin.faults.hangs = 1
         execution = await office.done(max_retries_documento=0)
         found = (await office.documents(execution)).values()

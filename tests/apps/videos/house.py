@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx2
 
+from retoma.states import JobState
 from retoma.store.database import Database
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.studio import Studio
@@ -57,6 +59,11 @@ class House:
         options = {"headers": given.pop("headers", {})}
         path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
         return await self.api.post(path, json={"action": action, **given}, **options)
+
+    async def begun(self, video: str) -> set[str]:
+        """The steps that were tried, or are more than foreseen and were not called off."""
+        idle = (JobState.WAITING, JobState.CANCELLED)
+        return {job.step for job in await self.client.jobs(UUID(video)) if job.attempt or job.state not in idle}
 
     async def work_once(self) -> None:
         """What is ready now, and nothing that follows from it."""

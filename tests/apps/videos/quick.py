@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from retoma import Context
-from retoma.states import JobState
 from retoma.store.database import Database
 from retoma_apps.videos import filming, narrating, picturing
 from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Line, Narration, Script
@@ -102,10 +101,6 @@ class QuickHouse(House):
 
     async def run_of(self, video: str) -> Any:
         return await self.client.show(UUID(video))
-
-    async def begun(self, video: str) -> set[str]:
-        """The steps that are more than foreseen."""
-        return {job.step for job in await self.client.jobs(UUID(video)) if job.state is not JobState.WAITING}
 
     async def at(self, review: str, **given: Any) -> dict[str, Any]:
         """The checkpoint of this name, of a new video."""

@@ -13,6 +13,7 @@ import pytest
 
 from retoma import Context, GiveUp, NeedsReview, ProviderRefuses, RetryLater
 from retoma.store.database import Database
+from retoma.testing import NOON
 from retoma_apps.providers.youtube import LocalChannel, LocalVideo, SessionGone, Status, VideoToPublish, mark_of
 from retoma_apps.videos import filming, publishing
 from retoma_apps.videos.application import from_environment
@@ -230,6 +231,25 @@ async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(house: Quick
     results = await house.client.results(UUID(final["video_id"]))
     assert datetime.fromisoformat(results["upload"]["uploaded_at"]) == at_noon
     assert (await house.show(final["video_id"]))["stage"] == "uploaded"
+
+
+async def test_a_video_is_published_at_its_time_and_without_one_at_once(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await empty(database)
+    at = NOON
+    local = LocalChannel(tmp_path / "channel", now=lambda: at)
+    async with a_quick_house(database, tmp_path, monkeypatch, channel=lambda _: local) as house:
+        at_once = await house.finish(await house.at("final_review"))
+        later = await house.finish(await house.at("final_review", scheduled_for=(NOON + HOUR).isoformat()))
+        assert (at_once["stage"], later["stage"]) == ("published", "uploaded")
+        at = NOON + HOUR
+        await house.api.sandbox.clock.set(at)
+        await house.work()
+        published = await house.show(later["id"])
+    assert published["stage"] == "published"
+    ends = [datetime.fromisoformat(video["ended_at"]) for video in (at_once, published)]
+    assert ends == [NOON, NOON + HOUR]
 
 
 async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(

@@ -22,10 +22,13 @@ from retoma.errors import DefinitionError
 from retoma.states import RUN_MOVES, RunState
 from retoma.store import workers
 from retoma.store.database import Database
+from retoma.testing import NOON
+from retoma_apps.providers.footage import Found, relevance
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos import filming, narrating
 from retoma_apps.videos.checkpoints import script_data
 from retoma_apps.videos.filming import assembled
+from retoma_apps.videos.filming import searched as searched_in_the_studio
 from retoma_apps.videos.media.probe import probe
 from retoma_apps.videos.models import Assembly, Broll, Narration, Scene, Script, Source
 from retoma_apps.videos.pipeline import longform
@@ -41,6 +44,7 @@ from tests.apps.videos.test_definition import STEPS
 from tests.conftest import empty
 
 LATER = "2031-02-04T12:00:00Z"
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -53,8 +57,12 @@ async def house(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("step", ["subtitle_gen", "knowledge_store", "analytics_init"])
 def test_a_step_outside_the_table_has_the_pipelines_retries_and_a_wrong_policy_is_refused(step: str) -> None:
     assert delays_of(longform.steps[step].policy.retry) == [5, 5]
-    with pytest.raises(DefinitionError):
-        Pipeline("wrong").step(retry=3)(lambda: None)  # type: ignore[call-overload]
+    with pytest.raises(DefinitionError, match="retry="):
+        Pipeline("wrong").step(retry=3)(nothing)  # type: ignore[call-overload]
+
+
+def nothing() -> None:
+    """A step that is right but for its options."""
 
 
 def delays_of(retry: Retry) -> list[float]:
@@ -212,18 +220,20 @@ async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times
     video = await house.order()
     await house.work()
     for action in ("revision_requested", "approved"):
-        await house.api.sandbox.clock.advance(timedelta(minutes=1))
-        await house.decide(await house.asked(video), action, notes="de novo")
+        await house.api.sandbox.clock.advance(MINUTE)
+        checkpoint = await house.asked(video)
+        await house.api.sandbox.clock.advance(MINUTE)
+        await house.decide(checkpoint, action, notes="de novo")
         shown = await house.show(video)
         assert (shown["status"], shown["revision"]) == ("running", 2)
     events = await house.client.events(UUID(video))
-    told = [(event.kind, event.step, event.data.get("what")) for event in events if event.kind in ("retry", "review")]
-    assert told == [
-        ("retry", "research", None),
-        ("review", "script_review", "opened"),
-        ("review", "script_review", "sent_back"),
-        ("review", "script_review", "opened"),
-        ("review", "script_review", "approved"),
+    told = [event for event in events if event.kind in ("retry", "review")]
+    assert [(event.kind, event.step, event.data.get("what"), event.at) for event in told] == [
+        ("retry", "research", None, NOON),
+        ("review", "script_review", "opened", NOON + MINUTE),
+        ("review", "script_review", "sent_back", NOON + 2 * MINUTE),
+        ("review", "script_review", "opened", NOON + 3 * MINUTE),
+        ("review", "script_review", "approved", NOON + 4 * MINUTE),
     ]
     assert [event.at for event in events] == sorted(event.at for event in events)
     assert {"resumed", "revision", "retrying"}.isdisjoint(RunState)
@@ -236,8 +246,8 @@ async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(house: Qu
     assert [(event.step, event.at) for event in results] == [(step, now) for step in STEPS[:3]]
 
 
-@pytest.mark.parametrize("moment", ["ordered", "held", "waiting", "asked"])
-async def test_a_video_can_be_cancelled_at_any_time_before_its_end(house: QuickHouse, moment: str) -> None:
+@pytest.mark.parametrize(("moment", "begun"), [("ordered", 0), ("held", 1), ("waiting", 2), ("asked", 3)])
+async def test_a_video_can_be_cancelled_at_any_time_before_its_end(house: QuickHouse, moment: str, begun: int) -> None:
     house.moods["research"] = [OSError("down")] if moment == "waiting" else []
     video = await house.order()
     if moment in ("waiting", "asked"):
@@ -249,7 +259,7 @@ async def test_a_video_can_be_cancelled_at_any_time_before_its_end(house: QuickH
     await house.api.sandbox.work()
     shown = await house.show(video)
     assert (shown["status"], shown["stage"]) == ("cancelled", "cancelled")
-    assert "audio_generation" not in shown["steps_done"]
+    assert await house.begun(video) == set(STEPS[:begun])
 
 
 async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be_completed(house: QuickHouse) -> None:
@@ -506,6 +516,7 @@ async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_go
     assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
     _, decided = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana", "api", "porque")
+    assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     async with house.api.sandbox.database.connection() as connection:
         with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):
             await connection.execute("update retoma.events set data = '{}' where id = $1", decided.id)
@@ -565,6 +576,22 @@ async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
         assert (made.revision, made.reused_from) == (checkpoint["revision"], None)
         assert made.feedback["notes"] == f"de novo: {step}"
         assert await revisions_of(house, checkpoint["video_id"], earlier) == before
+
+
+@pytest.mark.parametrize("action", ["approved", "rejected"])
+async def test_a_script_goes_back_ten_times_and_is_then_given_to_another_approved_or_rejected(
+    house: QuickHouse, action: str
+) -> None:
+    checkpoint = await house.scripted()
+    for _ in range(10):
+        assert (await house.decide(checkpoint, "revision_requested", notes="de novo")).status_code == 200
+        checkpoint = await house.asked(checkpoint["video_id"])
+    once_more = await house.decide(checkpoint, "revision_requested", notes="de novo")
+    assert once_more.status_code == 409
+    assert "as often as it may" in once_more.json()["detail"]
+    given = await house.client.assign_review(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
+    assert (given.assignee, given.is_open) == ("rui", True)
+    assert (await house.decide(checkpoint, action, notes="chega")).json()["status"] == action
 
 
 async def revisions_of(house: QuickHouse, video: str, steps: Sequence[str]) -> dict[str, int]:
@@ -664,7 +691,7 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
 def script_of(passed: bool) -> Script:
     scenes = [Scene(text="Um.", visual="a"), Scene(text="Dois.", visual="b")]
     sources = [Source(name="Livro")]
-    return Script(title="T", scenes=scenes, sources=sources, seconds=None if passed else 25, facts_used=12)
+    return Script(title="T", scenes=scenes, sources=sources, seconds=None if passed else 25)
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -673,7 +700,34 @@ async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(hou
     assert data["script_full"] == "Um.\n\nDois."
     assert data["quality_report"]["passed"] is passed
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
-    assert data["facts_used"] == 12
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(25, 1), (120, 5)])
+async def test_a_script_review_counts_the_facts_that_are_told_in_it(
+    house: QuickHouse, seconds: int, count: int
+) -> None:
+    await house.client.set_profile("financas", {"seconds": seconds})
+    checkpoint = await house.scripted()
+    found = texts((await house.client.results(UUID(checkpoint["video_id"])))["research"]["facts"])
+    assert checkpoint["data"]["facts_used"] == len(told_in(checkpoint, found)) == count
+
+
+def told_in(checkpoint: dict[str, Any], facts: set[str]) -> set[str]:
+    return {fact for fact in facts if fact in checkpoint["data"]["script_full"]}
+
+
+async def test_a_script_review_tells_which_share_of_its_facts_was_known_before(house: QuickHouse) -> None:
+    await house.client.set_profile("financas", {"seconds": 120})
+    await house.finish(await house.scripted())
+    again = await house.scripted()
+    assert again["data"]["knowledge_reuse_rate"] == 1
+    await house.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
+    mixed = await house.asked(again["video_id"])
+    results = await house.client.results(UUID(again["video_id"]))
+    told, known = told_in(mixed, texts(results["research"]["facts"])), texts(results["knowledge_query"]["facts"])
+    assert mixed["data"]["knowledge_reuse_rate"] == round(len(told & known) / len(told), 2)
+    assert told - known
+    assert told & known
 
 
 @pytest.mark.parametrize(("language", "other"), [("pt-BR", "en"), ("en", "pt-BR")])
@@ -711,6 +765,41 @@ async def test_a_final_review_says_the_measured_size_of_the_film_which_is_full_h
     final = await house.at("final_review")
     played = await probe(await house.studio.files.path(await file_of(house, final, digest_in(final))))
     assert (final["data"]["resolution"], played.width, played.height) == ("1920x1080", 1920, 1080)
+
+
+class Stock:
+    """Has one clip, of less than half a second, whatever it is asked for."""
+
+    name = "stock"
+    only = Found("one", "stock", "", "", "", "", 0.4, 1920, 1080, ("gato",))
+
+    async def search(self, query: str, *, language: str, seconds: float) -> list[Found]:
+        return [self.only]
+
+    async def fetch(self, found: Found, path: Path) -> None:
+        await asyncio.to_thread(path.write_bytes, b"film")
+
+    async def picture(self, found: Found, path: Path) -> None:
+        await asyncio.to_thread(path.write_bytes, b"picture")
+
+
+async def test_a_broll_review_tells_how_well_each_clip_fits_and_how_much_of_the_narration_they_fill(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With narration of a second for each scene."""
+    await empty(database)
+    async with a_quick_house(database, tmp_path, monkeypatch, footage=Stock()) as house:
+        monkeypatch.setattr(filming, "searched", searched_in_the_studio)
+        scripted = await house.scripted()
+        script = (await house.client.results(UUID(scripted["video_id"])))["script_generation"]
+        scenes = [{"text": "Minha cena.", "visual": visual} for visual in ("um gato", "um rio")]
+        await house.approve(scripted, value=script | {"scenes": scenes})
+        await house.approve(await house.asked(scripted["video_id"]))
+        data = (await house.asked(scripted["video_id"]))["data"]
+    fitting, other = [clip["relevance_score"] for clip in data["clips"]]
+    assert (fitting, other) == (relevance("um gato", Stock.only), relevance("um rio", Stock.only))
+    assert 1 > fitting > other > 0
+    assert data["coverage_percentage"] == 40
 
 
 def digest_in(final: dict[str, Any]) -> str:

@@ -238,7 +238,7 @@ async def test_a_rejected_video_ends_as_rejected_and_says_where_and_why(house: H
     shown = await house.show(checkpoint["video_id"])
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("rejected", "rejected", None)
     assert shown["error_message"] == "Rejected at script_review: fora do tema"
-    assert "audio_generation" not in shown["steps_done"]
+    assert await house.begun(shown["id"]) == {"knowledge_query", "research", "script_generation"}
 
 
 async def test_a_revision_makes_the_script_again_with_the_notes(house: House) -> None:
@@ -316,20 +316,34 @@ async def test_of_fifty_decisions_at_once_one_wins_and_the_others_are_told(house
     assert late == [winner["reviewer"]] * 49
 
 
-async def test_the_same_decision_under_one_key_is_answered_alike(house: House) -> None:
+@pytest.mark.parametrize("action", ["approved", "revision_requested"])
+async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_second_effect(
+    action: str, house: House
+) -> None:
     checkpoint = await house.scripted()
-    first, again = [
-        await house.decide(checkpoint, "approved", notes="bom", headers={"Idempotency-Key": "d-1"}) for _ in range(2)
-    ]
-    assert (first.status_code, again.status_code) == (200, 200)
-    assert first.json() == again.json()
+
+    async def decided() -> tuple[Any, ...]:
+        answer = await house.decide(checkpoint, action, notes="visto", headers={"Idempotency-Key": "d-1"})
+        assert answer.status_code == 200, answer.text
+        events = await house.client.events(await _id(house, checkpoint["video_id"]))
+        return answer.json(), await house.show(checkpoint["video_id"]), events
+
+    assert await decided() == await decided()
 
 
 async def test_who_saw_another_revision_cannot_decide(house: House) -> None:
-    checkpoint = await house.scripted()
-    late = await house.decide(checkpoint, "approved", seen_revision=checkpoint["revision"] + 1)
-    assert (late.status_code, late.json()["code"]) == (409, "REVISION_CHANGED")
+    former = await house.scripted()
+    checkpoint = await _sent_back(house, former)
+    for seen in (former["revision"], checkpoint["revision"] + 1):
+        late = await house.decide(checkpoint, "approved", seen_revision=seen)
+        assert (late.status_code, late.json()["code"]) == (409, "REVISION_CHANGED")
     assert (await house.decide(checkpoint, "approved", seen_revision=checkpoint["revision"])).status_code == 200
+
+
+async def _sent_back(house: House, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint that follows when this one was sent back."""
+    await house.decide(checkpoint, "revision_requested", notes="mais curto")
+    return await house.asked(checkpoint["video_id"])
 
 
 async def test_a_batch_lists_what_waits_of_one_type_page_by_page(house: House) -> None:
@@ -375,14 +389,19 @@ async def test_a_batch_has_ten_rows_unless_told_otherwise(house: House) -> None:
 
 
 async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
-    good, decided, changed = [await house.scripted(f"{TOPIC} {number}") for number in range(3)]
+    good, decided, newer, former = [await house.scripted(f"{TOPIC} {number}") for number in range(4)]
     await house.decide(decided, "rejected", notes="não")
+    older = await _sent_back(house, former)
     unknown = str(uuid4())
-    ids = [one["checkpoint_id"] for one in (decided, changed, good)]
+    ids = [one["checkpoint_id"] for one in (decided, newer, older, good)]
     body = {
         "checkpoint_ids": [unknown, *ids],
         "notes": "Batch approved",
-        "seen_revisions": {changed["checkpoint_id"]: changed["revision"] + 1},
+        "seen_revisions": {
+            good["checkpoint_id"]: good["revision"],
+            newer["checkpoint_id"]: newer["revision"] + 1,
+            older["checkpoint_id"]: former["revision"],
+        },
     }
     answer = await house.api.post("/api/v1/checkpoints/batch/approve", json=body)
     told = {one["checkpoint_id"]: (one["status"], one.get("code")) for one in answer.json()["results"]}
@@ -390,11 +409,12 @@ async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
     assert told == {
         unknown: ("error", "NOT_FOUND"),
         decided["checkpoint_id"]: ("error", "ALREADY_DECIDED"),
-        changed["checkpoint_id"]: ("error", "REVISION_CHANGED"),
+        newer["checkpoint_id"]: ("error", "REVISION_CHANGED"),
+        older["checkpoint_id"]: ("error", "REVISION_CHANGED"),
         good["checkpoint_id"]: ("approved", None),
     }
     assert (await house.checkpoint(good["checkpoint_id"]))["reviewer_notes"] == "Batch approved"
-    assert (await house.checkpoint(changed["checkpoint_id"]))["status"] == "pending"
+    assert {(await house.checkpoint(one["checkpoint_id"]))["status"] for one in (newer, older)} == {"pending"}
 
 
 async def test_a_batch_is_decided_by_the_reviewer_that_it_names(house: House) -> None:

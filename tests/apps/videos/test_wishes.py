@@ -300,9 +300,7 @@ async def test_a_fork_keeps_only_wishes_that_were_said_of_its_own_topic_language
 async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(house: QuickHouse) -> None:
     checkpoint = await house.at("final_review")
     has = [checkpoint["data"]["subtitles"]]
-    remarks = [{"text": "sem legendas", "at": 3}]
-    asked: list[dict[str, Any]] = [{"comments": remarks}, {"notes": "de novo"}, {"subtitles": True}, {"notes": "mais"}]
-    for given in asked:
+    for given in ({"notes": "sem legendas"}, {"notes": "de novo"}, {"subtitles": True}, {"notes": "mais"}):
         checkpoint = await sent_back(house, checkpoint, **given)
         has.append(checkpoint["data"]["subtitles"])
     assert has == [True, False, False, True, True]

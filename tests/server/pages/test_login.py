@@ -33,6 +33,7 @@ async def test_a_wrong_password_opens_nothing(open_pages: Opened) -> None:
             assert "This is not the password." in answer.text
 
 
+@pytest.mark.usefixtures("no_bucket_fills")
 async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: Opened) -> None:
     async with open_pages(**CLOSED) as visitor:
         for _ in range(TRIES_PER_MINUTE):

@@ -81,7 +81,7 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         wrong_above=[each for each in fields if each.wrong and _is_in(content, each)],
         answer=answer,
         items=await _items(visit, review, shape) if review.is_open else [],
-        is_played=any(file.media_type.startswith(PLAYED) for file in _files(review, subjects)),
+        takes_comments=_takes_comments(visit, review, subjects),
         trail=await trail.of_review(visit, review),
         told=trail.of_feedback(visit, review),
         next=await _next(visit, review),
@@ -213,6 +213,13 @@ def _feedback_fields(visit: Visit, review: Review) -> list[typed.Field]:
     """What may be filled in to send it back, beside notes."""
     form = feedback_form_of(review, _pipeline(visit, review))
     return [] if form is None else typed.fields_of(typed.schema_of(form), name=FEEDBACK, language=visit.language)
+
+
+def _takes_comments(visit: Visit, review: Review, subjects: Mapping[str, Subject]) -> bool:
+    """Whether something is played whose moments can be named, unless the feedback form says `comments: false`."""
+    form = feedback_form_of(review, _pipeline(visit, review))
+    is_played = any(file.media_type.startswith(PLAYED) for file in _files(review, subjects))
+    return is_played and (form is None or typed.schema_of(form).get("comments") is not False)
 
 
 def _feedback_filled(visit: Visit, review: Review, answer: Answer | None) -> list[typed.Field]:

@@ -31,24 +31,25 @@ async def of_review(visit: Visit, review: Review) -> list[Trace]:
     """The same question over all revisions of its run, the newest first."""
     events = await visit.client.events(review.run, kinds=("review",), limit=MOST)
     asked = await visit.client.reviews(run=review.run, step=review.step, states=list(ReviewState), limit=MOST)
-    feedback = {one.revision: of_feedback(visit, one) for one in asked if one.item == review.item}
+    feedback = {one.revision: one.feedback or {} for one in asked if one.item == review.item}
     return [
-        _trace(visit, event, feedback.get(event.revision, ""))
+        _trace(visit, review.pipeline, event, feedback.get(event.revision, {}))
         for event in reversed(events)
         if (event.step, event.item) == (review.step, review.item)
     ]
 
 
 def of_feedback(visit: Visit, review: Review) -> str:
-    return told(visit, review.pipeline, review.step, review.feedback or {})
+    return told(visit, review.pipeline, review.step, {**(review.feedback or {}), "items": review.back_items})
 
 
 def told(visit: Visit, pipeline: str, step: str, feedback: Mapping[str, Any]) -> str:
-    """All that a person said who sent work back at the review `step`: notes, moments, and what they filled in."""
+    """All that a person said who sent work back at the review `step`: notes, moments, items, what they filled in."""
     read = Feedback.of(feedback)
     labels = _labels(visit, pipeline, step) if read.extra else {}
     extra = [f"{labels.get(name, name)}: {_shown(visit, value)}" for name, value in read.extra.items()]
-    return "\n".join(filter(None, [read.said, *extra]))
+    items = f"{visit.say('written items')}: {', '.join(read.items)}" if read.items else ""
+    return "\n".join(filter(None, [read.said, items, *extra]))
 
 
 def _labels(visit: Visit, pipeline: str, step: str) -> dict[str, str]:
@@ -76,7 +77,7 @@ def _shown(visit: Visit, value: Any) -> str:
             return str(value)
 
 
-def _trace(visit: Visit, event: Event, feedback: str) -> Trace:
+def _trace(visit: Visit, pipeline: str, event: Event, feedback: Mapping[str, Any]) -> Trace:
     data: Mapping[str, Any] = event.data or {}
     what = str(data.get("what", ""))
     name = f"trail {what} edited" if what == "approved" and data.get("edited") else f"trail {what}"
@@ -84,5 +85,7 @@ def _trace(visit: Visit, event: Event, feedback: str) -> Trace:
     if what == "sent_back":
         about["to"] = visit.label(about["to"])
     text = visit.say(name, **about) if name in KNOWN else what
-    said = [str(data.get("notes") or ""), feedback if what == "sent_back" else ""]
+    said = [str(data.get("notes") or "")]
+    if what == "sent_back":
+        said.append(told(visit, pipeline, event.step or "", {**feedback, "items": data.get("items")}))
     return Trace(event.at, event.revision, what, text, "\n".join(filter(None, said)))

@@ -10,7 +10,8 @@ select distinct on (g.text) :app, :tenant, :language, g.text, sha256(convert_to(
 returning 1;
 
 -- name: recall
--- Facts that have at least half of the words, the nearest and surest first.
+-- Facts that have more than half of the words, the nearest and surest first.
+-- A real is read by its digits: as a float, 0.9 would be 0.8999999761581421.
 with asked as materialized (
   select tsvector_to_array(to_tsvector(retoma.words_of(:language), :query)) as words
 ), found as (
@@ -20,8 +21,8 @@ with asked as materialized (
     join retoma.facts f on f.search @@ array_to_string(array(select quote_literal(w) from unnest(a.words) w), ' | ')::tsquery
    where f.app = :app and f.tenant = :tenant and f.language = :language and a.words <> '{}'
 )
-select text, source, confidence
+select text, source, confidence::text::float8 as confidence
   from found
- where shared * 2 >= of
+ where shared * 2 > of
  order by shared desc, confidence desc, text
  limit :limit;

@@ -88,8 +88,10 @@ class Azure:
 
 
 def ssml(text: str, voice: str, language: str, rate: float) -> str:
-    """All that is given stands as text in it, whatever it looks like."""
-    said = f"<prosody rate='{round((rate - 1) * 100):+d}%'>{escape(text)}</prosody>"
+    """All that is given stands as text in it, whatever it looks like. A prosody is billed: at rate 1 there is none."""
+    said, change = escape(text), round((rate - 1) * 100)
+    if change:
+        said = f"<prosody rate='{change:+d}%'>{said}</prosody>"
     return (
         "<speak version='1.0' xmlns='http://www.w3.org/2001/10/synthesis' "
         f"xml:lang={quoteattr(language)}><voice name={quoteattr(voice)}>{said}</voice></speak>"

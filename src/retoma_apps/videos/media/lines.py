@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from textwrap import wrap
 
 from retoma_apps.providers.speech.port import Word
@@ -28,15 +29,26 @@ class _Shown:
     end: float
 
 
-def lines(texts: Sequence[str], words: Sequence[Sequence[Word]], joined: Joined) -> list[Line]:
+def lines(
+    texts: Sequence[str],
+    words: Sequence[Sequence[Word]],
+    joined: Joined,
+    *,
+    scenes: Sequence[int] | None = None,
+) -> list[Line]:
     """Of all pieces in turn. A piece without timings of its words has them by the letters of each.
 
-    A line stays up to a second even if its words were quicker, where the next one leaves it the time.
+    A line stays up to a second even if its words were quicker, where the next one leaves it the time. `scenes` has the
+    number of each piece's scene; without it no line spans two pieces.
     """
+    timed = [
+        _placed(told, start, end) if told else _guessed(text, start, end)
+        for text, told, start, end in zip(texts, words, joined.starts, joined.ends, strict=True)
+    ]
     shown: list[_Shown] = []
-    for text, told, start, end in zip(texts, words, joined.starts, joined.ends, strict=True):
-        timed = _placed(told, start, end) if told else _guessed(text, start, end)
-        shown += [_Shown(_rows(_text(group)), group[0].start, group[-1].end) for group in _groups(timed)]
+    for _, scene in groupby(zip(scenes or range(len(timed)), timed, strict=True), key=itemgetter(0)):
+        groups = _merged([group for _, piece in scene for group in _groups(piece)])
+        shown += [_Shown(_rows(_text(group)), group[0].start, group[-1].end) for group in groups]
     _give_time(shown, joined.seconds)
     return [Line(text=one.text, start=round(one.start, 3), end=round(one.end, 3)) for one in shown]
 
@@ -53,7 +65,7 @@ def _placed(told: Sequence[Word], start: float, end: float) -> list[Word]:
 
 def _guessed(text: str, start: float, end: float) -> list[Word]:
     words = text.split()
-    weights = [len(word) + 1 + 4 * len(_PAUSE.findall(word[-1])) for word in words]
+    weights = [len(word) + 1 + 4 * len(_PAUSE.findall(word[-1])) + 4 * sum(map(str.isdigit, word)) for word in words]
     placed: list[Word] = []
     total, passed = sum(weights), 0
     for word, weight in zip(words, weights, strict=True):
@@ -72,8 +84,7 @@ def _pieces(text: str, start: float, end: float) -> Iterator[Word]:
 
 
 def _groups(words: Sequence[Word]) -> list[Group]:
-    groups = [group for sentence in _sentences(words) for group in _evenly(sentence)]
-    return _merged(groups)
+    return [group for sentence in _sentences(words) for group in _evenly(sentence)]
 
 
 def _sentences(words: Sequence[Word]) -> Iterator[Group]:

@@ -87,7 +87,7 @@ async def test_429_pauses_as_long_as_is_asked(standin: StandIn, images: OpenAiIm
 
 
 async def test_a_picture_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
-    hasty = OpenAiImages(settings_for(base_url, timeout_seconds=0.05))
+    hasty = OpenAiImages(settings_for(base_url, timeout_seconds=1))
     standin.faults.hangs = 1
     with pytest.raises(ImageUnavailable) as raised:
         await hasty.make("x", **ASKED)

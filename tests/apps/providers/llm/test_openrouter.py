@@ -85,7 +85,7 @@ async def test_each_fault_has_its_error_and_its_cost(
 
 
 async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
-    hasty = OpenRouter(settings_for(base_url, timeout_seconds=0.05))
+    hasty = OpenRouter(settings_for(base_url, timeout_seconds=1))
     standin.faults.hangs = 1
     with pytest.raises(LlmUnavailable) as raised:
         await hasty.ask(asking(), schema=Label, **ASKED)

@@ -10,6 +10,7 @@ import pytest
 from retoma import ProviderRefuses
 from retoma.outgoing import Answer
 from retoma_apps.providers.speech import Azure, InvalidAudio, SpeechRefused
+from retoma_apps.providers.speech.azure import ssml
 from retoma_apps.providers.speech.standin import StandIn
 from retoma_apps.providers.speech.standin.tones import tone
 from retoma_apps.providers.speech.wav import wrapped
@@ -24,6 +25,11 @@ async def test_text_that_looks_like_ssml_is_said_and_not_obeyed(standin: StandIn
     assert said.text.startswith("""</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é""")
     assert said.text.endswith("<break time='9s'/>")
     assert (said.voice, said.language, said.rate) == ("pt-BR-AntonioNeural", "pt-BR", 1.0)
+
+
+@pytest.mark.parametrize(("rate", "sent"), [(1.0, "Oi."), (1.1, "<prosody rate='+10%'>Oi.</prosody>")])
+def test_nothing_that_is_billed_stands_around_a_text_that_is_said_as_usual(rate: float, sent: str) -> None:
+    assert f'<voice name="x">{sent}</voice>' in ssml("Oi.", "x", "pt-BR", rate)
 
 
 async def test_a_voice_or_a_language_cannot_leave_its_attribute(standin: StandIn, azure: Azure) -> None:

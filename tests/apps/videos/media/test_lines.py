@@ -83,3 +83,20 @@ def test_any_text_gives_lines_that_fit_and_never_overlap(texts: list[str], secon
     assert all(len(row) <= ROW for line in shown for row in line.text.split("\n"))
     assert all(line.start <= line.end <= line.start + LONGEST + 0.01 for line in shown)
     assert all(before.end <= after.start for before, after in pairwise(shown))
+
+
+@pytest.mark.parametrize(("scenes", "shown"), [([0, 0], ["Sim. Claro que sim."]), ([0, 1], ["Sim.", "Claro que sim."])])
+def test_a_brief_sentence_that_is_a_piece_of_its_own_is_shown_with_its_neighbour_of_the_same_scene(
+    scenes: list[int], shown: list[str]
+) -> None:
+    joined = Joined(3, (0.0, 0.8), (0.4, 3.0))
+    made = lines(["Sim.", "Claro que sim."], [(), ()], joined, scenes=scenes)
+    assert [line.text for line in made] == shown
+
+
+def test_figures_take_longer_to_say_than_as_many_letters() -> None:
+    figures = "Rende 14,75% de R$ 250.000,00 e 3,25% de R$ 80.000,00."
+    plain = "Rende bem e todo mundo aqui sabe que vai render mais."
+    first, second = lines([f"{figures} {plain}"], [()], spoken(figures, seconds=7))
+    assert (first.text.split()[1], second.text.split()[1]) == ("14,75%", "bem")
+    assert 4.5 < second.start < 5.5

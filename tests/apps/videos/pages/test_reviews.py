@@ -252,3 +252,24 @@ async def test_text_of_models_providers_and_people_is_only_ever_text(open_desk: 
                 return
             assert "alert(1)" in page
             await desk.approve(reviews[0])
+
+
+async def test_the_history_of_a_review_says_which_clips_were_to_be_replaced(desk: Desk) -> None:
+    review = await desk.review("broll_review")
+    await desk.client.decide(review.id, Decision("send_back", by="ana", items=["1"], notes="darker"))
+    await desk.work()
+    (again,) = await desk.client.reviews(run=review.run)
+    for language, said in (("en", "darker Items: 1"), ("pt", "darker Itens: 1")):
+        pages = [text_of(await desk.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)]
+        assert [page.count(said) for page in pages] == [2, 1]  # where it says how it was decided, and in the history
+
+
+async def test_remarks_on_moments_are_asked_for_only_where_something_is_made_of_them(desk: Desk) -> None:
+    run = await desk.begin()
+    asked = {}
+    for step in REVIEWS:
+        await desk.work()
+        (review,) = await desk.client.reviews(run=run)
+        asked[step] = 'name="comments"' in await desk.read(f"/reviews/{review.id}")
+        await desk.approve(review)
+    assert asked == {"script_review": False, "audio_review": True, "broll_review": False, "final_review": False}

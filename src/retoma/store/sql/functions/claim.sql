@@ -132,7 +132,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 stable language sql as $$
   -- What was last when it was claimed still is.
-  select case when j.ending and retoma.may_go_on_outside(j, j.started_at) then 'last' else 'claimed' end, j.run, j.step, j.item,
+  select case when not j.ending then 'claimed' when retoma.may_go_on_outside(j, j.started_at) then 'last' else 'over' end, j.run, j.step, j.item,
          j.revision, j.fence, j.attempt::int, j.failures::int, j.deaths::int, j.spent_ms, j.version,
          j.tenant, p.run_input, p.item_value, p.results
     from retoma.jobs_held(p_worker) j,

@@ -21,7 +21,7 @@ begin
     perform from retoma.jobs
       where run = any (p_runs) and state = 'waiting' and not ending
       order by run, step, item, revision for update;
-    if exists (select from retoma.effects e where e.run = any (p_runs) and e.findable) then
+    if exists (select from retoma.effects e where e.run = any (p_runs)) then
       update retoma.jobs j set ending = true, pool = null, ready_at = null
        where j.run = any (p_runs) and j.state = 'ready' and not j.ending and retoma.may_go_on_outside(j, p_now);
     end if;

@@ -10,8 +10,9 @@ set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_effect retoma.effects;
+  v_ending boolean;
 begin
-  perform from retoma.jobs
+  select ending into v_ending from retoma.jobs
     where run = p_run and step = p_step and item = p_item and revision = p_revision
       and worker = p_worker and fence = p_fence and state = 'running' for no key update;
   if not found then
@@ -36,18 +37,28 @@ begin
   o_value := v_effect.value;
   if v_effect.done_at is null then
     -- Whoever began it can no longer say how it ended.
-    update retoma.effects set fence = p_fence
+    update retoma.effects set fence = p_fence, begun_at = case when v_ending then begun_at else retoma.now() end
      where run = p_run and step = p_step and item = p_item and revision = p_revision and name = p_name;
   end if;
 end $$;
 
 -- Whether a job has begun something that can be looked for outside, and that nobody watches. After a day nobody asks any more.
+-- What it knows to be done goes on there only if its step is one that parks.
 create or replace function retoma.may_go_on_outside(p_job retoma.jobs, p_now timestamptz) returns boolean stable language sql as $$
   select exists (select from retoma.effects e
                   where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
-                    and e.findable and e.begun_at > p_now - interval '1 day')
+                    and e.findable and e.begun_at > p_now - interval '1 day'
+                    and (e.done_at is null or retoma.parks(p_job.version, p_job.step)))
      and not exists (select from retoma.outside o
                       where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision);
+$$;
+
+-- Whether a job of this step was ever parked, in any version of its pipeline.
+create or replace function retoma.parks(p_version int, p_step text) returns boolean stable language sql as $$
+  select exists (select from retoma.versions mine
+                   join retoma.versions v on v.pipeline = mine.pipeline
+                   join retoma.steps s on s.version = v.id and s.step = p_step
+                  where mine.id = p_version and s.parks);
 $$;
 
 -- Forget the outside work of jobs that are tried again because it failed: the next attempt submits anew.
@@ -76,6 +87,7 @@ $$;
 create or replace function retoma.hand_over(p_now timestamptz, p_jobs retoma.jobs[], p_handovers json[]) returns void
 language plpgsql as $$
 begin
+  update retoma.steps s set parks = true from unnest(p_jobs) j where s.version = j.version and s.step = j.step and not s.parks;
   -- The outside may be calling just now: see its call, or let it see what is written here.
   perform from retoma.callbacks c
     where (c.run, c.step, c.item, c.revision) in (select j.run, j.step, j.item, j.revision from unnest(p_jobs) j)

@@ -276,8 +276,12 @@ create or replace function retoma.withdraw_reviews(p_now timestamptz, p_jobs ret
   with withdrawn as (
     update retoma.reviews v
        set state = 'withdrawn', applied_at = p_now, ended_at = coalesce(v.ended_at, p_now), next_at = null
-      from unnest(p_jobs) j
-     where v.run = j.run and v.step = j.step and v.item = j.item and v.revision = j.revision and v.applied_at is null
+     -- Job by job, whatever the planner thinks of how many reviews are open.
+     where v.id = any (array(
+             select r.id from unnest(p_jobs) j,
+                    lateral (select o.id from retoma.reviews o
+                              where o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision
+                                and o.applied_at is null offset 0) r))
     returning v.*
   )
   select retoma.tell_review(p_now, w::retoma.reviews, '{"what": "withdrawn"}') from withdrawn w;

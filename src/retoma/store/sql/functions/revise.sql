@@ -161,6 +161,9 @@ begin
   if exists (select from unnest(p_given) j join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.act = 'expand') then
     raise exception 'its list has items already' using errcode = 'RT003';
   end if;
+  if p_given <> '{}' then
+    p_jobs := retoma.without(p_jobs, retoma.only_for(p_run.version, p_given));
+  end if;
   select array_agg((p_run.id, a.step, a.item, 0)::retoma.handle) into v_affected
     from retoma.affected_by(p_run.id, p_run.version, p_jobs || p_given) a
    where not exists (select from unnest(p_given) g where g.step = a.step and g.item = a.item);
@@ -236,18 +239,52 @@ begin
                                              where a.step = s.step and (a.item = s.item or a.item is null))) as lacks) f
    where r.id = p_run.id;
   if v_sinks = 0 then
-    perform retoma.judge_again(p_run);
+    perform retoma.judge_again(p_now, p_run);
   end if;
   perform retoma.restate(array[p_run.id]);
   return v_made;
 end $$;
 
+-- These jobs, and those whose results nothing but they would have used; without an item, all of a step.
+create or replace function retoma.only_for(p_version int, p_jobs retoma.handle[]) returns retoma.handle[] stable language plpgsql as $$
+declare
+  v_found retoma.handle[] := p_jobs;
+  v_more retoma.handle[];
+begin
+  loop
+    select array_agg((null, c.step, c.item, 0)::retoma.handle) into v_more
+      from (select distinct g.from_step as step, case when g.same_item then f.item when not s.each then '' end as item
+              from unnest(v_found) f
+              join retoma.edges g on g.version = p_version and g.to_step = f.step and g.act <> 'end'
+              join retoma.steps s on s.version = p_version and s.step = g.from_step) c
+     where not exists (select from unnest(v_found) f where f.step = c.step and (f.item is null or f.item = c.item))
+       and not exists (select from retoma.edges g
+                        where g.version = p_version and g.from_step = c.step
+                          and (g.act = 'end' or not exists (
+                                select from unnest(v_found) f
+                                 where f.step = g.to_step and (f.item is null or f.item = case when g.same_item then c.item else '' end))));
+    exit when v_more is null;
+    v_found := v_found || v_more;
+  end loop;
+  return v_found;
+end $$;
+
+create or replace function retoma.without(p_jobs retoma.handle[], p_others retoma.handle[]) returns retoma.handle[] immutable language sql as $$
+  select array(select j from unnest(p_jobs) j
+                where not exists (select from unnest(p_others) o where o.step = j.step and (o.item is null or o.item = j.item)));
+$$;
+
 -- A person's word may be all that a run that is over had lacked. It goes the way of every run: what is over does not change.
-create or replace function retoma.judge_again(p_run retoma.runs) returns void language plpgsql as $$
+create or replace function retoma.judge_again(p_now timestamptz, p_run retoma.runs) returns void language plpgsql as $$
 declare
   v_failed boolean := retoma.has_failures(p_run.id);
 begin
-  if p_run.state in ('completed', 'completed_with_errors') and (p_run.state = 'completed') = v_failed then
+  if p_run.state = 'failed' and not exists (select from retoma.lacking(p_run) l join retoma.edges g
+                                              on g.version = p_run.version and g.from_step = l.step and g.act = 'end') then
+    -- It has all that it was for.
+    update retoma.runs set state = 'running', ended_at = null, ends_as = 'completed' where id = p_run.id;
+    perform retoma.close_runs(p_now, array[p_run.id]);
+  elsif p_run.state in ('completed', 'completed_with_errors') and (p_run.state = 'completed') = v_failed then
     update retoma.runs set state = 'running', ended_at = null where id = p_run.id;
     update retoma.runs
        set state = case when v_failed then 'completed_with_errors' else 'completed' end::retoma.run_state, with_errors = v_failed,
@@ -493,7 +530,7 @@ begin
   o_revision := v_run.revision + 1;
   if p_stay then
     update retoma.runs set revision = o_revision where id = p_run;
-    perform retoma.judge_again(v_run);
+    perform retoma.judge_again(v_now, v_run);
     o_jobs := 0;
   else
     o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);

@@ -98,7 +98,8 @@ begin
                                      where w.run = j.run and w.step = j.step and w.item = j.item and w.revision = j.revision
                                        and w.state in ('failed', 'cancelled', 'lost')
                                        and o.outcome in ('retry', 'crashed', 'wait'))) end,
-           ready_at = case when retoma.state_after(o.outcome, j, p_now) = 'ready' and o.delay > '0' then p_now + o.delay end,
+           ready_at = case when retoma.state_after(o.outcome, j, p_now) = 'ready' and o.delay > '0'
+                           then p_now + case when j.ending then least(o.delay, interval '1 hour') else o.delay end end,
            attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
            failures = j.failures + (o.outcome in ('retry', 'crashed', 'crashed_for_good'))::int,
            crashes = j.crashes + (o.outcome in ('crashed', 'crashed_for_good'))::int,

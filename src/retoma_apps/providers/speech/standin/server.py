@@ -145,16 +145,17 @@ class StandIn(Breakable[Faults]):
 
 
 def _read_ssml(body: bytes) -> Said:
-    """As strict as the service: one voice, with one prosody, that has only text in it."""
+    """As strict as the service: one voice, with one prosody or none, that has only text in it."""
     speak = ElementTree.fromstring(body)  # noqa: S314, a stand-in meets only its own users
     [voice] = speak
-    [prosody] = voice
+    [prosody] = voice if len(voice) else [ElementTree.Element(f"{_SSML}prosody", rate="+0%")]
     rate = _RATE.fullmatch(prosody.attrib.get("rate", ""))
     tags = (speak.tag, voice.tag, prosody.tag)
     if tags != (f"{_SSML}speak", f"{_SSML}voice", f"{_SSML}prosody") or len(prosody) or rate is None:
         raise ValueError("not one voice with one prosody")
     language = speak.attrib["{http://www.w3.org/XML/1998/namespace}lang"]
-    return Said("azure", prosody.text or "", voice.attrib["name"], language, 1 + int(rate[1]) / 100)
+    text = (prosody if len(voice) else voice).text or ""
+    return Said("azure", text, voice.attrib["name"], language, 1 + int(rate[1]) / 100)
 
 
 def _read_json(voice: str, body: Any) -> Said:

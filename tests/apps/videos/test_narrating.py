@@ -1,0 +1,126 @@
+"""How a script is cut for voices that tell when each word is said, and for those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma.store.database import Database
+from retoma_apps.providers.speech import Spoken, Word
+from retoma_apps.videos import narrating
+from retoma_apps.videos.media.narration import Joined
+from retoma_apps.videos.narrating import narrated
+from tests.apps.videos.quick import QuickHouse, a_quick_house
+from tests.conftest import empty
+
+SCENES = [
+    [
+        "Com a Selic a 14,75% ao ano, R$ 250.000,00 rendem bem, e o Sr. Silva sabe disso há muito tempo.",
+        "Não é pouco o que ele ganha por mês com esse dinheiro.",
+        "E você, o que faria com tanto dinheiro guardado em casa?",
+    ],
+    ["Comece hoje mesmo, com pouco, e veja o que acontece daqui a dez anos."],
+]
+SENTENCES = [sentence for scene in SCENES for sentence in scene]
+PIECE = 5.0
+
+
+@dataclass
+class Voice:
+    """Speaks at 150 words a minute; `is_timed` if it tells when each word is said. One call breaks off."""
+
+    name: str
+    is_timed: bool
+    most_characters = 5_000
+    breaks_at: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+        self.asked.append(text)
+        if len(self.asked) == self.breaks_at:
+            raise OSError("the line broke")
+        words = text.split()
+        told = [Word(word, at * 0.4, at * 0.4 + 0.4) for at, word in enumerate(words)]
+        return Spoken(text.encode(), len(words) * 0.4, tuple(told) if self.is_timed else ())
+
+    async def close(self) -> None: ...
+
+
+@pytest.fixture
+def voices() -> dict[str, Voice]:
+    return {"azure": Voice("azure", is_timed=False), "espeak": Voice("espeak", is_timed=True)}
+
+
+@pytest.fixture
+async def house(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, voices: dict[str, Voice]
+) -> AsyncIterator[QuickHouse]:
+    """Speaks as in earnest; every piece lasts five seconds, whatever is said in it."""
+    await empty(database)
+    async with a_quick_house(database, tmp_path, monkeypatch, voices=voices) as made:
+        monkeypatch.setattr(narrating, "narrated", narrated)
+        monkeypatch.setattr(narrating, "join", joined)
+        yield made
+
+
+async def joined(sounds: Sequence[bytes], to: Path, **_: Any) -> Joined:
+    await asyncio.to_thread(to.write_bytes, b"".join(sounds))
+    starts = tuple(at * (PIECE + 1) for at in range(len(sounds)))
+    return Joined(starts[-1] + PIECE, starts, tuple(at + PIECE for at in starts))
+
+
+async def spoken(house: QuickHouse, voice: str) -> dict[str, Any]:
+    """The narration of our scenes, as it waits for a person."""
+    return await house.asked(await begun(house, voice))
+
+
+async def begun(house: QuickHouse, voice: str) -> str:
+    """A video whose script is our scenes."""
+    await house.client.set_profile("financas", {"seconds": 25, "voice": voice})
+    script = await house.at("script_review")
+    written = (await house.client.results(UUID(script["video_id"])))["script_generation"]
+    scenes = [{"text": " ".join(scene), "visual": "moedas"} for scene in SCENES]
+    await house.approve(script, value={**written, "scenes": scenes})
+    return str(script["video_id"])
+
+
+async def test_a_voice_without_times_of_words_speaks_sentence_by_sentence_so_that_each_is_shown_as_it_begins(
+    house: QuickHouse, voices: dict[str, Voice]
+) -> None:
+    lines = (await spoken(house, "azure_pt_br_antonio"))["data"]["lines"]
+    assert voices["azure"].asked == SENTENCES
+    begins = {line["start"]: " ".join(line["text"].split()) for line in lines}
+    for number, sentence in enumerate(SENTENCES):
+        assert sentence.startswith(begins[number * (PIECE + 1)])
+
+
+async def test_sentences_that_are_spoken_one_by_one_cost_what_their_scene_does(house: QuickHouse) -> None:
+    audio = await spoken(house, "azure_pt_br_antonio")
+    charges = await house.client.charges(UUID(audio["video_id"]))
+    paid = sum(one.units for one in charges if one.step == "audio_generation")
+    assert paid == sum(map(len, SENTENCES)) <= sum(len(" ".join(scene)) for scene in SCENES)
+
+
+async def test_a_voice_with_times_of_words_speaks_a_scene_at_once(house: QuickHouse, voices: dict[str, Voice]) -> None:
+    await spoken(house, "espeak_pt_br")
+    assert voices["espeak"].asked == [" ".join(scene) for scene in SCENES]
+
+
+async def test_a_narration_that_was_begun_scene_by_scene_is_spoken_anew_sentence_by_sentence(
+    house: QuickHouse, voices: dict[str, Voice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voices["azure"].breaks_at = 2
+    video = await begun(house, "azure_pt_br_antonio")
+    with monkeypatch.context() as before:
+        before.setattr(narrating, "_UNTIMED", set())
+        await house.work()
+    assert voices["azure"].asked == [" ".join(scene) for scene in SCENES]
+    await house.api.sandbox.work()
+    await house.asked(video)
+    assert voices["azure"].asked[len(SCENES) :] == SENTENCES
