@@ -100,6 +100,20 @@ def test_an_unsafe_webhook_is_wrong_usage_and_names_the_setting(terminal: Termin
     assert terminal.json("runs", "list") == []
 
 
+def test_a_token_in_the_query_of_a_url_is_not_printed(terminal: Terminal) -> None:
+    run = terminal.start("--webhook", "https://n8n.example.com/hook?token=canary")
+    terminal.out("runs", "cancel", run)
+    (delivery,) = listed(terminal, "due")
+    said = [
+        terminal.out("deliveries", "list", "-o", "json"),
+        terminal.out("deliveries", "show", delivery["id"]),
+        terminal.out("deliveries", "show", delivery["id"], "-o", "json"),
+        terminal.out("endpoints", "list", "-o", "json"),
+    ]
+    assert "canary" not in str(said)
+    assert delivery["url"] == "https://n8n.example.com/hook?token=***"
+
+
 def test_what_is_not_there_is_said(terminal: Terminal) -> None:
     assert terminal.run("deliveries", "list").stderr == "no webhooks match\n"
     assert terminal.run("deliveries", "show", "abc").returncode == 3

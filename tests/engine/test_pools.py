@@ -6,10 +6,11 @@ import pytest
 
 from retoma import Items, Pipeline, Pool, RateLimited, Retry, RetryLater, minutes, seconds
 from retoma.errors import DefinitionError, InvalidInput, NotFound
-from retoma.store import pools
+from retoma.store import pools, workers
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, names, rows, states, value
+from tests.engine.builders import SILENCE, do, fall_silent, names, rows, states, value
+from tests.engine.test_leases import dying_hands
 
 
 def clips(pool: Pool, count: int = 10, slots: int = 1) -> Pipeline:
@@ -70,12 +71,15 @@ async def test_a_run_with_a_pool_comes_to_its_end(open_sandbox: OpenSandbox) -> 
 
 async def test_a_dead_worker_gives_back_its_slots(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=3))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
         await start(sandbox, pipeline)
-        async with sandbox.hands() as dying:
-            assert len(await dying.claim(100)) == 3
+        assert len(await dying.claim(100)) == 3
+        await sandbox.clock.advance(SILENCE - seconds(2))
+        assert (await workers.sweep(sandbox.database, SILENCE), await used(sandbox)) == ([], 3)
+        assert await fall_silent(sandbox) == [(dying.worker, 3)]
         assert await used(sandbox) == 0
-        assert len(await hands.claim(100)) == 3
+        async with sandbox.hands() as hands:
+            assert len(await hands.claim(100)) == 3
 
 
 async def test_a_job_that_is_tried_again_holds_no_slot_while_it_waits(open_sandbox: OpenSandbox) -> None:

@@ -591,3 +591,13 @@ async def test_of_items_only_those_are_made_anew_that_something_is_made_of(open_
         await sandbox.work()
         assert first not in read
         assert read
+
+
+async def test_what_was_to_be_made_anew_is_though_another_act_came_first(open_sandbox: OpenSandbox) -> None:
+    world = World()
+    async with open_sandbox(article(world)) as sandbox:
+        run = await completed(sandbox, world)
+        await sandbox.client.rerun(run, "page", by="ana", why="the printer had no ink")
+        await sandbox.client.rerun(run, "text", by="rui")
+        await ended(sandbox, run)
+        assert world.called == ["text", "page"]

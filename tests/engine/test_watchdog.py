@@ -342,6 +342,19 @@ async def test_a_run_that_is_not_over_by_its_deadline_fails(open_sandbox: OpenSa
         assert (await sandbox.client.errors(run))["", ""]["code"] == "DEADLINE"
 
 
+async def test_a_run_that_fails_by_its_deadline_is_logged(
+    open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = lines()
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline, deadline=minutes(2), tenant="ours")).id
+        await watch(sandbox, minutes(2))
+        await watch(sandbox, minutes(2))
+    (told,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
+    assert told["message"] == "failed: it was not over by its deadline"
+    assert (told["run"], told["pipeline"], told["tenant"]) == (str(run), "lines", "ours")
+
+
 async def test_a_deadline_counts_from_when_the_run_may_begin(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from retoma.define.graph import Edge, Graph, StepShape
@@ -170,8 +171,10 @@ class Run:
     def begin(self, name: Name, job: Job) -> None:
         """All that it is made of is there."""
         job.state, job.used, job.of = "ready", self.content(name), self.origins(name)
-        former = next((one for one in reversed(self.jobs[name][:-1]) if one.state != "cancelled"), None)
-        if job.keeps and former is not None and former.state == "succeeded" and former.used == job.used:
+        since = [*takewhile(lambda one: one.state == "cancelled", reversed(self.jobs[name][:-1]))]
+        former = self.jobs[name][-2 - len(since)] if len(self.jobs[name]) > 1 + len(since) else None
+        keeps = job.keeps and all(one.keeps for one in since)
+        if keeps and former is not None and former.state == "succeeded" and former.used == job.used:
             job.kept = not self.came_after(name, former.revision)
             job.value = former.value if job.kept else None
         step = self.shape(name[0])

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from retoma.errors import DefinitionError, UnsafeUrl
-from retoma.outgoing import LOOPBACK, Guard, addresses, without_path
+from retoma.outgoing import LOOPBACK, Guard, addresses, without_path, without_values
 from retoma.outgoing.target import target_of
 from retoma.settings import Settings
 from tests.outgoing.hosts import BAD_URLS, GOOD_URLS, NOT_PUBLIC, ODD_SPELLINGS, PRIVATE_NAMES, PUBLIC
@@ -138,6 +138,19 @@ def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
         Guard().check("http://10.0.0.1/token-4711?key=4712")
     assert "471" not in str(refused.value)
     assert without_path("https://example.com/token-4711?key=4712") == "https://example.com"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.com/hook", "https://example.com/hook"),
+        ("https://example.com/hook?", "https://example.com/hook?"),
+        ("https://example.com/hook?a=4711&b=&4712#4713", "https://example.com/hook?a=***&b=***&***"),
+        ("https://example.com/hook?a=4711=4712?x=4713", "https://example.com/hook?a=***"),
+    ],
+)
+def test_no_value_of_a_query_is_shown(url: str, shown: str) -> None:
+    assert without_values(url) == shown
 
 
 def url_of(host: str) -> str:

@@ -638,6 +638,13 @@ BUGS = [
         "tests/engine/test_lost_answers.py::test_an_act_whose_answer_is_lost_is_done_once_and_answered[rerun]",
     ),
     Bug(
+        "what was to be made anew is not after another act",
+        f"{FUNCTIONS}/revise.sql",
+        "m.revision > f.revision and m.revision <= p_revision\n",
+        "m.revision = p_revision\n",
+        "tests/engine/test_reruns_of_steps.py::test_what_was_to_be_made_anew_is_though_another_act_came_first",
+    ),
+    Bug(
         "what only an edited result was for is made anew",
         f"{FUNCTIONS}/revise.sql",
         "    p_jobs := retoma.without(p_jobs, retoma.only_for(p_run.version, p_given));\n",

@@ -7,12 +7,13 @@ import gzip
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from retoma import Webhook
 from retoma.errors import NotFound
-from retoma.outgoing import Guard, Outgoing
+from retoma.outgoing import Answer, Guard, Outgoing
 from retoma.settings import Settings
 from retoma.states import DeliveryState
 from retoma.store import deliveries
@@ -43,16 +44,37 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
 async def test_a_failing_receiver_is_tried_again(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Act], why: str
 ) -> None:
-    monkeypatch.setattr(sending, "TIMEOUT", 0.3)
     async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
         run = await ended_run(sandbox, there.url)
-        await sandbox.send_webhooks()
+        with monkeypatch.context() as hurried:
+            if "within" in why:
+                hurried.setattr(sending, "TIMEOUT", 0.3)
+            await sandbox.send_webhooks()
         failed = await only(sandbox, run)
         assert (failed.state, why in (failed.error or "")) == (DeliveryState.DUE, True)
         await sandbox.clock.advance(timedelta(seconds=10))
         await sandbox.send_webhooks()
         assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
     assert len({got.headers["webhook-id"] for got in there.got}) == 1
+
+
+async def test_a_delivery_that_is_not_answered_within_ten_seconds_has_failed(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seconds pass fifty times as fast."""
+    given, request = [], Outgoing.request
+
+    async def hurried(self: Outgoing, *where: Any, timeout: float, **more: Any) -> Answer:
+        given.append(timeout)
+        return await request(self, *where, timeout=timeout / 50, **more)
+
+    monkeypatch.setattr(Outgoing, "request", hurried)
+    async with open_sandbox(one_step()) as sandbox, receiver(silence()) as there:
+        run = await ended_run(sandbox, there.url, retries=0)
+        await sandbox.send_webhooks()
+        dead = await only(sandbox, run)
+    assert (given, dead.state) == ([10.0], DeliveryState.DEAD)
+    assert "did not answer whole within" in (dead.error or "")
 
 
 @pytest.mark.parametrize("act", [lambda: says(200, gzip.compress(b"0" * 10_000_000), content_encoding="gzip"), endless])
@@ -171,6 +193,29 @@ async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSa
         await sandbox.clock.advance(timedelta(seconds=10))
         assert len(await deliveries.claim(sandbox.database, ["one"], 10, 8, timedelta(minutes=1))) == 1
         assert await deliveries.claim(sandbox.database, ["one"], 10, 8, timedelta(minutes=1)) == []
+
+
+async def test_an_endpoint_that_keeps_failing_is_tried_at_spread_times_then_paused_and_delays_no_other(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        failing = Webhook(DEAD_URL, events=["run.started"])
+        await sandbox.client.start_many("one", [None] * 4, webhook=failing)
+        await sandbox.send_webhooks()
+        now = await sandbox.clock.now()
+        waits = {each.next_at - now for each in await sandbox.client.deliveries() if each.next_at}
+        assert len(waits) == 4
+        assert all(timedelta(seconds=2) <= wait <= timedelta(seconds=2.4) for wait in waits)
+        await sandbox.client.start("one", webhook=failing)
+        await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
+        assert await sandbox.send_webhooks() == 2
+        assert len(there.got) == 1
+        await sandbox.clock.advance(timedelta(seconds=9))
+        await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
+        assert await sandbox.send_webhooks() == 1
+        assert len(there.got) == 2
+        await sandbox.clock.advance(timedelta(seconds=1))
+        assert await sandbox.send_webhooks() > 0
 
 
 async def test_a_success_closes_the_breaker(open_sandbox: OpenSandbox) -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from uuid import uuid4
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 
+from retoma import Webhook
 from retoma.errors import Conflict, NotFound
 from retoma.states import DeliveryState
-from tests.conftest import OpenSandbox
+from retoma.store.database import Database
+from tests.cli.terminal import Terminal
+from tests.conftest import OpenSandbox, empty
 from tests.receiver import receiver, says
+from tests.server.api import an_api
+from tests.server.pages.visitor import Visitor, opened, token_of
 from tests.webhooks.builders import BOTH, ended_run, one_step, only, owed
 
 
@@ -25,6 +34,39 @@ async def test_a_dead_webhook_is_sent_again_with_the_same_id_and_body(open_sandb
         delivered = await only(sandbox, run)
     assert (delivered.state, delivered.attempt, delivered.body) == (DeliveryState.DELIVERED, 2, dead.body)
     assert len({(got.headers["webhook-id"], got.body) for got in there.got}) == 1
+
+
+async def by_api(visitor: Visitor, delivery: UUID, _: Terminal) -> None:
+    key = await visitor.api.make_key("deliveries:write")
+    answer = await visitor.api.post(f"/api/v1/deliveries/{delivery}/redrive", key=key)
+    assert answer.status_code == 202, answer.text
+
+
+async def by_command(_: Visitor, delivery: UUID, terminal: Terminal) -> None:
+    await asyncio.to_thread(terminal.out, "deliveries", "redrive", str(delivery))
+
+
+async def on_the_page(visitor: Visitor, delivery: UUID, _: Terminal) -> None:
+    token = token_of(await visitor.get(f"/deliveries/{delivery}"))
+    answer = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+    assert answer.status_code == 303, answer.text
+
+
+@pytest.mark.parametrize("send_again", [by_api, by_command, on_the_page])
+async def test_a_dead_webhook_is_sent_again_by_api_by_command_and_on_the_page(
+    send_again: Callable[[Visitor, UUID, Terminal], Awaitable[None]], database: Database, tmp_path: Path
+) -> None:
+    await empty(database)
+    terminal = Terminal(tmp_path, {"RETOMA_DATABASE_URL": database.url})
+    async with opened(partial(an_api, database))() as visitor, receiver(says(500)) as there:
+        await visitor.client.start("film", {}, webhook=Webhook(there.url, ("run.started",), retries=0))
+        await visitor.api.sandbox.send_webhooks()
+        (dead,) = await visitor.client.deliveries(states=[DeliveryState.DEAD])
+        await send_again(visitor, dead.id, terminal)
+        assert await visitor.api.sandbox.send_webhooks() == 1
+        assert (await visitor.client.delivery(dead.id)).state is DeliveryState.DELIVERED
+    assert len({got.headers["webhook-id"] for got in there.got}) == 1
+    assert len(there.got) == 2
 
 
 async def test_a_redrive_begins_the_schedule_anew(open_sandbox: OpenSandbox) -> None:

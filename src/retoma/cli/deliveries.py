@@ -16,6 +16,7 @@ from retoma.cli.runs import found_run
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.errors import NotFound
+from retoma.outgoing import without_values
 from retoma.records import Delivery
 from retoma.states import DeliveryState
 from retoma.terminal import clean
@@ -121,7 +122,7 @@ async def _show(text: str, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         found = await client.delivery(await _found(client, text))
     if how is ShortFormat.JSON:
-        print(output.as_json(asdict(found), indent=2))
+        print(output.as_json(_shown(found), indent=2))
         return
     output.out().print(output.table([_row(found)], _COLUMNS))
     if found.attempts:
@@ -158,7 +159,11 @@ async def _found(client: Client, text: str) -> UUID:
 
 
 def _row(delivery: Delivery) -> dict[str, Any]:
-    return {name: value for name, value in asdict(delivery).items() if name not in ("attempts", "body")}
+    return {name: value for name, value in _shown(delivery).items() if name not in ("attempts", "body")}
+
+
+def _shown(delivery: Delivery) -> dict[str, Any]:
+    return asdict(delivery) | {"url": without_values(delivery.url)}
 
 
 def _local(at: datetime | None) -> datetime | None:

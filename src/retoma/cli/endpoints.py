@@ -11,6 +11,7 @@ from retoma.cli import output
 from retoma.cli.options import Format, Listing
 from retoma.cli.output import Column
 from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.outgoing import without_values
 from retoma.records import Endpoint
 
 endpoints = typer.Typer(no_args_is_help=True, help="Look at the URLs that webhooks go to, and their secrets.")
@@ -77,4 +78,4 @@ async def _rotate(endpoint: int) -> None:
 
 def _row(endpoint: Endpoint) -> dict[str, Any]:
     state = "disabled" if endpoint.disabled_at else "failing" if endpoint.failures else "ok"
-    return {**asdict(endpoint), "state": state}
+    return {**asdict(endpoint), "url": without_values(endpoint.url), "state": state}

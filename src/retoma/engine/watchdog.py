@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from retoma.engine import wait_reasons
 from retoma.logs import get_logger
@@ -43,7 +44,7 @@ async def look(database: Database, silence: timedelta) -> int:
 
 async def _look_at(database: Database, watched: Watched, silence: timedelta) -> None:
     if watched.is_overdue:
-        await watchdog.expire(database, watched.run)
+        await _expire(database, watched.run)
         return
     cause = await _cause(database, watched, silence)
     if cause is None:
@@ -58,6 +59,11 @@ async def _look_at(database: Database, watched: Watched, silence: timedelta) -> 
         )
     elif await watchdog.give_up(database, watched.run, watched.seen):
         log.error("given up: it does not progress", run=str(watched.run), resumes=watched.resumes)
+
+
+async def _expire(database: Database, run: UUID) -> None:
+    if await watchdog.expire(database, run) and (late := await runs.show(database, run, with_input=False)) is not None:
+        log.error("failed: it was not over by its deadline", run=str(run), pipeline=late.pipeline, tenant=late.tenant)
 
 
 async def _goes_on(database: Database, watched: Watched) -> None:

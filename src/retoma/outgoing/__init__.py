@@ -11,6 +11,6 @@ which comes from the settings, is trusted with `Guard.of(settings).allowing(base
 from retoma.errors import NoAnswer, UnsafeUrl
 from retoma.outgoing.client import Answer, Outgoing
 from retoma.outgoing.guard import LOOPBACK, Guard
-from retoma.outgoing.target import without_path
+from retoma.outgoing.target import without_path, without_values
 
-__all__ = ["LOOPBACK", "Answer", "Guard", "NoAnswer", "Outgoing", "UnsafeUrl", "without_path"]
+__all__ = ["LOOPBACK", "Answer", "Guard", "NoAnswer", "Outgoing", "UnsafeUrl", "without_path", "without_values"]

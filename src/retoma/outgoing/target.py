@@ -11,6 +11,7 @@ from retoma.errors import UnsafeUrl
 from retoma.outgoing.addresses import Address, parsed
 
 LONGEST_URL = 2_000
+MASK = "***"
 PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 
@@ -58,6 +59,13 @@ def without_path(url: str) -> str:
         return target_of(url).origin
     except UnsafeUrl:
         return "a URL that cannot be read"
+
+
+def without_values(url: str) -> str:
+    """To show: the same URL with a mask in place of each value in its query, as one may be a token."""
+    place, mark, query = url.partition("#")[0].partition("?")
+    given = (each.partition("=") for each in query.split("&") if each)
+    return place + mark + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in given)
 
 
 def _parts(url: str) -> httpx2.URL:

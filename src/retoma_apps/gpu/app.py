@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retoma import App, Settings
 from retoma.files import FileSettings
+from retoma.outgoing import Guard
 from retoma_apps.gpu.callback import callback
 from retoma_apps.gpu.downloads import downloads
 from retoma_apps.gpu.measures import measures
@@ -29,7 +30,7 @@ def from_environment() -> App:
     files = FileSettings(home=settings.home, public_url=settings.public_url or _own_address(settings))
     offline = not runpod.api_key.get_secret_value()
     host: GpuHost = LocalHost(settings, files) if offline else RunPodHost(runpod)
-    return make_app(Rules.of(GpuSettings(), offline=offline), host, files)
+    return make_app(Rules.of(GpuSettings(), offline=offline, guard=Guard.of(settings)), host, files)
 
 
 def _own_address(settings: Settings) -> str:

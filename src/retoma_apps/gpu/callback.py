@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from retoma import Client
-from retoma_apps.gpu.outcomes import Run, execution, moment, outcome
+from retoma_apps.gpu.outcomes import Run, began, execution, moment, outcome
 from retoma_apps.gpu.states import job_id, status_of
 
 
 async def callback(client: Client, run: Run, event: str) -> dict[str, Any]:
     """It says the same at every attempt, of the job as it was at the event: its times are not those of the sending."""
-    began_at = (await client.began([run.id])).get(run.id)
+    began_at = await began(client, run)
     return {
         "jobId": job_id(run.id),
         "id_roteiro": run.input.get("id_roteiro"),

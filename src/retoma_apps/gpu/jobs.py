@@ -8,12 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from retoma import Client
-from retoma_apps.gpu.outcomes import Run, moment, outcome
+from retoma_apps.gpu.outcomes import POOLED, Run, began, moment, outcome
 from retoma_apps.gpu.parts import Part
 from retoma_apps.gpu.pipelines import GPU
 from retoma_apps.gpu.states import job_id, status_of
-
-POOLED = ("clips", "lone_clip", "captioned", "with_audio")
 
 
 def summary(run: Run, began_at: datetime | None) -> dict[str, Any]:
@@ -29,10 +27,10 @@ def summary(run: Run, began_at: datetime | None) -> dict[str, Any]:
 
 
 async def details(client: Client, run: Run) -> dict[str, Any]:
-    began_at = (await client.began([run.id])).get(run.id)
-    shown = summary(run, began_at)
     jobs = [job for job in await client.jobs(run.id) if job.step in POOLED or job.step == "parts"]
     outside = await client.outside(run.id)
+    began_at = await began(client, run)  # after the jobs: of one that has a worker the beginning is known
+    shown = summary(run, began_at)
     is_under_way = shown["status"] == "IN_PROGRESS"
     done, total = _finished(run, jobs, outside)
     found = await outcome(client, run, began_at)

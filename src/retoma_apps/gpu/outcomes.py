@@ -16,6 +16,7 @@ SUCCEEDED = {
     "caption": "Captions added to the video successfully",
     "addaudio": "Audio added to the video successfully",
 }
+POOLED = ("clips", "lone_clip", "captioned", "with_audio")
 MULTI_STATUS = 207
 MOST_NAMED = 20
 
@@ -39,6 +40,25 @@ class Run(Protocol):
     def ended_at(self) -> datetime | None: ...
 
 
+async def began(client: Client, run: Run) -> datetime | None:
+    """When the first part of this revision got a worker: what was done two days before a rerun is not its work.
+
+    Of a rerun whose every part was tried again, it is when the first try of them ended: no more is known.
+    """
+    first = (await client.began([run.id])).get(run.id)
+    if first is None or run.revision == 1:
+        return first
+    parked = {(each.step, each.item, each.revision): each.parked_at for each in await client.outside(run.id)}
+    starts = [
+        min(job.started_at, parked.get((job.step, job.item, job.revision), job.started_at))
+        for job in await client.jobs(run.id, revision=run.revision)
+        if job.step in POOLED and job.revision == run.revision and job.started_at is not None
+    ]
+    retries = await client.events(run.id, kinds=["retry"])
+    ends = [event.at for event in retries if event.step in POOLED and event.revision == run.revision]
+    return min([*starts, *ends], default=None)
+
+
 async def outcome(client: Client, run: Run, began_at: datetime | None) -> dict[str, Any]:
     """`result`, `error`, both or neither, by how the run ended. Nothing while it goes on."""
     if run.ended_at is None:
@@ -49,7 +69,8 @@ async def outcome(client: Client, run: Run, began_at: datetime | None) -> dict[s
         case "FAILED" if run.state == "completed_with_errors":
             return await _partly(client, run)
         case "FAILED":
-            return {"error": await _error(client, run, began_at)}
+            error = await _error(client, run, began_at)
+            return {**(await _in_time(client, run) if error["code"] == TIMEOUT else {}), "error": error}
         case _:
             return {}
 
@@ -106,14 +127,24 @@ async def _partly(client: Client, run: Run) -> dict[str, Any]:
     }
 
 
+async def _in_time(client: Client, run: Run) -> dict[str, Any]:
+    """The videos that there were when time ran out, and the images that have none. Nothing if there are none."""
+    results = await client.results(run.id, revision=run.revision)
+    rendered = [video for part in results.get("clips", {}).values() for video in part["videos"]]
+    found = {video["id"]: video for video in [*rendered, *results.get("lone_clip", {}).values()]}
+    if not found:
+        return {}
+    ids = [str(image["id"]) for image in run.input["images"]]
+    faults = await _faults(client, run)
+    failed = [faults.get(each, _too_late(each)) for each in ids if each not in found]
+    said = f"{len(failed)} of {len(ids)} images have no video"
+    videos = [found[each] for each in ids if each in found]
+    return {"result": {"code": MULTI_STATUS, "message": said, "videos": videos, "failed": failed}}
+
+
 async def _failed_images(client: Client, run: Run) -> list[dict[str, str]]:
     """In the order of the request."""
-    errors = await client.errors(run.id, revision=run.revision, with_stack=False)
-    faults = {
-        item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
-        for (step, item), error in errors.items()
-        if step == "lone_clip"
-    }
+    faults = await _faults(client, run)
     lost = {
         job.item
         for job in await client.jobs(run.id, revision=run.revision)
@@ -121,6 +152,20 @@ async def _failed_images(client: Client, run: Run) -> list[dict[str, str]]:
     }
     ids: Sequence[str] = [str(image["id"]) for image in run.input["images"]]
     return [faults.get(each, _unexplained(each)) for each in ids if each in lost]
+
+
+async def _faults(client: Client, run: Run) -> dict[str, dict[str, str]]:
+    """What was last said of images that were tried alone."""
+    errors = await client.errors(run.id, revision=run.revision, with_stack=False)
+    return {
+        item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
+        for (step, item), error in errors.items()
+        if step == "lone_clip"
+    }
+
+
+def _too_late(image: str) -> dict[str, str]:
+    return {"id": image, "code": TIMEOUT, "message": f"Image {image} had no video when the time of the job was over"}
 
 
 def _unexplained(image: str) -> dict[str, str]:

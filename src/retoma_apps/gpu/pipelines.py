@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retoma import Context, GiveUp, Items, OutsideFailed, Pipeline, Pool, Retry
+from retoma.outgoing import UnsafeUrl
 from retoma_apps.gpu.measures import POOL
 from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob
 from retoma_apps.gpu.parts import Clips, Fault, Output, Part, Video, divided, together, with_zooms
@@ -26,7 +27,8 @@ AGAIN = Retry(RETRIES, delays=[5, 15, 45])
 ONCE_MORE = Retry(1, delays=[5])
 TIMEOUT = "TIMEOUT"
 _TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
-_FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", "UNSAFE_URL", "INVALID_INPUT", "NOT_INSTALLED")
+_UNSAFE = "UNSAFE_URL"
+_FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", _UNSAFE, "INVALID_INPUT", "NOT_INSTALLED")
 
 img2vid = Pipeline("img2vid", inputs=Img2VidJob)
 caption = Pipeline("caption", inputs=CaptionJob)
@@ -51,11 +53,10 @@ async def clips(
 ) -> Clips:
     """A part that failed to the last is no failure yet: what it leaves over is tried image by image."""
     wanted = part.of(with_zooms(images, zoom_types))
-    _tell_of_retry(ctx)
     try:
         return _clips(wanted, await _rendered("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
-    except OutsideFailed as error:
-        if ctx.attempt <= RETRIES and error.code not in _FINAL:
+    except (OutsideFailed, GiveUp) as error:
+        if error.code not in _FINAL and (ctx.attempt <= RETRIES or isinstance(error, GiveUp)):
             raise
         log.error("%s: part %s failed %d times: %s", job_id(ctx.run), ctx.item, ctx.attempt, error)
         alone = len(wanted) == 1
@@ -81,7 +82,6 @@ async def lone_clip(
     if leftover.final and ctx.revision == 1:  # who asks for it again may have mended the image
         raise GiveUp(leftover.message, leftover.code)
     wanted = [image for image in with_zooms(images, zoom_types) if image.id == leftover.id]
-    _tell_of_retry(ctx)
     found = _clips(wanted, await _rendered_whole("img2vid", _img2vid_order(wanted, picture, ctx), host, rules, ctx))
     if not found.videos:  # of work that has succeeded, so that a retry would be given the same
         raise GiveUp(found.failed[0].message, found.failed[0].code)
@@ -106,7 +106,6 @@ async def captioned(
 ) -> Output:
     given = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
     order = {"video_url": video_url, "subtitles": given, "text": text, "style": style.model_dump()}
-    _tell_of_retry(ctx)
     return _output(await _rendered_whole("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
 
 
@@ -115,7 +114,6 @@ async def with_audio(
     video_url: str, audio_url: str, volume: float, *, host: GpuHost, rules: Rules, ctx: Context
 ) -> Output:
     order = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
-    _tell_of_retry(ctx)
     return _output(await _rendered_whole("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
 
 
@@ -134,13 +132,15 @@ async def _rendered_whole(
 async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context) -> Any:
     """What the host made of this order, in its own words. The job parks here until it has."""
     limit, key = rules.limit(operation), ctx.effect_key
+
+    async def submit() -> str:
+        _tell_of_retry(ctx)
+        _check_urls(order, rules)
+        return await host.submit(operation, order, key=key, callback_url=ctx.callback_url, timeout=limit)
+
     await ctx.once("began", lambda: True)  # outlives retries, so that the job's start stays where it was
-    handle = await ctx.once(
-        "submit",
-        lambda: host.submit(operation, order, key=key, callback_url=ctx.callback_url, timeout=limit),
-        reconcile=lambda: host.find(key),
-    )
-    await ctx.limit_run(limit)  # of the whole job, from when the host has its first part
+    handle = await ctx.once("submit", submit, reconcile=lambda: host.find(key))
+    await ctx.limit_run(rules.whole_limit(operation))  # of the whole job, from when the host has its first part
     try:
         result = await ctx.external(
             handle,
@@ -149,7 +149,7 @@ async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, 
             every=rules.every,
             queued=limit,
             running=limit,
-            total=2 * limit,
+            total=rules.whole_limit(operation),
         )
     except OutsideFailed as error:
         if error.code not in _TIMEOUTS:
@@ -160,6 +160,23 @@ async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, 
     if isinstance(result, dict) and (paid := result.get("gpu_seconds")):
         ctx.charge("runpod", operation, units=paid)
     return result
+
+
+def _check_urls(order: dict[str, Any], rules: Rules) -> None:
+    """Here too, as the routes are not the only way to start a job."""
+    try:
+        for url in _urls(order):
+            rules.guard.check(url)
+    except UnsafeUrl as error:
+        raise GiveUp(str(error), _UNSAFE) from error
+
+
+def _urls(order: dict[str, Any]) -> list[str]:
+    given = [order.get("video_url"), order.get("audio_url"), *(each["image_url"] for each in order.get("images", ()))]
+    subtitles = order.get("subtitles")
+    if isinstance(subtitles, str) and subtitles.startswith(("https://", "http://")):
+        given.append(subtitles)
+    return [url for url in given if url is not None]
 
 
 def _img2vid_order(images: Any, picture: Picture, ctx: Context) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from retoma.errors import Conflict, NotFound
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of
 from retoma_apps.gpu.jobs import details, summary
 from retoma_apps.gpu.models import AddAudioJob, Asked, CaptionJob, Img2VidJob, Submission
-from retoma_apps.gpu.outcomes import Run, moment
+from retoma_apps.gpu.outcomes import Run, began, moment
 from retoma_apps.gpu.pipelines import GPU
 from retoma_apps.gpu.settings import LONGEST_QUEUE, Rules
 from retoma_apps.gpu.shapes import JobAccepted, JobCancelled, JobDetails, JobPage
@@ -26,7 +26,7 @@ from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
 
 OFFLINE = "X-Retoma-Offline"
 OPERATIONS = ("img2vid", "caption", "addaudio")
-LOOKED_AT = 100
+LOOKED_AT, ROUNDS = 100, 10  # a page looks at so many jobs at a time, and so often
 DEFAULT_TENANT = "default"
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
@@ -76,15 +76,20 @@ async def submit_addaudio(given: AddAudioJob, by: Writer, key: IdempotencyKey = 
 @router.get("/jobs", summary="List jobs, newest first", response_model=JobPage)
 async def list_jobs(by: Reader, asked: Annotated[Asked, Query()]) -> dict[str, Any]:
     """A page may be short, or empty; there are more as long as `next` is not null."""
-    status = asked.status
-    seen = await _newest(by, None if status is None else states_of(status), run_id(asked.before or ""))
-    found = [run for run in seen if asked.id_roteiro in (None, run.input.get("id_roteiro"))]
-    began = await by.client.began(run.id for run in found)
-    shown = [summary(run, began.get(run.id)) for run in found]
-    wanted = [job for job in shown if status in (None, job["status"])]
-    if len(wanted) > asked.limit:
-        return {"jobs": wanted[: asked.limit], "next": wanted[asked.limit - 1]["jobId"]}
-    return {"jobs": wanted, "next": job_id(seen[-1].id) if len(seen) == LOOKED_AT else None}
+    states = None if asked.status is None else states_of(asked.status)
+    wanted: list[dict[str, Any]] = []
+    before = run_id(asked.before or "")
+    for _ in range(ROUNDS):
+        seen = await _newest(by, states, before)
+        wanted += await _wanted(by, asked, seen)
+        if len(wanted) > asked.limit:
+            return {"jobs": wanted[: asked.limit], "next": wanted[asked.limit - 1]["jobId"]}
+        if len(seen) < LOOKED_AT:
+            return {"jobs": wanted, "next": None}
+        before = seen[-1].id
+        if len(wanted) == asked.limit:
+            break
+    return {"jobs": wanted, "next": None if before is None else job_id(before)}
 
 
 @router.get("/jobs/{job}", summary="Show a job", response_model=JobDetails, responses=documented(404))
@@ -113,14 +118,14 @@ async def _submitted(operation: str, given: Submission, by: Caller, key: str | N
             key=key,
             webhook=webhook,
             tenant=by.tenant or DEFAULT_TENANT,
-            deadline=LONGEST_QUEUE + rules.limit(operation),
+            deadline=LONGEST_QUEUE + rules.whole_limit(operation),
         )
     except Conflict as error:
         said = f"the Idempotency-Key {key!r} belongs to a job with another body: send that body, or another key"
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", said) from error
     run: Run = await by.client.show(started.id)
-    began = {} if started.created else await by.client.began([run.id])
-    status = status_of(run.state, begun=run.id in began)
+    begun = not started.created and await began(by.client, run) is not None
+    status = status_of(run.state, begun=begun)
     return _answered(by.client, _accepted(run, given, status, offline=rules.offline), 202)
 
 
@@ -154,6 +159,13 @@ async def _newest(by: Caller, states: list[str] | None, before: UUID | None) -> 
             limit=LOOKED_AT,
         )
     return sorted(found, key=lambda run: run.id, reverse=True)[:LOOKED_AT]
+
+
+async def _wanted(by: Caller, asked: Asked, seen: list[Run]) -> list[dict[str, Any]]:
+    found = [run for run in seen if asked.id_roteiro in (None, run.input.get("id_roteiro"))]
+    first = await by.client.began(run.id for run in found)
+    shown = [summary(run, first.get(run.id) if run.revision == 1 else await began(by.client, run)) for run in found]
+    return [job for job in shown if asked.status in (None, job["status"])]
 
 
 async def _own(by: Caller, job: str) -> Run:

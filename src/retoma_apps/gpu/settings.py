@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import Webhook, hours, minutes, seconds
+from retoma.outgoing import Guard
 
 LIMITS: Mapping[str, timedelta] = {"img2vid": minutes(60), "caption": minutes(10), "addaudio": minutes(5)}
 OTHER_LIMIT = minutes(30)
 LONGEST_QUEUE = hours(7 * 24)  # before its first part begins
 RUNPOD_EVERY, OFFLINE_EVERY = seconds(8), seconds(1)
-SHORT_ATTEMPTS = 5
+SHORT_ATTEMPTS, MOST_ATTEMPTS = 5, 14  # of the two schedules
 
 
 class GpuSettings(BaseSettings):
@@ -27,7 +28,10 @@ class GpuSettings(BaseSettings):
         None, ge=1_000, le=7 * 86_400_000, description="The limit of every operation. Unset: 60, 10 and 5 minutes."
     )
     webhook_retry_max: int = Field(
-        SHORT_ATTEMPTS, ge=1, le=100, description="How often a callback is sent before it is given up."
+        SHORT_ATTEMPTS,
+        ge=1,
+        le=MOST_ATTEMPTS,
+        description="How often a callback is sent before it is given up: at most 14 times, in three days.",
     )
     gpu_part_seconds: float = Field(
         60.0, gt=0, le=3600, description="Images are rendered in parts of about so many seconds of video."
@@ -47,21 +51,25 @@ class Rules:
     attempts: int = SHORT_ATTEMPTS
     limits: Mapping[str, timedelta] = field(default_factory=lambda: LIMITS)
     other_limit: timedelta = OTHER_LIMIT
+    guard: Guard = field(default_factory=Guard)
 
     @classmethod
-    def of(cls, settings: GpuSettings, *, offline: bool) -> Rules:
+    def of(cls, settings: GpuSettings, *, offline: bool, guard: Guard | None = None) -> Rules:
         usual = OFFLINE_EVERY if offline else RUNPOD_EVERY
         every = usual if settings.gpu_poll_seconds is None else seconds(settings.gpu_poll_seconds)
-        rules = cls(offline, every, settings.gpu_part_seconds, settings.webhook_retry_max)
+        part_seconds, attempts = settings.gpu_part_seconds, settings.webhook_retry_max
+        rules = cls(offline, every, part_seconds, attempts, guard=guard or Guard())
         if settings.job_timeout_ms is None:
             return rules
-        return cls(
-            offline, every, rules.part_seconds, rules.attempts, {}, timedelta(milliseconds=settings.job_timeout_ms)
-        )
+        return replace(rules, limits={}, other_limit=timedelta(milliseconds=settings.job_timeout_ms))
 
     def limit(self, operation: str) -> timedelta:
-        """How long a job may take from its first part on, and the host with each part of it."""
+        """How long a part may wait at the host, and how long it may then run there."""
         return self.limits.get(operation, self.other_limit)
+
+    def whole_limit(self, operation: str) -> timedelta:
+        """How long a job may take with all its parts and retries, from when the host has the first: twice its limit."""
+        return 2 * self.limit(operation)
 
     def webhook(self, url: str) -> Webhook:
         """The document's schedule has five attempts; who asks for more gets those of the standard one."""

@@ -60,7 +60,7 @@ class FailedImage(Shape):
 
 
 class JobResult(Shape):
-    code: int = Field(description="200; 207 if some images failed.")
+    code: int = Field(description="200; 207 if some images have no video.")
     message: str
     videos: list[Video] | None = None
     video_url: str | None = None

@@ -12,7 +12,7 @@ from string import Formatter
 import httpx2
 import pytest
 
-from retoma import App, Pipeline, Retry
+from retoma import App, Pipeline, Retry, Webhook
 from retoma.engine.watchdog import NO_PROGRESS, NOTHING_RUNS
 from retoma.files import FileSettings, files_of
 from retoma.records import WaitReason
@@ -359,3 +359,22 @@ async def test_a_large_input_is_cut_and_its_whole_is_one_link_away(open_pages: O
         assert f'href="/api/v1/runs/{run.id}"' in page.text
         whole = await visitor.get(f"/api/v1/runs/{run.id}", **OURS)
         assert whole.json()["input"]["topic"] == "tea" * 10_000
+
+
+async def test_a_token_in_the_query_of_a_webhooks_url_shows_on_no_page_and_in_no_answer(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        webhook = Webhook("https://n8n.example.com/hook?flow=1&token=canary", ("run.started",))
+        run = await visitor.client.start("film", {}, webhook=webhook)
+        (delivery,) = await visitor.client.deliveries(run=run.id)
+        answers = [
+            await visitor.get("/deliveries"),
+            await visitor.get(f"/deliveries/{delivery.id}"),
+            await visitor.api.get("/api/v1/deliveries"),
+            await visitor.api.get(f"/api/v1/deliveries/{delivery.id}"),
+            await visitor.api.get("/api/v1/endpoints"),
+            await visitor.api.post(f"/api/v1/endpoints/{delivery.endpoint}/enable"),
+        ]
+        for answer in answers:
+            assert answer.status_code == 200
+            assert "token=***" in answer.text
+            assert "canary" not in answer.text

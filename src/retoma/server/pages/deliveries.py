@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from starlette.responses import Response
 
 from retoma.errors import NotFound
+from retoma.outgoing import without_values
+from retoma.records import Delivery
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.states import DeliveryState
@@ -26,7 +29,7 @@ async def listed(visit: Visit) -> Response:
     )
     return visit.show(
         "deliveries.html",
-        deliveries=found[:SIZE],
+        deliveries=[_masked(each) for each in found[:SIZE]],
         next=found[SIZE - 1].id if len(found) > SIZE else None,
         states=list(DeliveryState),
         asked=asked,
@@ -37,13 +40,17 @@ async def listed(visit: Visit) -> Response:
 
 async def shown(visit: Visit) -> Response:
     delivery = await visit.client.delivery(visit.id("delivery"))
-    return visit.show("delivery.html", delivery=delivery, now=await visit.client.now())
+    return visit.show("delivery.html", delivery=_masked(delivery), now=await visit.client.now())
 
 
 async def redrive(visit: Visit) -> Response:
     delivery = visit.id("delivery")
     await visit.client.redrive(delivery)
     return visit.go(f"/deliveries/{delivery}", "sent_again")
+
+
+def _masked(delivery: Delivery) -> Delivery:
+    return replace(delivery, url=without_values(delivery.url))
 
 
 def _id(given: str) -> UUID | None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
+from retoma.outgoing import without_values
 from retoma.records import Delivery
 from retoma.server.callers import Caller, caller
 from retoma.server.problems import documented
@@ -78,7 +79,8 @@ async def redrive(delivery: UUID, by: Writer) -> DeliveryDetails:
 
 
 def _shape(delivery: Delivery) -> DeliveryShape:
-    return DeliveryShape(**{name: getattr(delivery, name) for name in DeliveryShape.model_fields})
+    shown = {name: getattr(delivery, name) for name in DeliveryShape.model_fields}
+    return DeliveryShape(**shown | {"url": without_values(delivery.url)})
 
 
 def _details(delivery: Delivery) -> DeliveryDetails:

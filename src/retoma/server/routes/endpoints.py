@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from retoma.outgoing import without_values
 from retoma.records import Endpoint
 from retoma.server.callers import Caller, caller
 from retoma.server.problems import documented
@@ -42,4 +43,5 @@ async def enable(endpoint: EndpointId, by: Writer) -> EndpointShape:
 
 
 def _shape(endpoint: Endpoint) -> EndpointShape:
-    return EndpointShape(**{name: getattr(endpoint, name) for name in EndpointShape.model_fields})
+    shown = {name: getattr(endpoint, name) for name in EndpointShape.model_fields}
+    return EndpointShape(**shown | {"url": without_values(endpoint.url)})

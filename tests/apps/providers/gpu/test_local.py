@@ -17,12 +17,13 @@ import pytest
 from retoma import GiveUp, Report, Settings
 from retoma.files import FileSettings
 from retoma.outgoing import LOOPBACK
-from retoma_apps.providers.gpu import LocalHost, RunPodHost
+from retoma_apps.providers.gpu import LocalHost, RunPodHost, local
 from retoma_apps.providers.gpu.renders import Renders
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import Switch, settings_for
 from tests.apps.providers.gpu.media import plain_picture, seen
 from tests.apps.providers.gpu.shelf import Shelf
+from tests.patience import PATIENCE
 
 MINUTE = timedelta(minutes=1)
 
@@ -43,7 +44,7 @@ class Machine:
     async def processes_end(self) -> None:
         for host in self.hosts:
             for child in host._children:
-                await asyncio.to_thread(child.wait, 20)
+                await asyncio.to_thread(child.wait, PATIENCE)
 
     @property
     def renders(self) -> list[str]:
@@ -58,7 +59,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
         for child in host._children:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
-            child.wait(20)
+            child.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ async def test_a_process_that_is_killed_is_lost_and_its_key_can_be_submitted_ane
     machine: Machine, host: LocalHost, shelf: Shelf
 ) -> None:
     handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
-    await asyncio.wait_for(shelf.hanging.wait(), 20)
+    await asyncio.wait_for(shelf.hanging.wait(), PATIENCE)
     os.kill(host._children[0].pid, signal.SIGKILL)
     assert (await ended(machine, host, handle)).state == "lost"
     assert await host.find("key") is None
@@ -165,7 +166,7 @@ async def test_a_cancel_kills_the_process_and_is_told_when_it_is_dead(
     machine: Machine, host: LocalHost, shelf: Shelf
 ) -> None:
     handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
-    await asyncio.wait_for(shelf.hanging.wait(), 20)
+    await asyncio.wait_for(shelf.hanging.wait(), PATIENCE)
     work = machine.home / "renders" / handle / "work"
     assert work.exists()
     await machine.host().cancel(handle)
@@ -174,9 +175,16 @@ async def test_a_cancel_kills_the_process_and_is_told_when_it_is_dead(
     assert await host.find("key") is None
 
 
-async def test_a_cancel_before_the_process_is_up_ends_it_too(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+async def test_a_cancel_before_the_process_is_up_ends_it_too(
+    machine: Machine, host: LocalHost, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(folder: Path, lock: int) -> Any:
+        (folder / "cancelled").touch()
+        return start(folder, lock)
+
+    start = local._renderer
+    monkeypatch.setattr(local, "_renderer", too_late)
     handle = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
-    (machine.home / "renders" / handle / "cancelled").touch()
     assert (await ended(machine, host, handle)).state == "cancelled"
     assert shelf.asked == []
 
@@ -218,7 +226,7 @@ async def test_the_process_has_no_secret_of_the_worker_in_its_environment(
     for name in ("RETOMA_DATABASE_URL", "RUNPOD_API_KEY", "WEBHOOK_SECRET"):
         monkeypatch.setenv(name, "CANARY")
     handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
-    await asyncio.wait_for(shelf.hanging.wait(), 20)
+    await asyncio.wait_for(shelf.hanging.wait(), PATIENCE)
     assert b"CANARY" not in _environment(host._children[0].pid)
     kept = [file.read_bytes() for file in (machine.home / "renders" / handle).iterdir() if file.is_file()]
     assert b"CANARY" not in b"".join(kept)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer
-from retoma_apps.providers.gpu import HostUnavailable, RunPodHost
+from retoma.outgoing import Answer, Outgoing
+from retoma_apps.providers.gpu import HostUnavailable, RunPodHost, RunPodSettings
 from retoma_apps.providers.gpu.runpod import _check, _report
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submitted
@@ -288,6 +289,27 @@ async def test_a_server_error_on_a_question_is_neither_lost_nor_ended(standin: S
         await runpod.status(handle)
     with pytest.raises(HostUnavailable):
         await runpod.find("key")
+
+
+async def test_every_request_has_the_key_of_the_environment_as_a_bearer_token(
+    base_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    request = Outgoing.request
+
+    async def noted(self: Outgoing, method: str, url: str, **more: Any) -> Answer:
+        asked.append((url.split("/pod/")[1].split("/")[0], more["headers"]["Authorization"]))
+        return await request(self, method, url, **more)
+
+    monkeypatch.setattr(Outgoing, "request", noted)
+    monkeypatch.setenv("RUNPOD_API_KEY", KEY)
+    host = RunPodHost(RunPodSettings(_env_file=None, base_url=base_url, endpoint_id="pod"))
+    handle = await submitted(host)
+    await host.status(handle)
+    await host.find("key")
+    await host.cancel(handle)
+    await host.close()
+    assert asked == [(verb, f"Bearer {KEY}") for verb in ("run", "status", "requests", "cancel")]
 
 
 async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: str) -> None:

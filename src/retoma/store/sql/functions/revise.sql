@@ -381,8 +381,10 @@ stable language sql as $$
    where f.state = 'succeeded'
      and exists (select from retoma.remakes m
                   where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item in (p_item, ''))
+     -- Nor was it one since then that came to nothing.
      and not exists (select from retoma.remakes m
-                      where m.run = p_run and m.revision = p_revision and m.step = p_step and m.item in (p_item, '') and m.target)
+                      where m.run = p_run and m.revision > f.revision and m.revision <= p_revision
+                        and m.step = p_step and m.item in (p_item, '') and m.target)
      and before.item_value::text is not distinct from now.item_value::text and before.results::text[] = now.results::text[]
      and ('"TOO_LARGE"' = any (now.results::text[])) is not true
      -- What it only comes after has not been done again.
