@@ -124,8 +124,8 @@ class Pipeline:
 
         Work may be sent back to `send_back_to` (else to what it is `of`), at most `most_revisions` times, with what a
         person filled into the `feedback_form`, of which every field may be left out. The times are
-        counted from its opening: it should be decided by `due`; at `remind` its assignee is told again, at `escalate`
-        it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
+        counted from its opening: it should be decided by `due`; at `remind` an event says that it still waits, at
+        `escalate` it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
         """
         place = Place(self.name, name)
         check_name("step", name, place)

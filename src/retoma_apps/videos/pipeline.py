@@ -44,7 +44,7 @@ class Times(TypedDict):
 
 
 TIMES: Times = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
-"""A review should be decided within two hours; then people are reminded, and later the editor is asked."""
+"""A review should be decided within two hours; then an event says that it waits, and later it is the editor's."""
 MOST_FACTS = 30
 # What channels share. None may take all of it: a long backlog of one keeps no other waiting.
 WRITER = Pool("writer", capacity=8, per_tenant=4)

@@ -19,7 +19,9 @@ from pydantic import SecretStr
 
 from retoma import Settings
 from retoma.files import FileSettings
+from retoma.outgoing import LOOPBACK, Guard
 from retoma.records import Scope
+from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import Hands
 from retoma_apps.gpu.app import make_app
@@ -99,7 +101,10 @@ class Studio:
     async def pass_time(self, by: timedelta = TICK) -> None:
         await self.api.sandbox.clock.advance(by)
         await self.standin.advance(by.total_seconds())
+        await workers.beat(self.api.sandbox.database, self.hands.worker)
         await self.do()
+        if await self.api.sandbox.watch():
+            await self.do()
 
     async def work(self, jobs: Iterable[str] = (), *, most: int = 2_000) -> None:
         """Until these jobs, or all, are over."""
@@ -144,7 +149,7 @@ async def a_studio(
     made = StandIn(manual=True, key=KEY, **standin)
     async with made.serving() as base_url:
         runpod = Unhinted(RunPodSettings(_env_file=None, api_key=SecretStr(KEY), base_url=base_url, endpoint_id="pod"))
-        rules = Rules.of(GpuSettings(_env_file=None, **(settings or {})), offline=offline)
+        rules = Rules.of(GpuSettings(_env_file=None, **(settings or {})), offline=offline, guard=Guard.allow(LOOPBACK))
         application = make_app(rules, host or runpod, FileSettings(home=folder, public_url="https://api.example"))
         async with (
             an_api(database, application=application, scopes=scopes, **vars(Settings())) as api,

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from retoma import Settings
-from retoma_apps.gpu.settings import GpuSettings, Rules
+from retoma.define.webhook import SCHEDULES
+from retoma_apps.gpu.settings import MOST_ATTEMPTS, GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
@@ -38,7 +40,18 @@ async def test_a_completed_job_is_told_with_its_videos(studio: Studio) -> None:
     assert list(told) == ["jobId", "id_roteiro", "status", "operation", "result", "execution", "timestamp"]
     assert (told["jobId"], told["id_roteiro"], told["status"], told["operation"]) == (job, 34, "COMPLETED", "img2vid")
     assert told["result"] == shown["result"]
-    assert [video["id"] for video in told["result"]["videos"]] == ["1", "2"]
+    assert told["result"] == {
+        "code": 200,
+        "message": "Images converted to videos successfully",
+        "videos": [
+            {
+                "id": number,
+                "video_url": f"https://files.invalid/gpu/{run_id(job)}/1/video_{number}.mp4",
+                "filename": f"video_{number}.mp4",
+            }
+            for number in ("1", "2")
+        ],
+    }
     assert told["execution"] == {
         "startTime": "2030-01-01T12:01:00.000Z",
         "endTime": "2030-01-01T12:01:08.000Z",
@@ -216,3 +229,40 @@ async def test_no_callback_is_owed_where_none_was_asked_for(studio: Studio) -> N
     await studio.submit(img2vid(1))
     await studio.work()
     assert await studio.client.deliveries() == []
+
+
+async def test_a_rerun_takes_as_long_as_itself_however_long_ago_the_first_run_was(studio: Studio) -> None:
+    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+    async with receiver() as there:
+        job = await ended(studio, there.url, img2vid(3))
+        (first,) = await studio.callbacks(there)
+        studio.standin.faults.bad_images = set()
+        await studio.api.sandbox.clock.advance(timedelta(days=2))
+        await studio.client.rerun_failed(run_id(job))
+        assert [(await studio.show(job))[name] for name in ("status", "startedAt")] == ["QUEUED", None]
+        await studio.pass_time(MINUTE)
+        await studio.work()
+        _, second = await studio.callbacks(there)
+        shown, (listed,) = await studio.show(job), (await studio.api.get("/jobs")).json()["jobs"]
+    assert (first["execution"]["durationMs"], second["execution"]["durationMs"]) == (8000, 8000)
+    assert second["status"] == "COMPLETED"
+    assert second["execution"]["startTime"] == shown["startedAt"] == listed["startedAt"] > "2030-01-03T12:01:00"
+
+
+def test_more_attempts_than_there_are_in_the_schedule_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(SCHEDULES["standard"]) == MOST_ATTEMPTS
+    monkeypatch.setenv("WEBHOOK_RETRY_MAX", str(MOST_ATTEMPTS))
+    assert Rules.of(GpuSettings(), offline=False).attempts == MOST_ATTEMPTS
+    monkeypatch.setenv("WEBHOOK_RETRY_MAX", str(MOST_ATTEMPTS + 1))
+    with pytest.raises(ValidationError, match="less than or equal to 14"):
+        GpuSettings()
+
+
+async def test_a_plain_run_sends_nothing_to_the_webhook_url_of_its_input(studio: Studio) -> None:
+    given = {**BODIES["caption"], "webhook_url": "https://169.254.169.254/latest/meta-data"}
+    answer = await studio.api.post("/api/v1/runs", json={"pipeline": "caption", "input": given})
+    assert answer.status_code == 202
+    await studio.work()
+    assert await studio.client.deliveries() == []
+    asked = {"pipeline": "caption", "input": given, "webhook": {"url": given["webhook_url"]}}
+    assert (await studio.api.post("/api/v1/runs", json=asked)).json()["code"] == "UNSAFE_URL"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -224,6 +225,20 @@ async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: 
     assert f"{job}: part 0 failed 4 times: Image 1 is corrupted" in said
 
 
+@pytest.mark.parametrize("operation", ["img2vid", "caption", "addaudio"])
+async def test_a_failure_for_good_is_logged_with_the_job_and_the_number_of_its_attempts(
+    operation: str, studio: Studio, caplog: pytest.LogCaptureFixture
+) -> None:
+    studio.standin.faults.fail = {operation}
+    job = await studio.submit({**BODIES[operation], "images": img2vid(1)["images"]}, operation)
+    await studio.work()
+    told, *_ = [record for record in caplog.records if record.levelname == "ERROR"]
+    if operation == "img2vid":
+        assert told.getMessage() == f"{job}: part 0 failed 4 times: img2vid failed, as it was told to"
+    else:
+        assert (vars(told)["run"], vars(told)["attempt"]) == (str(run_id(job)), 4)
+
+
 @pytest.mark.parametrize(
     ("operation", "minutes"), [("img2vid", 60), ("caption", 10), ("addaudio", 5), ("something else", 30)]
 )
@@ -233,6 +248,8 @@ def test_each_operation_has_its_limit(operation: str, minutes: int) -> None:
 
 
 def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JOB_TIMEOUT_MS", raising=False)
+    assert Rules.of(GpuSettings(), offline=False).limit("img2vid") == timedelta(milliseconds=3_600_000)
     monkeypatch.setenv("JOB_TIMEOUT_MS", "90000")
     rules = Rules.of(GpuSettings(), offline=False)
     assert {rules.limit(name) for name in ("img2vid", "caption", "addaudio")} == {timedelta(seconds=90)}
@@ -269,17 +286,23 @@ async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
     assert logged == [f"{job} timed out after {limit * 60_000}ms"]
 
 
-async def test_work_that_waits_at_the_host_has_a_limit_of_its_own(open_studio: OpenStudio) -> None:
-    async with open_studio(workers=1, queue_seconds=1e9) as studio:
+@pytest.mark.parametrize(
+    ("queue", "work", "ended"),
+    [(1e9, 1.0, "12:05"), (4 * 60.0, 1e9, "12:09"), (0.0, 4 * 60.0, "12:10")],
+    ids=["waiting", "running", "all tries together"],
+)
+async def test_waiting_running_and_all_of_it_have_limits_of_their_own(
+    queue: float, work: float, ended: str, open_studio: OpenStudio
+) -> None:
+    async with open_studio(queue_seconds=queue, seconds=lambda _: work) as studio:
+        studio.standin.faults.fail = {"addaudio"}
         job = await studio.submit(operation="addaudio")
         await studio.do()
-        await studio.pass_time(5 * MINUTE)
+        studio.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
         await studio.work()
         shown = await studio.show(job)
-        assert shown["error"]["code"] == "TIMEOUT"
-        # Well before the ten minutes that it may take in all.
-        assert "2030-01-01T12:05:00" <= shown["completedAt"] < "2030-01-01T12:06:00"
-        assert [one.status for one in studio.standin.jobs] == ["CANCELLED"]
+        assert (shown["error"]["code"], shown["completedAt"][11:16]) == ("TIMEOUT", ended)
+        assert (studio.standin.jobs[-1].status, await studio.used()) == ("CANCELLED", 0)
 
 
 async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_studio: OpenStudio) -> None:
@@ -296,16 +319,24 @@ async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_studio:
         assert await studio.used() == 0
 
 
-async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(open_studio: OpenStudio) -> None:
-    async with open_studio(seconds=lambda _: 5 * 60.0) as studio, receiver() as there:
+@pytest.mark.parametrize(("work", "status"), [(308, "COMPLETED"), (310, "COMPLETED"), (312, "FAILED")])
+async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(
+    work: int, status: str, open_studio: OpenStudio
+) -> None:
+    """Its time is over 308 s after its submission, and the host takes 3 s to cancel it."""
+    async with open_studio(seconds=lambda _: float(work), cancel_seconds=3.0) as studio, receiver() as there:
         job = await studio.submit({**BODIES["addaudio"], "webhook_url": there.url}, "addaudio")
         await studio.do()
-        for one in studio.standin.jobs:
-            one.longest = 1e9
-        await studio.pass_time(5 * MINUTE)
+        (one,) = studio.standin.jobs
+        one.longest = 1e9
+        for span in (8, 299):
+            await studio.pass_time(timedelta(seconds=span))
+        assert (one.status, one.cancel_at) == ("IN_PROGRESS", inf)
+        await studio.pass_time(timedelta(seconds=1))
         await studio.work()
-        told = await studio.callbacks(there)
-        assert [body["status"] for body in told] == [(await studio.show(job))["status"]]
+        await studio.pass_time(timedelta(days=1))
+        assert [body["status"] for body in await studio.callbacks(there)] == [status]
+        assert ((await studio.show(job))["status"], await studio.used()) == (status, 0)
 
 
 async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(studio: Studio) -> None:
@@ -391,6 +422,38 @@ async def test_a_state_that_nobody_knows_is_told_and_the_job_goes_on(
     assert (await studio.show(job))["status"] == "COMPLETED"
 
 
+@pytest.mark.parametrize(
+    ("state", "tries", "status", "code", "details"),
+    [
+        ("COMPLETED", 1, "COMPLETED", None, None),
+        ("FAILED", 4, "FAILED", "PROCESSING_ERROR", "PROCESSING_ERROR"),
+        ("CANCELLED", 4, "FAILED", "PROCESSING_ERROR", "CANCELLED"),
+        ("TIMED_OUT", 1, "FAILED", "TIMEOUT", "caption timed out after 600000ms: RunPod timed it out"),
+        ("HIBERNATING", 1, "IN_PROGRESS", None, None),
+    ],
+)
+async def test_every_state_of_runpod_has_its_outcome_and_only_an_unknown_one_is_warned_of(
+    state: Any,
+    tries: int,
+    status: str,
+    code: str | None,
+    details: str | None,
+    studio: Studio,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    studio.standin.fleet.outcome = lambda _: (state, {"video_url": "https://files.example/a.mp4"}, None)
+    job = await studio.submit(operation="caption")
+    await studio.do()
+    for _ in range(20):
+        await studio.pass_time()
+    shown = await studio.show(job)
+    error = shown.get("error") or {}
+    assert (shown["status"], error.get("code"), error.get("details")) == (status, code, details)
+    assert studio.standin.submits.total() == tries
+    warned = [record.levelname for record in caplog.records if f"not known here: {state!r}" in record.getMessage()]
+    assert set(warned) == ({"WARNING"} if status == "IN_PROGRESS" else set())
+
+
 async def test_a_key_that_is_refused_holds_all_jobs_up_and_fails_none(studio: Studio) -> None:
     """Also those whose limit is over before it is mended: the host never had them."""
     studio.standin._key = "another"
@@ -418,9 +481,10 @@ async def test_all_parts_of_a_job_together_have_its_limit(open_studio: OpenStudi
     async with open_studio(workers=1, seconds=lambda _: 40 * 60.0) as studio:
         await studio.api.sandbox.client.set_pool("gpu", capacity=1)
         job = await studio.submit(img2vid(40))
-        for _ in range(13):
+        for _ in range(23):
             await studio.pass_time(5 * MINUTE)
-            await studio.api.sandbox.watch()
+        assert (await studio.show(job))["status"] == "IN_PROGRESS"
+        await studio.pass_time(5 * MINUTE)
         await studio.work()
         shown = await studio.show(job)
         assert (shown["status"], shown["error"]["code"]) == ("FAILED", "TIMEOUT")
@@ -430,7 +494,75 @@ async def test_all_parts_of_a_job_together_have_its_limit(open_studio: OpenStudi
 async def test_a_job_that_never_gets_a_worker_ends_too(studio: Studio) -> None:
     await studio.api.sandbox.client.set_pool("gpu", capacity=0)
     job = await studio.submit(operation="addaudio")
-    await studio.pass_time(timedelta(days=7, minutes=5))
-    await studio.api.sandbox.watch()
+    await studio.pass_time(timedelta(days=7, minutes=10))
     error = (await studio.show(job))["error"]
     assert (error["code"], error["message"]) == ("TIMEOUT", "Job timed out before a worker was free")
+
+
+async def test_time_in_the_hosts_queue_is_not_taken_from_the_time_to_run(open_studio: OpenStudio) -> None:
+    async with open_studio(queue_seconds=4 * 60.0, seconds=lambda _: 2 * 60.0) as studio:
+        job = await studio.submit(operation="addaudio")
+        await studio.work()
+        shown = await studio.show(job)
+    assert (shown["status"], shown["completedAt"] > "2030-01-01T12:06") == ("COMPLETED", True)
+
+
+async def test_a_retry_is_logged_once(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
+    studio.standin.faults.fail = {"caption"}
+    job = await studio.submit(operation="caption")
+    await studio.work()
+    said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
+    assert said == [f"{job}: retrying the job, try {number}" for number in (2, 3, 4)]
+
+
+UNSAFE = "https://169.254.169.254/latest/meta-data"
+
+
+@pytest.mark.parametrize(
+    ("operation", "given"),
+    [
+        ("caption", {"video_url": UNSAFE, "text": "Olá"}),
+        ("caption", {"video_url": "https://example.com/v.mp4", "subtitles": f"{UNSAFE}/a.srt"}),
+        ("addaudio", {"video_url": "https://example.com/v.mp4", "audio_url": UNSAFE}),
+        ("img2vid", {"images": [{"id": "1", "image_url": UNSAFE, "duracao": 5}]}),
+    ],
+)
+async def test_a_url_in_a_private_network_is_handed_to_no_host_whichever_way_it_came(
+    operation: str, given: dict[str, Any], studio: Studio
+) -> None:
+    run = (await studio.client.start(operation, given)).id
+    await studio.work()
+    error = (await studio.show(f"orc-{run}"))["error"]
+    assert studio.standin.submits == {}
+    assert "RETOMA_ALLOW_HOSTS" in error["message"]
+    if operation != "img2vid":
+        assert error["details"] == "UNSAFE_URL"
+
+
+async def test_an_image_in_a_private_network_loses_only_its_own_video(studio: Studio) -> None:
+    given = img2vid(3)
+    given["images"][1]["image_url"] = UNSAFE
+    run = (await studio.client.start("img2vid", given)).id
+    await studio.work()
+    result = (await studio.show(f"orc-{run}"))["result"]
+    assert [video["id"] for video in result["videos"]] == ["1", "3"]
+    assert [(fault["id"], fault["code"]) for fault in result["failed"]] == [("2", "UNSAFE_URL")]
+    assert UNSAFE not in str([job.input for job in studio.standin.jobs])
+
+
+async def test_the_videos_that_were_done_in_time_are_told_with_the_timeout(open_studio: OpenStudio) -> None:
+    def seconds(job: Any) -> float:
+        return 1e9 if job.input["images"][0]["id"] == "1" else 50.0
+
+    settings = {"job_timeout_ms": 120_000}
+    async with open_studio(seconds=seconds, settings=settings) as studio, receiver() as there:
+        job = await studio.submit(img2vid(30, webhook_url=there.url))
+        await studio.work()
+        (told,) = await studio.callbacks(there)
+        shown = await studio.show(job)
+    result = told["result"]
+    assert (told["status"], told["error"]["code"], shown["result"]) == ("FAILED", "TIMEOUT", result)
+    assert [video["id"] for video in result["videos"]] == [str(number) for number in range(13, 31)]
+    assert (result["code"], result["message"]) == (207, "12 of 30 images have no video")
+    assert {fault["code"] for fault in result["failed"]} == {"TIMEOUT"}
+    assert [fault["id"] for fault in result["failed"]] == [str(number) for number in range(1, 13)]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from retoma.states import RunState
+from retoma.worker.upkeep import Upkeep
 from retoma_apps.gpu import routes
 from retoma_apps.gpu.states import BY_STATE, STATUSES, status_of
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, MINUTE, Studio, images, img2vid
+from tests.receiver import receiver, says
 
 
 def test_every_run_state_has_one_of_the_five_words() -> None:
@@ -52,17 +56,27 @@ async def test_the_other_operations_end_with_one_video(operation: str, studio: S
 
 
 async def test_what_the_caller_gave_reaches_the_host(studio: Studio) -> None:
-    body = img2vid(4, zoom_types=["zoomout", "zoompanleft"])
-    body["images"][1]["zoom"] = "zoompanup"
-    await studio.submit(body)
-    await studio.submit({**CAPTION, "style": {"bold": True}}, "caption")
-    await studio.submit({**ADDAUDIO, "volume": 0.25}, "addaudio")
-    await studio.do()
-    sent = {job.input["operation"]: job.input for job in studio.standin.jobs}
-    assert [image["zoom"] for image in sent["img2vid"]["images"]] == ["zoomout", "zoompanup", "zoomout", "zoompanleft"]
-    assert [image["duracao"] for image in sent["img2vid"]["images"]] == [5.0] * 4
-    assert (sent["caption"]["text"], sent["caption"]["style"]["bold"]) == ("Olá, coração", True)
-    assert (sent["addaudio"]["audio_url"], sent["addaudio"]["volume"]) == (ADDAUDIO["audio_url"], 0.25)
+    async def sent(operation: str, body: dict[str, Any]) -> dict[str, Any]:
+        await studio.submit(body, operation)
+        await studio.work()
+        return studio.standin.jobs[-1].input
+
+    given = images(4, duracao=5.5)
+    given[1]["zoom"] = "zoompanup"
+    rendered = await sent("img2vid", {"images": given, "zoom_types": ["zoomout", "zoompanleft"]})
+    zooms = ["zoomout", "zoompanup", "zoomout", "zoompanleft"]
+    assert rendered["images"] == [{**image, "zoom": zoom} for image, zoom in zip(given, zooms, strict=True)]
+
+    captioned = await sent("caption", {**CAPTION, "style": {"bold": True}})
+    assert captioned["style"]["bold"] is True
+    assert captioned == captioned | {"video_url": CAPTION["video_url"], "text": CAPTION["text"], "subtitles": None}
+    spoken = {"video_url": CAPTION["video_url"], "subtitles": [{"start": 0.5, "end": 2.5, "text": "Olá"}]}
+    captioned = await sent("caption", spoken)
+    assert captioned == captioned | spoken | {"text": None}
+
+    sound = {"video_url": ADDAUDIO["video_url"], "audio_url": ADDAUDIO["audio_url"], "volume": 0.25}
+    mixed = await sent("addaudio", sound)
+    assert mixed == mixed | sound
 
 
 async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> None:
@@ -97,6 +111,32 @@ async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> No
     ended = await studio.show(job)
     assert (ended["status"], ended["completedAt"]) == ("COMPLETED", "2030-01-01T12:01:08.000Z")
     assert (ended["progress"], ended["estimatedCompletion"], ended["workersReserved"]) == (None, None, 0)
+
+
+@pytest.mark.parametrize("operation", BODIES)
+async def test_the_callers_project_is_told_wherever_the_job_is_shown(operation: str, studio: Studio) -> None:
+    async with receiver() as there:
+        body = {**BODIES[operation], "id_roteiro": 4321, "webhook_url": there.url}
+        accepted = (await studio.post(operation, body)).json()
+        shown = [accepted, await studio.show(accepted["jobId"])]
+        await studio.work()
+        shown += [await studio.show(accepted["jobId"]), *(await studio.callbacks(there))]
+        shown += (await studio.api.get("/jobs")).json()["jobs"]
+    assert [(each["jobId"], each["id_roteiro"]) for each in shown] == [(accepted["jobId"], 4321)] * 5
+
+
+async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_studio: OpenStudio) -> None:
+    async with open_studio() as studio:
+        studio.standin.faults.bad_images = {"1"}
+        job = await studio.submit(img2vid(30, webhook_url=HOOK))
+        await studio.do()
+        for _ in range(3):
+            await studio.pass_time()
+        now, before = await studio.api.sandbox.clock.now(), await studio.show(job)
+    assert (before["status"], before["attempts"]["clips:0"], len(before["runpodJobIds"])) == ("IN_PROGRESS", 2, 3)
+    async with open_studio() as studio:
+        await studio.api.sandbox.clock.set(now)
+        assert await studio.show(job) == before
 
 
 async def test_a_job_that_takes_longer_than_was_thought_is_never_said_to_have_ended(open_studio: OpenStudio) -> None:
@@ -181,6 +221,7 @@ async def test_jobs_are_listed_by_project_however_many_others_came_after(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "LOOKED_AT", 2)
+    monkeypatch.setattr(routes, "ROUNDS", 1)
     own = [await studio.submit(img2vid(1, id_roteiro=99)) for _ in range(2)]
     for _ in range(3):
         await studio.submit(img2vid(1))
@@ -270,9 +311,76 @@ async def test_a_job_that_waits_longer_than_a_day_is_still_there(studio: Studio)
     assert (await studio.show(job))["status"] == "COMPLETED"
 
 
+async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(studio: Studio) -> None:
+    """Nothing that a worker does by itself removes it."""
+    year, told = timedelta(days=365), lambda *_: None
+    upkeep = Upkeep(
+        studio.client.database,
+        silence=10 * year,
+        refresh=partial(asyncio.sleep, 0),
+        worker=studio.hands.worker,
+        at_work=list,
+        on_unwanted=told,
+        on_work=told,
+        on_look=told,
+    )
+    async with receiver(*[says(500)] * 5) as there:
+        job = await studio.submit(img2vid(1, webhook_url=there.url))
+        await studio.work()
+        shown = await studio.show(job)
+        for sent, state in ((1, "due"), (5, "dead")):
+            while len(there.got) < sent:
+                await studio.callbacks(there)
+                await studio.api.sandbox.clock.advance(timedelta(hours=25))
+            await upkeep._tick(0)
+            assert await studio.show(job) == shown
+            assert [each.state for each in await studio.client.deliveries()] == [state]
+        await studio.api.sandbox.clock.advance(year)
+        await upkeep._tick(0)
+        assert await studio.show(job) == shown
+
+
 async def test_images_are_divided_by_their_seconds_and_not_by_their_number(studio: Studio) -> None:
     await studio.submit({"images": [*images(4, 30.0), *images(1, 200.0, first=5), *images(40, 0.5, first=6)]})
     await studio.work()
     sizes = sorted(([int(image["id"]) for image in job.input["images"]] for job in studio.standin.jobs), key=min)
     assert [len(each) for each in sizes] == [2, 2, 1, 20, 20]
     assert [image for each in sizes for image in each] == list(range(1, 46))
+
+
+async def test_a_job_that_begins_while_it_is_read_does_not_contradict_itself(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await studio.submit(img2vid(24))
+    read = type(studio.client).jobs
+
+    async def begins_first(client: Any, *given: Any, **options: Any) -> Any:
+        await studio.do()
+        return await read(client, *given, **options)
+
+    monkeypatch.setattr(type(studio.client), "jobs", begins_first)
+    shown = await studio.show(job)
+    assert (shown["workersReserved"], shown["status"]) == (2, "IN_PROGRESS")
+    assert shown["startedAt"] is not None
+
+
+async def test_jobs_in_progress_are_listed_however_many_wait_behind_them(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "LOOKED_AT", 2)
+    busy = [await studio.submit(img2vid(1)) for _ in range(3)]
+    await studio.do()
+    for _ in range(6):
+        await studio.submit(img2vid(1))
+
+    async def page(**query: Any) -> tuple[list[str], str | None]:
+        told = (await studio.api.get("/jobs", params={"status": "IN_PROGRESS", **query})).json()
+        return [job["jobId"] for job in told["jobs"]], told["next"]
+
+    assert await page() == (busy[::-1], None)
+    first, after = await page(limit=1)
+    assert first == busy[2:]
+    assert await page(limit=3, before=after) == (busy[1::-1], None)
+    monkeypatch.setattr(routes, "ROUNDS", 3)
+    none, after = await page()
+    assert (none, await page(before=after)) == ([], (busy[::-1], None))

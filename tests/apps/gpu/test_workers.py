@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Event
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from retoma import Settings
 from retoma.cli.listening import address, bound, serving
+from retoma.worker import wakeup
+from retoma_apps.gpu.states import job_id
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
+from tests.engine.builders import SILENCE, do, fall_silent
+from tests.engine.test_leases import dying_hands
 from tests.receiver import receiver
+from tests.worker.test_worker import until, working
 
 
 async def test_four_jobs_end_one_after_the_other_and_not_all_late(open_studio: OpenStudio) -> None:
@@ -51,6 +58,105 @@ async def test_a_worker_is_free_for_the_next_job_as_soon_as_its_part_ends(studio
     await studio.pass_time()
     assert (await studio.show(second))["status"] == "IN_PROGRESS"
     assert len(studio.running()) == 3
+
+
+async def test_a_process_hears_at_once_that_a_worker_is_free_and_would_look_within_five_seconds(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wakeup.LONGEST_LOOK <= 5
+    for name in ("SHORTEST_LOOK", "LONGEST_LOOK"):  # so that nothing is found by looking
+        monkeypatch.setattr(wakeup, name, 1e6)
+    studio.standin.fleet.seconds = lambda job: 8.0 if job.input["images"][0]["id"] == "1" else 600.0
+    async with working(studio.api.sandbox, silence=3600):
+        await studio.submit(img2vid(36))
+        await until(lambda: parked(studio, 3))
+        second = await studio.submit(img2vid(12))
+        await studio.standin.advance(8)
+        await studio.api.sandbox.clock.advance(timedelta(seconds=8))
+        await until(lambda: seen(studio, 4))
+        assert (await studio.show(second))["status"] == "IN_PROGRESS"
+
+
+async def test_a_process_ends_what_is_beyond_its_limit_within_a_minute(open_studio: OpenStudio) -> None:
+    """Work at the host, and a job that waits for it."""
+    async with open_studio(seconds=lambda _: 1e9) as studio, working(studio.api.sandbox, silence=3600):
+        clock, job = studio.api.sandbox.clock, await studio.submit(operation="addaudio")
+        await until(lambda: parked(studio, 1))
+        studio.standin.jobs[0].longest = 1e9
+        await clock.advance(timedelta(seconds=8))
+        await until(lambda: looked_at(studio))
+        await clock.advance(5 * MINUTE)
+        assert (await until(lambda: error_of(studio, job)))["code"] == "TIMEOUT"
+        await studio.client.set_pool("gpu", capacity=0)
+        waiting = await studio.client.start("addaudio", BODIES["addaudio"], deadline=5 * MINUTE)
+        await clock.advance(5 * MINUTE)
+        assert (await until(lambda: error_of(studio, job_id(waiting.id))))["code"] == "TIMEOUT"
+
+
+async def test_workers_of_a_process_that_died_are_free_again_without_an_operator(studio: Studio) -> None:
+    sandbox = studio.api.sandbox
+    async with dying_hands(sandbox) as dying:
+        await studio.submit(img2vid(36))
+        await do(dying, await dying.claim(1), "parts")
+        assert (len(await dying.claim(100)), await studio.used()) == (3, 3)
+        async with working(sandbox, silence=SILENCE.total_seconds()):
+            await sandbox.clock.advance(SILENCE + timedelta(seconds=1))
+            await until(lambda: seen(studio, 3))
+        assert await studio.used() == 3
+
+
+@pytest.mark.parametrize("has_stored_its_id", [False, True])
+async def test_what_was_submitted_by_a_process_that_died_is_not_submitted_again(
+    has_stored_its_id: bool, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, sandbox, taken, released = studio.client.app.resources["host"], studio.api.sandbox, Event(), Event()
+    submit, find = host.submit, host.find
+
+    async def held(*given: Any, **more: Any) -> Any:
+        handle, is_first = await submit(*given, **more), not taken.is_set()
+        taken.set()
+        if is_first and not has_stored_its_id:
+            await released.wait()
+        return handle
+
+    async def found(key: str) -> Any:
+        assert not has_stored_its_id, "it is known"
+        return await find(key)
+
+    monkeypatch.setattr(host, "submit", held)
+    monkeypatch.setattr(host, "find", found)
+    job = await studio.submit(operation="caption")
+    async with dying_hands(sandbox) as dying:
+        attempt = asyncio.create_task(dying.attempt(await dying.claim(1)))
+        await (attempt if has_stored_its_id else taken.wait())
+        assert len(studio.running()) == 1
+        await fall_silent(sandbox)
+        await studio.standin.advance(60)
+        await sandbox.work()
+        assert (await studio.show(job))["status"] == "COMPLETED"
+        assert studio.standin.submits.total() == 1
+        released.set()
+        await attempt
+
+
+async def seen(studio: Studio, count: int) -> bool:
+    """Whether the host was given so many parts."""
+    return len(studio.standin.jobs) == count
+
+
+async def parked(studio: Studio, count: int) -> bool:
+    """Whether so many parts of the only job wait for the host."""
+    (run,) = await studio.client.runs()
+    return len(await studio.client.outside(run.id)) == count
+
+
+async def looked_at(studio: Studio) -> bool:
+    (run,) = await studio.client.runs()
+    return any(work.looks for work in await studio.client.outside(run.id))
+
+
+async def error_of(studio: Studio, job: str) -> dict[str, str] | None:
+    return (await studio.show(job)).get("error")
 
 
 async def test_a_job_begins_with_the_one_worker_that_is_free(studio: Studio) -> None:
