@@ -195,7 +195,7 @@ async def test_a_worker_that_is_killed_in_the_middle_loses_and_doubles_nothing(p
 
 
 async def test_a_restart_of_everything_loses_nothing(plant: Plant) -> None:
-    async with receiver() as there, receiver() as dead_letters:
+    async with receiver() as there:
         jobs = await plant.held_back(*[job_of(100)] * 3, there=there)
         await plant.seen(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
         before = await plant.show(jobs[0])
@@ -209,7 +209,6 @@ async def test_a_restart_of_everything_loses_nothing(plant: Plant) -> None:
         assert datetime.fromisoformat(before["startedAt"]) <= started_at < killed_at
         assert set(before["runpodJobIds"]) <= set(after["runpodJobIds"])
         ends = await told_of_each(there, 3)
-        assert dead_letters.got == []
     assert {end["jobId"]: ids(end["result"]) for end in ends} == dict.fromkeys(jobs, numbers(100))
     assert [end["jobId"] for end in sorted(ends, key=lambda end: end["execution"]["startTime"])] == jobs
     tally = await plant.tally()
