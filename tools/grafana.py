@@ -190,6 +190,7 @@ def deliveries() -> list[Panel]:
             ],
         ),
         figure("Dead letters", [("", "max(retoma_dead_deliveries)")]),
+        figure("Disabled endpoints", [("", "max(retoma_disabled_endpoints)")]),
     ]
 
 

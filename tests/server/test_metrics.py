@@ -34,6 +34,7 @@ async def test_metrics_tell_what_the_database_has(database: Database) -> None:
     gpu = frozenset({("pool", "gpu")})
     assert [found[f"retoma_pool_{what}", gpu] for what in ("capacity", "used", "waiting")] == [3, 2, 1]
     assert found["retoma_dead_deliveries", frozenset()] == 1
+    assert found["retoma_disabled_endpoints", frozenset()] == 0
     assert found["retoma_deliveries_ended_total", frozenset({("pipeline", "img2vid"), ("state", "delivered")})] == 1
 
 

@@ -145,6 +145,7 @@ async def test_410_disables_the_endpoint_and_gives_up_what_is_owed_to_it(open_sa
         assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it answered 410 Gone")
         (endpoint,) = await sandbox.client.endpoints()
         assert (endpoint.disabled_because, endpoint.dead, endpoint.due) == ("it answered 410 Gone", 3, 0)
+        assert (await sandbox.client.figures()).deliveries.disabled == 1
 
 
 async def test_an_attempt_that_ends_after_its_endpoint_was_disabled_is_given_up(open_sandbox: OpenSandbox) -> None:

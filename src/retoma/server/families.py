@@ -133,6 +133,7 @@ def _deliveries(figures: Figures) -> Iterator[Metric]:
         [["due", found.due], ["sending", found.sending], ["dead", found.dead]],
     )
     yield gauge("retoma_dead_deliveries", "Webhooks that were given up and could be sent again.", [], [[found.dead]])
+    yield gauge("retoma_disabled_endpoints", "Endpoints of webhooks that get nothing any more.", [], [[found.disabled]])
     yield gauge(
         "retoma_oldest_due_delivery_seconds",
         "How long the webhook has been due that waits longest for being sent.",

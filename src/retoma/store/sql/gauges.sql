@@ -47,10 +47,11 @@ select pipeline, what, outcome, under, times, seconds
  order by pipeline, what, outcome, under;
 
 -- name: delivery_figures
--- What is owed, what is dead and could be sent again, and by how much the sending is late.
+-- What is owed, what is dead and could be sent again, endpoints that get nothing any more, and by how much the sending is late.
 select count(*) filter (where state = 'due') as due, count(*) filter (where state = 'sending') as sending,
        (select count(*) from retoma.deliveries d join retoma.endpoints e on e.id = d.endpoint
          where d.state = 'dead' and e.disabled_at is null) as dead,
+       (select count(*) from retoma.endpoints where disabled_at is not null) as disabled,
        retoma.now() - min(next_at) filter (where next_at <= retoma.now()) as late_for
   from retoma.deliveries
  where ended_at is null;
