@@ -36,8 +36,8 @@ class PoolFigures:
 
 @dataclass(frozen=True)
 class DeliveryFigures:
-    """`dead` are those that could be sent again, `disabled` counts endpoints that get nothing any more, and `late_for` is
-    for how long the sending of one has been due that nobody sends."""
+    """`dead` are those that could be sent again, `disabled` counts endpoints that get nothing any more, and `late_for`
+    is for how long the sending of one has been due that nobody sends."""
 
     due: int
     sending: int
