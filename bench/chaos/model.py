@@ -21,12 +21,14 @@ JobName = tuple[str, str]  # step and item
 
 @dataclass
 class Story:
-    """How a run goes. `quarantined` are the jobs with which three workers died: those have no result."""
+    """How a run goes. `quarantined` are the jobs with which three workers died: those have no result. One that was
+    cancelled had `reached` that revision."""
 
     run: UUID
     nonce: str
     size: int
     quarantined: set[JobName]
+    reached: int | None = None
     states: dict[JobName, str] = field(default_factory=dict)
     values: dict[JobName, Input] = field(default_factory=dict)
     is_stopped: bool = False
@@ -171,7 +173,7 @@ def correspondence(story: Story) -> None:
 
 
 def column(story: Story) -> None:
-    revision = 2 if chance.decision(story.run, 1) == "send_back" else 1
+    revision = story.reached or (2 if chance.decision(story.run, 1) == "send_back" else 1)
     story.step("printed", story.review("approval", story.step("draft", story.nonce, revision)))
 
 
@@ -204,7 +206,9 @@ PIPELINES: dict[str, Callable[[Story], None]] = {
 }
 
 
-def told(pipeline: str, run: UUID, nonce: str, size: int, quarantined: set[JobName]) -> Story:
-    story = Story(run, nonce, size, quarantined)
+def told(
+    pipeline: str, run: UUID, nonce: str, size: int, quarantined: set[JobName], reached: int | None = None
+) -> Story:
+    story = Story(run, nonce, size, quarantined, reached)
     PIPELINES[pipeline](story)
     return story

@@ -225,7 +225,8 @@ def _surprises_of(
 ) -> Iterable[str]:
     given = json.loads(run["input"])
     quarantined = {name for name, job in jobs.items() if job["state"] == "quarantined"}
-    story = model.told(run["pipeline"], run["id"], given["nonce"], given["size"], quarantined)
+    reached = run["revision"] if is_cancelled else None
+    story = model.told(run["pipeline"], run["id"], given["nonce"], given["size"], quarantined, reached)
     about = f"{run['pipeline']} {run['id']}"
     if is_cancelled and run["state"] != "cancelled":
         yield f"{about} was cancelled and is {run['state']}"
