@@ -13,11 +13,11 @@ import sys
 import time
 
 import structlog
-import uvloop
 
 from bench.process import megabytes
 from bench.workloads import app
 from retoma import Settings
+from retoma.cli.worker import in_quick_loop
 from retoma.store.database import Database
 from retoma.worker import life
 from retoma.worker.worker import Worker
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(30), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
     )
-    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    in_quick_loop(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 from tests.cli.terminal import Terminal
@@ -87,3 +89,15 @@ def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: 
 def test_a_queue_that_no_step_is_on_is_warned_of(terminal: Terminal) -> None:
     with terminal.worker("-q", "imgae") as worker:
         assert "no step of this application is on queue 'imgae'; did you mean 'image'?" in worker.says("imgae")
+
+
+def test_the_collector_leaves_alone_what_a_process_began_with() -> None:
+    script = (
+        "import gc\n"
+        "from retoma.cli.worker import in_quick_loop\n"
+        "async def told():\n"
+        "    print(gc.get_freeze_count() > 10_000, gc.get_threshold()[0])\n"
+        "in_quick_loop(told())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert ended.stdout.split() == ["True", "50000"]
