@@ -62,7 +62,7 @@ class OutsideRules:
         self.clock = Clock()
         self.pool = Pool(GPU.capacity)
         self.looks: list[Look] = []  # never forgotten, however stale
-        self.tokens: dict[bytes, tuple[Job, bool]] = {}  # those that were given out, and whether they were called
+        self.tokens: dict[bytes, tuple[Job, str]] = {}  # those that were given out, and what who calls is answered
         self.numbers = count()
 
     def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -113,7 +113,7 @@ class OutsideRules:
         begun = self.wait(outside.begin(self.database, hand.lane.worker, part(claim, name), token, FOR_EVER))
         assert begun == self.expected_beginning(job, claim, hand.lane.worker, name)
         if begun[0] != "lost":
-            self.tokens.setdefault(token, (job, False))
+            self.tokens.setdefault(token, (job, "taken"))
 
     def expected_beginning(self, job: Job, claim: Claim, worker: int, name: str) -> tuple[str, str | None]:
         if not (job.state == "running" and job.holder == worker and job.fence == claim.fence):
@@ -227,14 +227,19 @@ class OutsideRules:
     @only_if(lambda self: bool(self.tokens))
     def the_outside_calls(self, which: int) -> None:
         token = chosen(list(self.tokens), which)
-        job, called = self.tokens[token]
-        assert self.wait(outside.call_back(self.database, token, "{}")) == ("repeated" if called else "taken")
-        self.tokens[token] = job, True
-        known = job.beside.outside
-        if not called:
+        job, answer = self.tokens[token]
+        assert self.wait(outside.call_back(self.database, token, "{}")) == answer
+        if answer == "taken":
+            self.tokens[token] = job, "repeated"
             job.beside.called = True
+            known = job.beside.outside
             if known is not None and known.is_open:
                 known.due_at = self.clock.now
+
+    def forget_calls(self, job: Job) -> None:
+        """Whoever calls about work that is submitted anew is unknown."""
+        job.beside.called = False
+        self.tokens = {token: (of, "unknown" if of is job else answer) for token, (of, answer) in self.tokens.items()}
 
     def everyone_beats(self) -> None:
         raise NotImplementedError

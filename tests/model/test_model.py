@@ -267,6 +267,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         """What failed outside is forgotten, and takes its slots again."""
         if job.beside.outside is not None and job.beside.outside.state in BAD_ENDS:
             job.beside.pool = run.shape(name[0]).pool
+            self.forget_calls(job)
         job.beside.forget_failed()
 
     @rule(which=st.integers(0, 999))
