@@ -260,7 +260,9 @@ async def test_only_a_suspect_with_one_death_is_trusted_before_it_ends(
             held.take(await hands.claim())
             assert held.has_suspect
             await began.wait()
-            await asyncio.sleep(0.001)  # a timer that comes after that of the trial
+            later = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.0, later.set)  # after the trial's own timer
+            await later.wait()
             assert held.has_suspect == (deaths == 2)
             held.drop()
 
