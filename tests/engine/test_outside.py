@@ -715,6 +715,24 @@ async def test_what_was_found_is_parked_though_something_is_to_be_noted_first(op
         assert 2 not in noted
 
 
+async def test_what_was_found_is_parked_though_the_context_is_asked_something_first(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), Pipeline("film", retry=Retry(1))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene"), reconcile=lambda: host.find("scene"))
+        await ctx.limit_run(minutes(5))
+        await ctx.now()
+        return await ctx.external(handle, poll=host.status, cancel=host.cancel)
+
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), RetryLater(minutes(1)), GiveUp("no")])
 async def test_a_last_attempt_that_finds_nothing_to_end_is_the_last(
     error: Exception, open_sandbox: OpenSandbox

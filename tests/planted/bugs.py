@@ -659,6 +659,13 @@ BUGS = [
         f"{OUTSIDE}::test_a_step_that_never_parks_does_not_begin_again_in_a_cancelled_run",
     ),
     Bug(
+        "a last attempt ends where the context is asked something",
+        "worker/desk.py",
+        'await self._answered(watchdog.limit(self._desks.database, job, _duration("limit", limit)))',
+        'await watchdog.limit(self._desks.database, job, _duration("limit", limit))',
+        f"{OUTSIDE}::test_what_was_found_is_parked_though_the_context_is_asked_something_first",
+    ),
+    Bug(
         "a last attempt does on what it did",
         "worker/desk.py",
         "            self._attempt.cancel()\n",

@@ -77,27 +77,31 @@ class AttemptDesk:
         self._desks.ledger.add(self._claim, charge)
 
     async def now(self) -> datetime:
-        return await clock.now(self._desks.database)
+        return await self._answered(clock.now(self._desks.database))
 
     async def limit_run(self, limit: Duration) -> None:
         names = ("run", "step", "item", "revision", "fence")
         job = {name: getattr(self._claim, name) for name in names}
-        await watchdog.limit(self._desks.database, job, _duration("limit", limit))
+        await self._answered(watchdog.limit(self._desks.database, job, _duration("limit", limit)))
 
     async def save_file(self, content: bytes | Path, name: str) -> File:
         if self._desks.files is None:
             raise DefinitionError("this application has nowhere to keep files: give App(files=...)")
-        return await self._desks.files.save(content, name=name)
+        return await self._answered(self._desks.files.save(content, name=name))
 
     async def remember(self, known: Sequence[Fact], language: str, about: str) -> None:
         claim = self._claim
-        await facts.remember(self._desks.database, self._desks.app, claim.tenant, language, claim.run, known, about)
+        await self._answered(
+            facts.remember(self._desks.database, self._desks.app, claim.tenant, language, claim.run, known, about)
+        )
 
     async def recall(self, query: str, language: str, limit: int) -> list[Fact]:
-        return await facts.recall(self._desks.database, self._desks.app, self._claim.tenant, language, query, limit)
+        return await self._answered(
+            facts.recall(self._desks.database, self._desks.app, self._claim.tenant, language, query, limit)
+        )
 
     async def profile(self, tenant: str) -> Any:
-        found = await profiles.listed(self._desks.database, self._desks.app, tenant)
+        found = await self._answered(profiles.listed(self._desks.database, self._desks.app, tenant))
         return found[0].value if found else None
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
@@ -130,6 +134,7 @@ class AttemptDesk:
         return self._claim.last or self._told
 
     async def _answered(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        """One call of the context: what comes of it must be known before a last attempt has passed."""
         self._claim.looking += 1
         self._calls += 1
         try:
