@@ -2,7 +2,11 @@
 select 'slots that are held by no job at work' as what, h.run, h.step, h.item
   from retoma.holdings h
   left join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
- where j.pool is distinct from h.pool or j.state not in ('running', 'parked')
+ where j.state is null or j.state not in ('running', 'parked')
+   -- What may be submitted keeps its slots while it waits for its next attempt.
+   and not (j.state = 'ready' and j.pool is null
+            and exists (select from retoma.effects e
+                         where e.run = j.run and e.step = j.step and e.item = j.item and e.revision = j.revision))
 union all
 select 'no slots', j.run, j.step, j.item
   from retoma.jobs j

@@ -48,8 +48,11 @@ class Host:
         self.callbacks: list[str | None] = []
         self.lose_answer = False
         self.obeys = True
+        self.refuses = False
 
     async def submit(self, scene: str, callback_url: str | None = None) -> str:
+        if self.refuses:
+            raise RetryLater(5)
         handle = f"{scene}-{len(self.submitted) + 1}"
         self.submitted.append(handle)
         self.callbacks.append(callback_url)
@@ -611,9 +614,9 @@ async def test_what_goes_on_outside_unknown_to_all_is_found_and_cancelled_with_i
                 await sandbox.client.cancel(run)
         if when != "its worker dies later":
             await sandbox.client.cancel(run)
-        assert (await state(sandbox, run), await used(sandbox)) == ("cancelling", 0)
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelling", 1)
         await sandbox.work()
-        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
+        assert (host.submitted, host.cancelled, await used(sandbox)) == (["scene-1"], ["scene-1"], 0)
         assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"clip": "cancelled"})
 
 

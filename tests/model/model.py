@@ -35,7 +35,7 @@ class Job:
 
     @property
     def holds_slots(self) -> bool:
-        return self.beside.pool is not None and self.state in ("running", "parked")
+        return self.beside.held is not None and not self.is_final
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Run:
             name = step.name, item
             if name not in self.jobs and self._needs_final(step, item):
                 state, failed_need = self._birth(step, item)
-                self.jobs[name] = Job(state, failed_need=failed_need, beside=Beside(step.pool, step.slots))
+                self.jobs[name] = Job(state, failed_need=failed_need, beside=Beside(step.pool, slots=step.slots))
                 made = True
         return made
 

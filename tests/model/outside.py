@@ -78,9 +78,13 @@ class Outside:
 
 @dataclass
 class Beside:
-    """What a job has beside its state: its pool, what it did once, and what goes on outside for it."""
+    """What a job has beside its state: its pool, what it did once, and what goes on outside for it.
+
+    `pool` is where it needs slots before it begins, `held` where it has some.
+    """
 
     pool: str | None = None
+    held: str | None = None
     slots: int = 0
     effects: dict[str, Effect] = field(default_factory=dict)
     outside: Outside | None = None

@@ -64,6 +64,7 @@ class OutsideRules:
         self.looks: list[Look] = []  # never forgotten, however stale
         self.tokens: dict[bytes, tuple[Job, str]] = {}  # those that were given out, and what who calls is answered
         self.numbers = count()
+        self.parking: set[str] = set()  # steps of which a job was parked before
 
     def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         raise NotImplementedError
@@ -85,6 +86,7 @@ class OutsideRules:
         if job.beside.pool is not None:
             assert not self.pool.is_paused(self.clock.now)
             assert self.used + job.beside.slots <= self.pool.capacity
+            job.beside.held = job.beside.pool
 
     def leaves(self, room: int) -> None:
         """A claim that had room for more leaves nothing that could begin; one that waits may hold up others."""
@@ -151,11 +153,21 @@ class OutsideRules:
         handle = submitted.value if submitted is not None and submitted.value is not None else str(next(self.numbers))
         return Handover(int(handle), "nobody.asks", "nobody.cancels", EVERY, QUEUED, RUNNING, TOTAL).to_json()
 
-    def park(self, run: Run, job: Job, handover: str) -> None:
+    def park(self, run: Run, name: str, job: Job, handover: str) -> None:
         now = self.clock.now
         due_at = now if run.ends_as is not None or job.beside.called else now + EVERY
         job.beside.outside = Outside(str(json.loads(handover)["handle"]), now, due_at)
         job.state, job.holder = "parked", None
+        self.parking.add(name)
+
+    def goes_back(self, run: Run, name: tuple[str, str], how: str) -> None:
+        """A job that may have submitted external work keeps its slots; any other needs new ones."""
+        job = run.jobs[name]
+        job.state, job.holder = "ready", None
+        if job.beside.outside is None:
+            keeps = bool(job.beside.effects) and (how == "died" or name[0] in self.parking)
+            job.beside.pool = None if keeps else run.shape(name[0]).pool
+            job.beside.held = job.beside.held if keeps else None
 
     @rule(after=st.sampled_from([0, 1, 60, 60, 90, 180, 300, 540]))
     @only_if(lambda self: any(job.state == "parked" for run in self.runs.values() for job in run.jobs.values()))
@@ -217,7 +229,7 @@ class OutsideRules:
                 self.take_back(run, look, job)
 
     def take_back(self, run: Run, look: Look, job: Job) -> None:
-        job.beside.pool = None
+        job.beside.pool = job.beside.held = None
         if run.ends_as is not None:
             run.end((look.step, look.item), "cancelled")
         else:
@@ -274,7 +286,7 @@ async def beside_in(database: Database) -> dict[str, Any]:
 def beside_of(runs: dict[UUID, Run]) -> dict[str, Any]:
     jobs = [((number, *name), job) for number, run in runs.items() for name, job in run.jobs.items()]
     return {
-        "slots": {(*key, job.beside.pool, job.beside.slots) for key, job in jobs if job.holds_slots},
+        "slots": {(*key, job.beside.held, job.beside.slots) for key, job in jobs if job.holds_slots},
         "effects": {
             (*key, name, effect.fence, effect.value) for key, job in jobs for name, effect in job.beside.effects.items()
         },

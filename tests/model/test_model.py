@@ -200,7 +200,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         valid = claim in self.held_claims(hand)
         if valid and handover is not None:
             job.attempt -= 1
-            self.park(self.runs[claim.run], job, handover)
+            self.park(self.runs[claim.run], claim.step, job, handover)
         elif valid:
             self.apply(claim, job, how, [str(number) for number in range(items)], delayed)
         if how == "too_many" and claim.step in POOLED:
@@ -242,7 +242,8 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         setbacks = [SetBack(claim, "parked", error=self.handover(self.job(claim))) for claim in claims]
         for setback in setbacks:
             self.job(setback.claim).attempt -= 1
-            self.park(self.runs[setback.claim.run], self.job(setback.claim), setback.error or "")
+            claim = setback.claim
+            self.park(self.runs[claim.run], claim.step, self.job(claim), setback.error or "")
         assert self.exchange(hand, [], setbacks, 0) == 0
 
     def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
@@ -259,7 +260,8 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         elif job.crashes >= 3 and how == "crashed":
             run.end(name, "quarantined")
         else:
-            job.state, job.holder, job.delayed = "ready", None, delayed or how == "too_many"
+            self.goes_back(run, name, how)
+            job.delayed = delayed or how == "too_many"
             if how in ("retry", "crashed", "wait", "too_many"):
                 self.try_again(run, name, job)
 
@@ -298,7 +300,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
             if run.ends_as is not None:
                 run.end(name, "cancelled")
             else:
-                run.jobs[name].state, run.jobs[name].holder = "ready", None
+                self.goes_back(run, name, "interrupted")
         self.new_hand()
 
     def lose(self, run: Run, name: tuple[str, str]) -> None:
@@ -309,7 +311,7 @@ class Engine(OutsideRules, RuleBasedStateMachine):
         elif job.deaths >= 3:
             run.end(name, "quarantined")
         else:
-            job.state, job.holder = "ready", None
+            self.goes_back(run, name, "died")
 
     @rule()
     def time_passes(self) -> None:

@@ -8,6 +8,7 @@ FUNCTIONS = "store/sql/functions"
 POOLS = "tests/engine/test_pools.py"
 OUTSIDE = "tests/engine/test_outside.py"
 RACES = "tests/engine/test_outside_races.py"
+SUBMISSIONS = "tests/engine/test_unknown_submissions.py"
 REVIEWS = "tests/engine/test_reviews.py"
 REVISED = "tests/engine/test_reviews_and_revisions.py"
 REVIEW_RACES = "tests/engine/test_review_races.py"
@@ -316,9 +317,23 @@ BUGS = [
     Bug(
         "slots are free while the work goes on outside",
         f"{FUNCTIONS}/set_back.sql",
-        "from changed c where c.outcome <> 'parked'),\n         (select array_agg(c.job",
-        "from changed c),\n         (select array_agg(c.job",
+        "c.outcome <> 'parked' and ((c.job).state",
+        "((c.job).state",
         f"{OUTSIDE}::test_outside_work_holds_no_worker_and_keeps_its_slots",
+    ),
+    Bug(
+        "slots are free while a submission is unknown",
+        f"{FUNCTIONS}/set_back.sql",
+        "  return case when not retoma.may_be_submitted(p_outcome, p_job) then v_pool end;\n",
+        "  return v_pool;\n",
+        f"{SUBMISSIONS}::test_a_submission_of_a_dead_worker_keeps_its_slots_until_it_ends",
+    ),
+    Bug(
+        "slots of a submission that was found are kept for ever",
+        f"{FUNCTIONS}/succeed.sql",
+        "j.pool is not null or j.fence > 1",
+        "j.pool is not null",
+        f"{SUBMISSIONS}::test_a_paid_call_of_a_dead_worker_keeps_its_slots_until_the_next_attempt_ends",
     ),
     Bug(
         "slots are free before the outside confirms its end",
@@ -393,8 +408,8 @@ BUGS = [
     Bug(
         "a retry of outside work takes no slots",
         f"{FUNCTIONS}/set_back.sql",
-        "and o.outcome in ('retry', 'crashed', 'wait'))) end,",
-        "and o.outcome in ('never'))) end,",
+        "and p_outcome in ('retry', 'crashed', 'wait') then v_pool end",
+        "and p_outcome in ('never') then v_pool end",
         f"{OUTSIDE}::test_a_retry_of_outside_work_takes_its_slots_again",
     ),
     Bug(

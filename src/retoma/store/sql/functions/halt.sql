@@ -28,6 +28,10 @@ begin
     update retoma.jobs set state = 'cancelled', worker = 0, ready_at = null, ended_at = p_now, code = 'RUN_STOPPED'
      where run = any (p_runs) and state in ('waiting', 'ready') and not ending;
   end loop;
+  if exists (select from retoma.holdings h where h.run = any (p_runs)) then
+    perform retoma.release(array_agg((j.run, j.step, j.item, j.revision)::retoma.handle))
+       from retoma.jobs j where j.run = any (p_runs) and j.state = 'cancelled';
+  end if;
   -- What goes on outside is told to end by whoever looks next.
   update retoma.outside set next_at = p_now where run = any (p_runs) and ended_at is null;
 

@@ -136,7 +136,7 @@ begin
     from unnest(v_live) l
    where j.run = l.run and j.step = l.step and j.item = l.item and j.revision = l.revision
      and j.state in ('waiting', 'ready', 'running');
-  perform retoma.release(array_agg((l.run, l.step, l.item, l.revision)::retoma.handle)) from unnest(v_live) l where l.state = 'running';
+  perform retoma.release(array_agg((l.run, l.step, l.item, l.revision)::retoma.handle)) from unnest(v_live) l where l.state in ('ready', 'running');
 end $$;
 
 -- Make these jobs anew at the run's next revision, and all that depends on them and on those that a person has `p_given` a

@@ -11,6 +11,38 @@ stable language sql as $$
          end::retoma.job_state;
 $$;
 
+-- The pool of which a job needs slots before it can begin again. Null if it needs none, or if it keeps those that it has.
+create or replace function retoma.pool_after(p_outcome text, p_job retoma.jobs, p_state retoma.job_state) returns text
+stable language plpgsql as $$
+declare
+  v_external text;
+  v_pool text;
+begin
+  if p_state <> 'ready' then
+    return p_job.pool;
+  end if;
+  select pool into v_pool from retoma.steps where version = p_job.version and step = p_job.step;
+  if v_pool is null or p_job.ending then
+    return null;
+  end if;
+  select o.state into v_external from retoma.outside o
+   where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision;
+  if found then
+    -- Only a retry of failed external work submits again.
+    return case when v_external in ('failed', 'cancelled', 'lost') and p_outcome in ('retry', 'crashed', 'wait') then v_pool end;
+  end if;
+  return case when not retoma.may_be_submitted(p_outcome, p_job) then v_pool end;
+end $$;
+
+-- Whether a job that goes back without external work on record may have submitted some, which then uses its slots.
+-- After a death, or if the step is known to park, every part that began may be the submission; otherwise only one that
+-- can be looked up and whose outcome is unknown.
+create or replace function retoma.may_be_submitted(p_outcome text, p_job retoma.jobs) returns boolean stable language sql as $$
+  select exists (select from retoma.effects e
+                  where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
+                    and (p_outcome = 'died' or e.findable and e.done_at is null or retoma.parks(p_job.version, p_job.step)));
+$$;
+
 -- The outcomes, where no other try is made of what was retried as often as its run allows.
 create or replace function retoma.within_retries(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
 returns text[] stable language sql as $$
@@ -91,13 +123,7 @@ begin
        set state = retoma.state_after(o.outcome, j, p_now),
            ended_at = case when retoma.state_after(o.outcome, j, p_now) not in ('ready', 'parked') then p_now end,
            worker = case retoma.state_after(o.outcome, j, p_now) when 'ready' then null when 'parked' then 0 else j.worker end,
-           -- What is tried again because its outside work failed needs its slots again; what is only to be found there, none.
-           pool = case when j.ending and retoma.state_after(o.outcome, j, p_now) = 'ready' then null else coalesce(j.pool, (select s.pool
-                                      from retoma.outside w
-                                      join retoma.steps s on s.version = w.version and s.step = w.step
-                                     where w.run = j.run and w.step = j.step and w.item = j.item and w.revision = j.revision
-                                       and w.state in ('failed', 'cancelled', 'lost')
-                                       and o.outcome in ('retry', 'crashed', 'wait'))) end,
+           pool = retoma.pool_after(o.outcome, j, retoma.state_after(o.outcome, j, p_now)),
            ready_at = case when retoma.state_after(o.outcome, j, p_now) = 'ready' and o.delay > '0'
                            then p_now + case when j.ending then least(o.delay, interval '1 hour') else o.delay end end,
            attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
@@ -141,7 +167,7 @@ begin
          (select array_agg(distinct (f.job).run) from final f where (f.job).state <> 'skipped'),
          (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).ending),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)
-            from changed c where c.outcome <> 'parked'),
+            from changed c where c.outcome <> 'parked' and ((c.job).state <> 'ready' or (c.job).pool is not null)),
          (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
          (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.handle)

@@ -14,7 +14,8 @@ begin
            with ordinality as o (run, step, item, revision, fence, output, items, outcome)
      where j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
        and j.worker = p_worker and j.fence = o.fence and j.state = 'running'
-    returning j.run, j.version, j.tenant, j.revision, j.rank, j.position, j.item, j.step, j.attempt, j.ending, j.alone, j.pool,
+    returning j.run, j.version, j.tenant, j.revision, j.rank, j.position, j.item, j.step, j.attempt, j.ending, j.alone,
+              j.pool is not null or j.fence > 1 as may_hold_slots,
               o.outcome::int, o.items
   ), told as (
     insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
@@ -41,6 +42,6 @@ begin
          (select array_agg(distinct run) from ended where ending or alone),
          (select array_agg(motion) from moved where act <> 'make'),
          (select array_agg((run, step, item, revision, version, tenant)::retoma.kept) from made where worker = p_worker),
-         (select array_agg((run, step, item, revision)::retoma.handle) from ended where pool is not null)
+         (select array_agg((run, step, item, revision)::retoma.handle) from ended where may_hold_slots)
     into o_accepted, o_stopping, o_motions, o_kept, o_pooled;
 end $$;
