@@ -394,8 +394,8 @@ BUGS = [
     Bug(
         "tenants whose work nobody here serves take the turns at a pool",
         f"{FUNCTIONS}/pools.sql",
-        "p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000));",
-        "p_pool.name, null, null, true, o_pool.last_tenant, 1000));",
+        "p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000, p_from, p_before));",
+        "p_pool.name, null, null, true, o_pool.last_tenant, 1000, p_from, p_before));",
         f"{POOLS}::test_a_thousand_tenants_whose_jobs_are_of_another_queue_do_not_either",
     ),
     Bug(

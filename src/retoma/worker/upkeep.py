@@ -21,6 +21,7 @@ TICKS_BETWEEN_REFRESHES = 5
 TICKS_BETWEEN_TALLIES = 60
 LARGEST_PROMOTION = 1_000
 SHORTEST_PAUSE = 0.01
+LONGEST_PAUSE = 3.0
 NOW = timedelta(0)
 
 
@@ -52,13 +53,15 @@ class Upkeep:
         """Tick until cancelled; a database that is away for a while is waited for."""
         tick = 0
         while True:
-            pause = SECONDS_BETWEEN_TICKS
+            pause, began = SECONDS_BETWEEN_TICKS, time.monotonic()
             try:
                 pause = await self._tick(tick)
             except DatabaseUnavailable as error:
                 log.warning("upkeep waits for the database", error=error)
             tick += 1
-            await asyncio.sleep(pause)
+            # Where nothing can be vacuumed a tick takes ever longer: most of the time must stay for the jobs.
+            took = time.monotonic() - began
+            await asyncio.sleep(max(pause, min(5 * took, LONGEST_PAUSE)))
 
     async def _tick(self, tick: int) -> float:
         """One round. Gives the seconds until the next, fewer if something is due before."""

@@ -1,12 +1,14 @@
 -- Tenants with work for a pool that these queues, versions and suspects allow (null: any), each once, in turn after the
 -- one that was served last.
 create or replace function retoma.tenants_for_pool(
-  p_pool text, p_queues text[], p_versions int[], p_suspect boolean, p_after int, p_limit int) returns setof int
+  p_pool text, p_queues text[], p_versions int[], p_suspect boolean, p_after int, p_limit int,
+  p_from bigint default -9223372036854775808, p_before bigint default 9223372036854775807) returns setof int
 stable language sql as $$
   with recursive found (tenant) as (
     (select j.tenant from retoma.jobs j
       where j.pool = p_pool and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
         and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
+        and j.rank >= p_from and j.rank < p_before
         and (j.deaths = 0 or p_suspect)
       order by j.tenant limit 1)
     union all
@@ -14,6 +16,7 @@ stable language sql as $$
              where j.pool = p_pool and j.tenant > found.tenant
                and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
                and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
+               and j.rank >= p_from and j.rank < p_before
                and (j.deaths = 0 or p_suspect)
              order by j.tenant limit 1)
       from found where found.tenant is not null
@@ -67,7 +70,8 @@ $$;
 -- is passed by smaller ones for the pool's patience; then what gets free is kept for it.
 -- A row 'later' tells in how many milliseconds a rate lets the next begin.
 create or replace function retoma.claim_pooled(
-  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_room int, p_suspect boolean)
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
+  p_from bigint, p_before bigint)
 returns setof retoma.claimed language plpgsql as $$
 declare
   v_left int := p_room;
@@ -79,7 +83,8 @@ begin
   for v_pool in
     select p.* from retoma.pools p
      where exists (select from retoma.jobs j
-                    where j.pool = p.name and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null)
+                    where j.pool = p.name and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+                      and j.rank >= p_from and j.rank < p_before)
      order by p.name for update
   loop
     exit when v_left <= 0;
@@ -93,7 +98,8 @@ begin
       v_pool.tokens_at := p_now;
     end if;
     v_share := retoma.share_out(
-      p_now, v_pool, p_queues, p_versions, case when retoma.is_tripped(v_pool) then 1 else v_left end, v_suspect);
+      p_now, v_pool, p_queues, p_versions, case when retoma.is_tripped(v_pool) then 1 else v_left end, v_suspect,
+      p_from, p_before);
     v_pool := v_share.o_pool;
     if cardinality(v_share.o_jobs) > 0 then
       v_left := v_left - cardinality(v_share.o_jobs);
@@ -108,17 +114,27 @@ begin
       return query select 'later', null::uuid, null, null, null::int, ceil((1 - v_pool.tokens) / v_pool.rate * 1000)::int,
                           null::int, null::int, null::int, null::int, null::int, null::int, null::json, null::json, null::json[];
     end if;
-    update retoma.pools
-       set open_until = v_pool.open_until, probed_at = v_pool.probed_at, tokens = v_pool.tokens, tokens_at = v_pool.tokens_at, last_tenant = v_pool.last_tenant, head_run = v_pool.head_run,
-           head_step = v_pool.head_step, head_item = v_pool.head_item, head_revision = v_pool.head_revision, head_at = v_pool.head_at,
-           head_seen_at = v_pool.head_seen_at
-     where name = v_pool.name;
+    -- The next claim reads every version of this row that cannot be vacuumed: make none without a need.
+    update retoma.pools p
+       set (open_until, probed_at, tokens, tokens_at, last_tenant, head_run, head_step, head_item, head_revision,
+            head_at, head_seen_at)
+         = (v_pool.open_until, v_pool.probed_at, v_pool.tokens, v_pool.tokens_at, v_pool.last_tenant,
+            v_pool.head_run, v_pool.head_step, v_pool.head_item, v_pool.head_revision, v_pool.head_at,
+            v_pool.head_seen_at)
+     where p.name = v_pool.name
+       and (p.open_until, p.probed_at, p.tokens, p.tokens_at, p.last_tenant, p.head_run, p.head_step,
+            p.head_item, p.head_revision, p.head_at, p.head_seen_at)
+           is distinct from
+           (v_pool.open_until, v_pool.probed_at, v_pool.tokens, v_pool.tokens_at, v_pool.last_tenant,
+            v_pool.head_run, v_pool.head_step, v_pool.head_item, v_pool.head_revision, v_pool.head_at,
+            v_pool.head_seen_at);
   end loop;
 end $$;
 
 -- Which jobs of one pool may begin, in their order. They are locked and not changed yet.
 create or replace function retoma.share_out(
   p_now timestamptz, p_pool retoma.pools, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
+  p_from bigint, p_before bigint,
   out o_pool retoma.pools, out o_jobs tid[], out o_suspect boolean)
 language plpgsql as $$
 declare
@@ -174,7 +190,7 @@ begin
     v_got := 0;
     v_fitting := v_passed;
     v_tenants := array(select retoma.tenants_for_pool(
-      p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000));
+      p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000, p_from, p_before));
     exit when v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
       exit when v_left <= 0 or v_free <= 0;
@@ -185,6 +201,7 @@ begin
           join retoma.steps s on s.version = j.version and s.step = j.step
          where j.pool = p_pool.name and j.tenant = v_tenant
            and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+           and j.rank >= p_from and j.rank < p_before
            and j.queue = any (p_queues) and j.version = any (p_versions)
            and (j.deaths = 0 or p_suspect and not o_suspect)
            and (not v_fitting or s.slots <= v_free) and s.slots <= v_room

@@ -1,0 +1,100 @@
+"""Claims while somebody keeps a transaction open, so that nothing that was claimed since then can be vacuumed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from retoma.store.database import Connection
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import Reins, a_lane, rows, value
+from tests.engine.test_hot_statements import FEW, call, clear, labels, reading
+
+CLAIMED_BEFORE = 21_000
+OLD_READY_JOBS = """
+insert into retoma.jobs (run, rank, version, tenant, revision, state, step, item, queue, created_at)
+select r.id, 1, r.version, r.tenant, 1, 'ready', 'documents', n::text, 'default', now()
+  from retoma.runs r, generate_series($1::int, $2::int) n where r.id = (select min(id::text)::uuid from retoma.runs)
+"""
+
+
+@asynccontextmanager
+async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Sandbox, Reins, Connection]]:
+    """Many jobs of one old run that are no longer ready, whose index entries must stay."""
+    async with open_sandbox(labels()) as sandbox:
+        await clear(sandbox)
+        first = (await sandbox.client.start("labels")).id
+        holder, connection = await sandbox.database.connect(), await sandbox.database.connect()
+        async with holder.transaction(isolation="repeatable_read"):
+            await holder.fetch("select count(*) from retoma.runs")
+            await rows(sandbox, OLD_READY_JOBS, 1, CLAIMED_BEFORE)
+            await rows(
+                sandbox,
+                "update retoma.jobs set state = 'cancelled', worker = 0, ended_at = now() where run = $1",
+                first,
+            )
+            async with connection.transaction():
+                yield sandbox, await a_lane(sandbox), connection
+        await connection.close()
+        await holder.close()
+        await clear(sandbox)
+
+
+async def look_back_in(connection: Connection, reins: Reins, when: str) -> None:
+    """Set the time of a look-back that is planned."""
+    done = await connection.execute(
+        "update retoma.lanes set look_back_at = clock_timestamp() + $2::text::interval"
+        " where worker = $1 and look_back_at is not null",
+        reins.worker,
+        when,
+    )
+    assert done == "UPDATE 1", "no look-back is planned: every claim reads everything"
+
+
+async def test_claims_do_not_read_what_was_claimed_before_again_and_again(open_sandbox: OpenSandbox) -> None:
+    async with beside_a_long_transaction(open_sandbox) as (sandbox, reins, connection):
+        async with reading(connection) as first:
+            assert await call(connection, reins, room=10) == []
+        assert first.entries["jobs_ready"] >= CLAIMED_BEFORE
+        await call(connection, reins, room=10)
+        await look_back_in(connection, reins, "1 hour")
+        await sandbox.client.start("labels")
+        async with reading(connection) as read:
+            assert len(await call(connection, reins, room=10)) == 2
+        assert read.entries["jobs_ready"] <= FEW
+
+
+async def test_jobs_of_earlier_runs_are_claimed_at_the_next_look_back(open_sandbox: OpenSandbox) -> None:
+    async with beside_a_long_transaction(open_sandbox) as (sandbox, reins, connection):
+        await call(connection, reins, room=10)
+        await call(connection, reins, room=10)
+        await look_back_in(connection, reins, "1 hour")
+        await rows(sandbox, OLD_READY_JOBS, 30_001, 30_012)
+        assert await call(connection, reins, room=5) == []
+        await look_back_in(connection, reins, "-1 second")
+        assert len(await call(connection, reins, room=5)) == 5
+        await look_back_in(connection, reins, "1 hour")
+        assert len(await call(connection, reins, room=5)) == 5, "what is left of them is in reach"
+
+
+async def test_claims_read_everything_again_once_there_is_little_to_read(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(labels()) as sandbox:
+        reins = await a_lane(sandbox)
+        await rows(sandbox, "update retoma.lanes set look_back_at = clock_timestamp() where worker = $1", reins.worker)
+        await reins.call(room=1)
+        assert await value(sandbox, "select look_back_at from retoma.lanes where worker = $1", reins.worker) is None
+
+
+async def test_a_lane_leaves_its_key_behind_now_and_then(open_sandbox: OpenSandbox) -> None:
+    """All versions of a row under one key are read again by every call."""
+    async with open_sandbox(labels()) as sandbox:
+        reins = await a_lane(sandbox)
+        for _ in range(3):
+            await reins.call()
+        await rows(sandbox, "update retoma.lanes set call = 999 where worker = $1", reins.worker)
+        reins.lane._call = 999
+        await reins.call()
+        assert await value(sandbox, "select part from retoma.lanes where worker = $1", reins.worker) == 1
+        await reins.call()
+        assert await value(sandbox, "select call from retoma.lanes where worker = $1", reins.worker) == 1001
