@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ from starlette.requests import Request
 
 from retoma.client import Client
 from retoma.engine.keys import is_well_formed
+from retoma.errors import NotFound
 from retoma.records import KeyRecord, Scope
 from retoma.server.buckets import Buckets
 from retoma.server.callers import Caller
@@ -18,6 +20,7 @@ from retoma.server.sessions import HEADER, Sessions
 
 FAILURES_PER_MINUTE = 30
 LOOKUPS_PER_MINUTE = 600  # of what has a key's form, from an address that has shown too many wrong ones
+CALLBACK_LOOKUPS_AT_ONCE = 2
 ADMINISTRATOR = "administrator"
 SAFE = ("GET", "HEAD")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
@@ -34,6 +37,7 @@ class Door:
         self._requests = Buckets(per_minute)
         self._failures = Buckets(FAILURES_PER_MINUTE)
         self._lookups = Buckets(LOOKUPS_PER_MINUTE)
+        self._callback_lookups = asyncio.Semaphore(CALLBACK_LOOKUPS_AT_ONCE)
 
     async def admit(self, request: Request, scope: Scope | None) -> Caller:
         """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
@@ -54,6 +58,20 @@ class Door:
         secret = _secret(request)
         if secret is not None or not (self.needs_nothing(request) or await self._sessions.of(request)):
             await self._valid(request, secret)
+
+    async def check_callback(self, request: Request, token: str) -> None:
+        """Raise NotFound, or a Problem after too many wrong tokens, unless there is a callback with this token.
+
+        A valid token is never refused because of wrong ones: those from the same address may be somebody else's. All
+        lookups together take few of the database's connections.
+        """
+        async with self._callback_lookups:
+            is_known = await self._client.has_callback(token)
+        if not is_known:
+            address = address_of(request)
+            self.check_failures(address)
+            self.note_failure(address)
+            raise NotFound("there is no such callback")
 
     def needs_nothing(self, request: Request) -> bool:
         return self._development and is_from_here(request)
