@@ -77,7 +77,8 @@ def test_the_limits_and_codes_of_the_page_are_those_of_the_code() -> None:
     assert f"{edge.LARGEST_OF_STRANGERS >> 10} KiB" in text
     assert f"within {edge.SECONDS:.0f} seconds" in text
     server = Path(problems.__file__).parent
-    sources = "".join(path.read_text() for path in server.rglob("*.py"))
+    places = (server, server.parent / "cli")
+    sources = "".join(path.read_text() for place in places for path in place.rglob("*.py"))
     codes = {code for row in rows("Errors")[1:] for code in re.findall(r"`([A-Z_]+)`", row[1])}
     derived = {"UNSAFE_URL", "BAD_REQUEST"}  # from the name of the error, and of the status
     assert len(codes) > 10

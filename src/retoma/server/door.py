@@ -58,6 +58,7 @@ class Door:
         secret = _secret(request)
         if secret is not None or not (self.needs_nothing(request) or await self._sessions.of(request)):
             await self._valid(request, secret)
+        mark_known(request)
 
     async def check_callback(self, request: Request, token: str) -> None:
         """Raise NotFound, or a Problem after too many wrong tokens, unless there is a callback with this token.
@@ -87,6 +88,7 @@ class Door:
         else:
             self._sessions.check_origin(request)
             self._sessions.check_csrf(token, given)
+        mark_known(request)
         return True
 
     async def _valid(self, request: Request, secret: str | None) -> KeyRecord:
@@ -97,6 +99,7 @@ class Door:
             self.check_failures(address)
             self.note_failure(address)
             raise _unauthorised()
+        mark_known(request)
         return key
 
     def _is_looked_for(self, address: str, secret: str) -> bool:
@@ -111,6 +114,12 @@ class Door:
 
     def note_failure(self, address: str) -> None:
         self._failures.take(address)
+
+
+def mark_known(request: Request) -> None:
+    """Let the connection of this request stay when room is made for others."""
+    if on_known := request.scope.get("state", {}).get("on_known"):
+        on_known()
 
 
 def is_from_here(request: Request) -> bool:

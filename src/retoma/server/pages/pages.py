@@ -13,6 +13,7 @@ from starlette.routing import Match, Route, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.errors import NotFound
+from retoma.server.door import mark_known
 from retoma.server.edge import problem_for
 from retoma.server.pages import (
     anew,
@@ -97,7 +98,10 @@ class Pages:
     async def _token(self, request: Request) -> str | None:
         if self._site.door.needs_nothing(request):
             return self._site.sessions.nobody
-        return await self._site.sessions.of(request)
+        token = await self._site.sessions.of(request)
+        if token is not None:
+            mark_known(request)
+        return token
 
 
 async def _shown(page: Page, visit: Visit) -> Response:
