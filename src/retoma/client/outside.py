@@ -18,23 +18,15 @@ class OutsideWork(Base):
         """The work of this run that is or was done outside."""
         return await outside.of_run(self.database, run)
 
-    async def has_callback(self, token: str) -> bool:
-        """Return whether a job waits or has waited for a call of the address with this token."""
-        return await outside.has_callback(self.database, _hash(token))
-
     async def call_back(self, token: str, body: Any = None) -> bool:
         """The outside calls the one-time address of a parked job. False if it did before.
 
         Raises NotFound if there is no such callback, or not any more.
         """
-        answer = await outside.call_back(self.database, _hash(token), json.dumps(body))
+        answer = await outside.call_back(self.database, hashlib.sha256(token.encode()).digest(), json.dumps(body))
         if answer == "expired":
             raise Gone("this callback came too late: its time has passed")
         if answer == "unknown":
             raise NotFound("there is no such callback")
         self._starter.tell_of_work()
         return answer == "taken"
-
-
-def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="replace")).digest()

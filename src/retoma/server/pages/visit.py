@@ -118,7 +118,7 @@ class Visit:
         if len(body) > limits.size:
             raise too_large(limits.size)
         if self._is_form and body.count(b"&") >= limits.fields:
-            raise Problem(413, "TOO_MANY_PARTS", f"the form has more than {limits.fields:,} fields")
+            raise Problem(413, "FORM_TOO_LARGE", f"the form has more than {limits.fields:,} fields")
         if self._is_form and len(body) > PARSED_AT_ONCE:
             self._given = await asyncio.to_thread(_parsed, body)
         elif self._is_form:
