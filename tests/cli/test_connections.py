@@ -127,9 +127,10 @@ async def test_the_limit_for_all_closes_the_oldest_that_showed_no_key(database: 
 
 async def test_a_stream_of_a_known_caller_stays_whatever_comes_from_its_address(database: Database) -> None:
     async with a_server(database, max_connections_per_address=5) as here:
-        streams = [await here.connect(LIVE % here.key.encode()) for _ in range(8)]
-        for stream in streams:
-            assert b"200 OK" in await read(stream, b"retry: 2000")
+        streams = []
+        for _ in range(8):
+            streams.append(await here.connect(LIVE % here.key.encode()))
+            assert b"200 OK" in await read(streams[-1], b"retry: 2000")
         waiting = [await here.connect(HALF) for _ in range(20)]
         assert await here.ask() == 200
         assert all(map(is_open, streams))

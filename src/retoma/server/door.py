@@ -85,11 +85,9 @@ class Door:
         asked = set(shown)
         of_keys = {each.digest for each in asked if each.kind == "key"}
         of_sessions = {each.digest for each in asked if each.kind == "session"}
-        live = (
-            {Credential("key", each) for each in await keys.find_live(self._client.database, of_keys)}
-            if of_keys
-            else set()
-        )
+        live: set[Credential] = set()
+        if of_keys:
+            live |= {Credential("key", each) for each in await keys.find_live(self._client.database, of_keys)}
         if of_sessions:
             live |= {Credential("session", each) for each in await self._sessions.find_live(of_sessions)}
         return asked - live
