@@ -53,6 +53,15 @@ class Settings(BaseSettings):
     streams_per_key: int = Field(
         1_000, ge=1, description="How many live streams one API key may have open at one server process."
     )
+    max_connections: int = Field(
+        25_000, ge=1, description="How many connections one server process has open, if the system allows as many."
+    )
+    max_connections_per_address: int = Field(
+        500,
+        ge=1,
+        description="How many connections from one address have shown no valid key or session yet; with more, the "
+        "oldest of them is closed. Trusted proxies have no such limit.",
+    )
     trusted_proxies: str | None = Field(
         None,
         description="Addresses, with commas between, of proxies before the server whose X-Forwarded-For is believed.",

@@ -108,7 +108,8 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
 def test_the_table_of_the_apis_errors_has_all_that_the_server_answers() -> None:
     """Forms are those of pages, whose errors are pages too."""
     listed = {(row[0], code) for row in _rows(DOCS / "api.md", "Errors") for code in WORD.findall(row[1])}
-    source = "".join(file.read_text() for file in (ROOT / "src" / "retoma" / "server").rglob("*.py"))
+    places = (ROOT / "src" / "retoma" / "server", ROOT / "src" / "retoma" / "cli")
+    source = "".join(file.read_text() for place in places for file in place.rglob("*.py"))
     answered = {each for each in PROBLEM.findall(source) if "FORM" not in each[1]}
     assert listed == answered | {("422", "UNSAFE_URL")}
 

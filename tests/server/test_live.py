@@ -24,6 +24,7 @@ from retoma.settings import Settings
 from tests.patience import PATIENCE
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
+from tests.server.pages.visitor import HASH, opened
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +63,17 @@ async def told(api: Api, path: str, **options: Any) -> Told:
 class Watcher:
     """A request whose answer is read as it comes. `read` False is one that has stopped reading."""
 
-    def __init__(self, api: Api, path: str, key: str | None = None, last: int | None = None) -> None:
+    def __init__(
+        self, api: Api, path: str, key: str | None = None, last: int | None = None, cookie: str | None = None
+    ) -> None:
         self.text = ""
         self.status = 0
         self.reads = asyncio.Event()
         self.reads.set()
         self._grown = asyncio.Event()
         headers = [(b"x-api-key", (key or api.key or "").encode()), (b"host", b"api.example")]
+        if cookie is not None:
+            headers = [(b"cookie", cookie.encode()), (b"sec-fetch-site", b"same-origin"), (b"host", b"api.example")]
         if last is not None:
             headers.append((b"last-event-id", str(last).encode()))
         scope = {
@@ -396,6 +401,32 @@ async def test_a_stream_ends_when_its_time_is_over_and_takes_no_place_any_more(a
             await live.ping(live.all())
         assert set((await watcher.over()).kinds) == {"ping"}
         assert live.count == 0
+
+
+async def test_a_stream_ends_when_its_key_is_revoked(api: Api) -> None:
+    key = await api.client.make_key("watcher", ["runs:read"])
+    live: Streams = api.server.state.live
+    async with (
+        watching(api, "/api/v1/live", key=key.secret) as (revoked,),
+        watching(api, "/api/v1/live") as (other,),
+    ):
+        await live.end_invalid()
+        assert live.count == 2
+        await api.client.revoke_key(key.key.id)
+        await live.end_invalid()
+        await revoked.over()
+        assert (live.count, other.task.done()) == (1, False)
+
+
+async def test_a_stream_ends_soon_after_logout(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SECONDS_BETWEEN_CHECKS", 0.01)
+    async with opened(open_api)(development=False, admin_password_hash=HASH) as visitor:
+        await visitor.log_in()
+        cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+        async with watching(visitor.api, "/api/v1/live", cookie=cookie) as (watcher,):
+            await visitor.post("/logout", {"csrf": await visitor.token()})
+            await watcher.over()
+            assert watcher.status == 200
 
 
 async def test_who_reads_is_not_cut_off_by_much_that_comes_at_once(api: Api) -> None:

@@ -88,6 +88,18 @@ async def test_who_guesses_callbacks_is_slowed_down(api: Api) -> None:
     assert [answer.status_code for answer in answers] == [404] * 30 + [429]
 
 
+@pytest.mark.usefixtures("no_bucket_fills")
+async def test_a_valid_callback_is_taken_after_any_number_of_wrong_ones(open_api: OpenApi) -> None:
+    host = Host()
+    async with open_api(application=rendering(host)) as api:
+        run = await started(api)
+        wrong = [await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None) for _ in range(40)]
+        assert wrong[-1].status_code == 429
+        assert (await api.post(host.callback, key=None, json="x" * 100_000)).status_code == 200
+        await api.sandbox.work()
+        assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
+
+
 async def test_a_pool_is_shown_and_changed(open_api: OpenApi) -> None:
     async with open_api(application=rendering(Host())) as api:
         await started(api)

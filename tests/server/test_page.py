@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from retoma.server import edge, problems
+from retoma.server import edge, json_shape, problems
 from tests.server.api import Api
 from tests.server.test_authorisation import ROUTES
 
@@ -71,12 +71,14 @@ def test_the_table_of_routes_is_that_of_the_code() -> None:
 
 def test_the_limits_and_codes_of_the_page_are_those_of_the_code() -> None:
     text = PAGE.read_text()
-    assert f"nested at most {edge.DEEPEST_JSON} levels" in text
-    assert f"at most {edge.MOST_BRACKETS:,} arrays and objects" in text
+    assert f"nested at most {json_shape.DEEPEST_JSON} levels" in text
+    assert f"at most {json_shape.MOST_BRACKETS:,} arrays and objects" in text
     assert f"at most {edge.LARGEST_BODY >> 20} MiB" in text
+    assert f"{edge.LARGEST_OF_STRANGERS >> 10} KiB" in text
     assert f"within {edge.SECONDS:.0f} seconds" in text
     server = Path(problems.__file__).parent
-    sources = "".join(path.read_text() for path in server.rglob("*.py"))
+    places = (server, server.parent / "cli")
+    sources = "".join(path.read_text() for place in places for path in place.rglob("*.py"))
     codes = {code for row in rows("Errors")[1:] for code in re.findall(r"`([A-Z_]+)`", row[1])}
     derived = {"UNSAFE_URL", "BAD_REQUEST"}  # from the name of the error, and of the status
     assert len(codes) > 10

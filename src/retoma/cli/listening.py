@@ -8,12 +8,15 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, cast
 
 import typer
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from retoma.cli.connections import RESERVED_DESCRIPTORS, Connections, Protocol, raise_descriptor_limit
 from retoma.settings import Settings
 
 SECONDS_TO_END = 10
@@ -31,14 +34,6 @@ class Listener(uvicorn.Server):
         """Take no more requests, and let those under way end. Asked again, do not wait for them."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-class _Protocol(H11Protocol):
-    """Lets what answers end a connection whose other side does not read."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.app_state = self.app_state | {"transport": transport}
 
 
 def bound(settings: Settings, host: str, *, fall_back: bool = False) -> socket.socket:
@@ -79,7 +74,7 @@ def _config(server: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         server,
         lifespan="off",
-        http=_Protocol,
+        http=partial(Protocol, limits=_limits(settings)),  # type: ignore[arg-type]
         ws="none",
         log_config=None,
         log_level=logging.WARNING,
@@ -90,6 +85,12 @@ def _config(server: FastAPI, settings: Settings) -> uvicorn.Config:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=SECONDS_TO_END,
     )
+
+
+def _limits(settings: Settings) -> Connections:
+    most = min(settings.max_connections, max(1, raise_descriptor_limit() - RESERVED_DESCRIPTORS))
+    proxies = ProxyHeadersMiddleware(cast(Any, None), settings.trusted_proxies or []).trusted_hosts
+    return Connections(most, settings.max_connections_per_address, proxies.__contains__)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -16,9 +15,11 @@ import typer
 
 from retoma.app import App
 from retoma.cli import application
+from retoma.cli.garbage import collect_on_growth, collect_rarely
 from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_database, read_settings
 from retoma.client import Client
+from retoma.engine.loops import beside
 from retoma.logs import get_logger
 from retoma.outgoing import Guard, Outgoing
 from retoma.settings import Settings
@@ -27,7 +28,6 @@ from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker
 
 log = get_logger("retoma.worker")
-SELDOM = (50_000, 20, 50)
 BLOCKED = 70  # the exit code of a worker whose event loop was blocked by a step
 
 
@@ -63,13 +63,15 @@ def worker(
 
 
 def in_quick_loop(work: Coroutine[Any, Any, None]) -> None:
-    """All of this process's life. The collector of cycles leaves alone what is there by now, and looks seldom: its
-    looks took a tenth of a busy worker's time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*SELDOM)
+    """All of this process's life."""
+    collect_rarely()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(work)
+        runner.run(_while_collecting(work))
+
+
+async def _while_collecting(work: Coroutine[Any, Any, None]) -> None:
+    async with beside(collect_on_growth()):
+        await work
 
 
 async def _work(

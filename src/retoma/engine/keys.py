@@ -63,6 +63,11 @@ async def revoke(database: Database, number: int) -> KeyRecord:
     return await shown(database, number)
 
 
+async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
+    """Return the digests of secrets whose keys are live. This does not count as a use of them."""
+    return await keys.live(database, digests)
+
+
 async def let_expire(database: Database, number: int, overlap: timedelta) -> None:
     await keys.let_expire(database, number, overlap)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from datetime import timedelta
 
 from argon2 import PasswordHasher
@@ -39,17 +40,22 @@ def is_right(password: str, hashed: str) -> bool:
 async def opened(database: Database, hashed: str) -> str:
     """The token of a new session. It counts as long as this is the password's hash."""
     token = secrets.token_urlsafe(32)
-    await sessions.add(database, _digest(token), _digest(hashed), IDLE, LONGEST)
+    await sessions.add(database, digest(token), digest(hashed), IDLE, LONGEST)
     return token
 
 
 async def is_live(database: Database, token: str, hashed: str) -> bool:
-    return await sessions.use(database, _digest(token), _digest(hashed), IDLE, LONGEST)
+    return await sessions.use(database, digest(token), digest(hashed), IDLE, LONGEST)
+
+
+async def find_live(database: Database, digests: Iterable[bytes], hashed: str) -> set[bytes]:
+    """Return the digests of tokens whose sessions are live. This does not count as a use of them."""
+    return await sessions.live(database, digests, digest(hashed), IDLE, LONGEST)
 
 
 async def ended(database: Database, token: str) -> None:
-    await sessions.end(database, _digest(token))
+    await sessions.end(database, digest(token))
 
 
-def _digest(text: str) -> bytes:
+def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from fastapi import Depends, Security
 from fastapi.routing import RouteContext
@@ -22,14 +22,23 @@ _BEARER = HTTPBearer(auto_error=False, description="The same key as a bearer tok
 _NEEDED: dict[object, Scope | None] = {}  # by the function that lets a caller pass
 
 
+class Credential(NamedTuple):
+    """What a caller showed, as the database has it."""
+
+    kind: Literal["key", "session"]
+    digest: bytes
+
+
 @dataclass(frozen=True)
 class Caller:
-    """`tenant` is whose things it may see and touch; None is everyone's. `name` is that of its key."""
+    """`tenant` is whose things it may see and touch; None is everyone's. `name` is that of its key. In development a
+    caller needs no `credential`."""
 
     client: Client
     tenant: str | None
     scopes: frozenset[Scope]
     name: str
+    credential: Credential | None = None
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or Scope.ADMIN in self.scopes

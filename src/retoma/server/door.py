@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import ipaddress
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
 from retoma.client import Client
+from retoma.engine import keys, sessions
 from retoma.engine.keys import is_well_formed
+from retoma.errors import NotFound
 from retoma.records import KeyRecord, Scope
 from retoma.server.buckets import Buckets
-from retoma.server.callers import Caller
+from retoma.server.callers import Caller, Credential
 from retoma.server.keyring import Keyring
 from retoma.server.problems import Problem, slow_down
 from retoma.server.sessions import HEADER, Sessions
+from retoma.store import outside
 
 FAILURES_PER_MINUTE = 30
 LOOKUPS_PER_MINUTE = 600  # of what has a key's form, from an address that has shown too many wrong ones
+CALLBACK_LOOKUPS_AT_ONCE = 2
 ADMINISTRATOR = "administrator"
 SAFE = ("GET", "HEAD")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
@@ -34,17 +41,19 @@ class Door:
         self._requests = Buckets(per_minute)
         self._failures = Buckets(FAILURES_PER_MINUTE)
         self._lookups = Buckets(LOOKUPS_PER_MINUTE)
+        self._callback_lookups = asyncio.Semaphore(CALLBACK_LOOKUPS_AT_ONCE)
 
     async def admit(self, request: Request, scope: Scope | None) -> Caller:
         """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
         secret = _secret(request)
         if secret is None and self.needs_nothing(request):
             return Caller(self._client, None, frozenset({Scope.ADMIN}), "development")
-        if secret is None and await self._is_our_page(request):
-            return Caller(self._client, None, frozenset({Scope.ADMIN}), ADMINISTRATOR)
+        if secret is None and (token := await self._session_of_page(request)) is not None:
+            session = Credential("session", sessions.digest(token))
+            return Caller(self._client, None, frozenset({Scope.ADMIN}), ADMINISTRATOR, session)
         key = await self._valid(request, secret)
         slow_down(self._requests.take(key.id), "this key makes too many requests")
-        by = Caller(self._client, key.tenant, key.scopes, key.name)
+        by = Caller(self._client, key.tenant, key.scopes, key.name, Credential("key", keys.digest(secret or "")))
         if scope is not None and not by.may(scope):
             raise Problem(403, "SCOPE_MISSING", f"this key lacks the scope {scope}", scope=scope)
         return by
@@ -54,22 +63,54 @@ class Door:
         secret = _secret(request)
         if secret is not None or not (self.needs_nothing(request) or await self._sessions.of(request)):
             await self._valid(request, secret)
+        mark_known(request)
+
+    async def check_callback(self, request: Request, token: str) -> None:
+        """Raise NotFound, or a Problem after too many wrong tokens, unless there is a callback with this token.
+
+        A valid token is never refused because of wrong ones: those from the same address may be somebody else's. All
+        lookups together take few of the database's connections.
+        """
+        async with self._callback_lookups:
+            digest = hashlib.sha256(token.encode(errors="replace")).digest()
+            is_known = await outside.has_callback(self._client.database, digest)
+        if not is_known:
+            address = address_of(request)
+            self.check_failures(address)
+            self.note_failure(address)
+            raise NotFound("there is no such callback")
+
+    async def find_ended(self, shown: Iterable[Credential]) -> set[Credential]:
+        """Return those that are not valid any more: revoked, expired or logged out."""
+        asked = set(shown)
+        of_keys = {each.digest for each in asked if each.kind == "key"}
+        of_sessions = {each.digest for each in asked if each.kind == "session"}
+        live: set[Credential] = set()
+        if of_keys:
+            live |= {Credential("key", each) for each in await keys.find_live(self._client.database, of_keys)}
+        if of_sessions:
+            live |= {Credential("session", each) for each in await self._sessions.find_live(of_sessions)}
+        return asked - live
 
     def needs_nothing(self, request: Request) -> bool:
         return self._development and is_from_here(request)
 
-    async def _is_our_page(self, request: Request) -> bool:
-        """A look needs no token, so that `EventSource` and links can have one; whatever changes something does."""
+    async def _session_of_page(self, request: Request) -> str | None:
+        """Return the session's token if a page of ours sent this.
+
+        A look needs no CSRF token, so that `EventSource` and links can have one; whatever changes something does.
+        """
         is_look, given = request.method in SAFE, request.headers.get(HEADER)
         token = await self._sessions.of(request) if is_look or given is not None else None
         if token is None:
-            return False
+            return None
         if is_look and given is None:
             self._sessions.check_look(request)
         else:
             self._sessions.check_origin(request)
             self._sessions.check_csrf(token, given)
-        return True
+        mark_known(request)
+        return token
 
     async def _valid(self, request: Request, secret: str | None) -> KeyRecord:
         address = address_of(request)
@@ -79,6 +120,7 @@ class Door:
             self.check_failures(address)
             self.note_failure(address)
             raise _unauthorised()
+        mark_known(request)
         return key
 
     def _is_looked_for(self, address: str, secret: str) -> bool:
@@ -93,6 +135,12 @@ class Door:
 
     def note_failure(self, address: str) -> None:
         self._failures.take(address)
+
+
+def mark_known(request: Request) -> None:
+    """Let the connection of this request stay when room is made for others."""
+    if on_known := request.scope.get("state", {}).get("on_known"):
+        on_known()
 
 
 def is_from_here(request: Request) -> bool:

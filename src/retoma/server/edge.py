@@ -11,22 +11,32 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retoma.define.codec import LARGEST_RESULT
-from retoma.errors import DatabaseUnavailable
+from retoma.errors import RetomaError
 from retoma.logs import get_logger
 from retoma.server.door import Door
-from retoma.server.problems import Problem, unavailable
+from retoma.server.json_shape import JsonShape
+from retoma.server.problems import Problem, of_error, unavailable
+from retoma.tracebacks import release_frames
 
 log = get_logger("retoma.server")
 
 LARGEST_BODY = 16 * 1024 * 1024
-LARGEST_OF_STRANGERS = 1_000_000
+LARGEST_OF_STRANGERS = 64 * 1024
+MOST_QUERY_FIELDS = 1_000
 CALLBACKS = "/api/v1/callbacks/"
-DEEPEST_JSON = 64
-MOST_BRACKETS = 100_000
 SECONDS = 20.0  # within which an answer begins
-_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
-_SQUARE = bytes.maketrans(b"{}", b"[]")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+PAGE_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_RAW_PAGE_HEADERS = [(name.lower().encode(), value.encode()) for name, value in PAGE_HEADERS.items()]
 
 
 class Edge:
@@ -46,22 +56,60 @@ class Edge:
         try:
             async with asyncio.timeout(SECONDS) as deadline:
                 answer.deadline = deadline
-                limit = self._large.get(scope["path"])
-                if limit is None:
-                    body = await _body(scope, receive)
-                    answer.has_come = True
-                    if len(body) > LARGEST_OF_STRANGERS:
-                        await self._door.check_known(Request(scope))  # routes ask only after it is parsed
-                    await self._app(scope, _once(body, receive), answer)
-                else:
-                    _check_announced(scope, limit)
-                    await self._app(scope, _Counted(receive, limit, answer), answer)
+                await self._pass_on(scope, receive, answer)
         except Exception as error:  # noqa: BLE001  (the one place that answers for what nobody foresaw)
             answer.deadline = None
             is_late = isinstance(error, TimeoutError) and not answer.has_come
-            problem = _too_slow() if is_late else problem_for(scope, error)
+            response = (_too_slow() if is_late else problem_for(scope, error)).response()
+            release_frames(error)
             if not answer.started:
-                await problem.response()(scope, receive, answer)
+                await response(scope, receive, answer)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        if scope["query_string"].count(b"&") >= MOST_QUERY_FIELDS:
+            raise Problem(400, "BAD_REQUEST", f"the query has more than {MOST_QUERY_FIELDS:,} fields")
+        limit = self._large.get(scope["path"])
+        if limit is None:
+            body = await self._read(scope, receive)
+            answer.has_come = True
+            await self._app(scope, _once(body, receive), answer)
+        else:
+            _check_announced(scope, limit)
+            await self._app(scope, _Counted(receive, limit, answer), answer)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body. Only of a caller who is known it is more than a few bytes, and is parsed after that."""
+        limit = _limit(scope)
+        _check_announced(scope, limit)
+        shape = JsonShape() if b"json" in dict(scope["headers"]).get(b"content-type", b"").lower() else None
+        is_known = False
+        if _announced(scope) > LARGEST_OF_STRANGERS:
+            await self._check_known(scope)
+            is_known = True
+        parts, size, more = [], 0, True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise _Gone
+            part, more = message.get("body", b""), message.get("more_body", False)
+            size += len(part)
+            if size > limit:
+                raise too_large(limit)
+            if size > LARGEST_OF_STRANGERS and not is_known:
+                await self._check_known(scope)
+                is_known = True
+            if shape is not None:
+                shape.feed(part)
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _check_known(self, scope: Scope) -> None:
+        """Raise a Problem unless the caller has a key or a session, or the callback that it calls exists."""
+        path: str = scope["path"]
+        if path.startswith(CALLBACKS):
+            await self._door.check_callback(Request(scope), path.removeprefix(CALLBACKS))
+        else:
+            await self._door.check_known(Request(scope))
 
 
 class _Answer:
@@ -81,48 +129,16 @@ class _Answer:
             self.started = True
             if self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(None)
-            names = {name for name, _ in message.get("headers", ())}
-            message["headers"] = [*message.get("headers", ()), *(each for each in _HEADERS if each[0] not in names)]
+            message["headers"] = _completed(list(message.get("headers", ())))
         await self._send(message)
 
 
-def check_json(body: bytes) -> None:
-    """Raise a Problem if this JSON is nested too deeply, has too many parts, or what no JSON has.
-
-    It comes before anyone is asked for a key, and takes a fraction of a second whatever the body is.
-    """
-    if b"\0" in body:
-        raise Problem(400, "BAD_REQUEST", "the body is not JSON in UTF-8")
-    brackets = body.count(b"[") + body.count(b"{")
-    if brackets > MOST_BRACKETS and _brackets(body).count(b"[") > MOST_BRACKETS:
-        raise Problem(400, "TOO_MANY_PARTS", f"the body has more than {MOST_BRACKETS:,} arrays and objects")
-    if brackets > DEEPEST_JSON and _is_too_deep(body):
-        raise Problem(400, "TOO_DEEP", f"the body is nested more than {DEEPEST_JSON} levels deep")
-
-
-def _is_too_deep(body: bytes) -> bool:
-    """Whether pairs of brackets are left after the innermost were taken away so many times, or too many were opened."""
-    left = _brackets(body)
-    for _ in range(DEEPEST_JSON):
-        left = left.replace(b"[]", b"")
-    return b"[]" in left or left.count(b"[") > DEEPEST_JSON
-
-
-def _brackets(body: bytes) -> bytes:
-    """All that stand outside strings, as square ones."""
-    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    # Two quotes side by side end a string and begin one: what is around them stays within or without.
-    parts = unescaped.translate(_SQUARE, _NO_BRACKETS).replace(b'""', b"").split(b'"')
-    return b"".join(parts[::2])
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    limit = _limit(scope)
-    _check_announced(scope, limit)
-    body = await _read(receive, limit)
-    if b"json" in dict(scope["headers"]).get(b"content-type", b"").lower():
-        check_json(body)
-    return body
+def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Add the headers that every answer has, and those of what a browser shows as a page."""
+    given = {name.lower(): value for name, value in headers}
+    media_type = given.get(b"content-type", b"").lower()
+    ours = _HEADERS + (_RAW_PAGE_HEADERS if b"html" in media_type or b"xml" in media_type else [])
+    return [*headers, *(each for each in ours if each[0] not in given)]
 
 
 def _limit(scope: Scope) -> int:
@@ -131,9 +147,14 @@ def _limit(scope: Scope) -> int:
 
 
 def _check_announced(scope: Scope, limit: int) -> None:
-    announced = dict(scope["headers"]).get(b"content-length", b"0")
-    if announced.isdigit() and int(announced[:20]) > limit:
+    if _announced(scope) > limit:
         raise too_large(limit)
+
+
+def _announced(scope: Scope) -> int:
+    """Return how long the body is by its headers, or 0 if they do not say."""
+    announced = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(announced[:20]) if announced.isdigit() else 0
 
 
 class _Counted:
@@ -157,20 +178,6 @@ class _Counted:
             self._answer.has_come = not message.get("more_body", False)
             deadline.reschedule(None if self._answer.has_come else asyncio.get_running_loop().time() + SECONDS)
         return message
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    parts, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise _Gone
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise too_large(limit)
-        more = message.get("more_body", False)
-    return b"".join(parts)
 
 
 def _once(body: bytes, receive: Receive) -> Receive:
@@ -202,8 +209,10 @@ def too_large(limit: int) -> Problem:
 def problem_for(scope: Scope, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, TimeoutError | DatabaseUnavailable):
+    if isinstance(error, TimeoutError):
         return unavailable()
+    if isinstance(error, RetomaError):
+        return of_error(error)
     if isinstance(error, _Gone | ClientDisconnect):
         return Problem(400, "BAD_REQUEST", "the request ended early")
     return _unforeseen(scope, error)

@@ -32,6 +32,7 @@ from retoma.errors import (
     SchemaMismatch,
     Unrecordable,
 )
+from retoma.tracebacks import release_frames
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
@@ -194,6 +195,7 @@ def _code_of(error: RetomaError) -> str:
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    release_frames(error)
     if isinstance(error, Problem):
         return error.response()
     code = HTTPStatus(error.status_code).name
@@ -214,11 +216,13 @@ def routes_at(request: Request) -> list[RouteContext]:
 
 async def _on_invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    release_frames(error)
     return problem_of(error).response()
 
 
 async def _on_our_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RetomaError)
+    release_frames(error)
     return of_error(error).response()
 
 

@@ -74,7 +74,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     server.state.door = door
     server.state.app = app
     server.state.client = client
-    server.state.live = Streams(client.database, settings.streams_per_key)
+    server.state.live = Streams(client.database, settings.streams_per_key, door.find_ended)
     problems.add_handlers(server)
     server.router.routes += _ours()
     _add_own(server, () if app is None else app.routes)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -46,6 +47,10 @@ class Sessions:
         if token is None or self._hashed is None:
             return None
         return token if await sessions.is_live(self._database, token, self._hashed) else None
+
+    async def find_live(self, digests: Iterable[bytes]) -> set[bytes]:
+        """Return those of these digests of tokens whose sessions are live."""
+        return set() if self._hashed is None else await sessions.find_live(self._database, digests, self._hashed)
 
     async def open(self, password: str, address: str) -> str | None:
         """The token of a new session; None if this is not the password. Raises a Problem after too many tries."""

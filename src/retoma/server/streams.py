@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -16,15 +17,18 @@ from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import LiveEvent
+from retoma.server.callers import Credential
 from retoma.server.problems import Problem
 from retoma.states import RunState
 from retoma.store.database import Database
 
 log = get_logger("retoma.live")
+FindEnded = Callable[[Iterable[Credential]], Awaitable[set[Credential]]]
 
 SECONDS_BETWEEN_PINGS = 15
 SECONDS_BETWEEN_SLOTS = 1.0
-LONGEST_LIFE = 900  # seconds; then its watcher comes again, and shows that its key is still good
+SECONDS_BETWEEN_CHECKS = 2.0  # of keys and sessions
+LONGEST_LIFE = 900  # seconds; then its watcher comes again
 LARGEST_BACKLOG = 256 * 1024  # bytes that one who reads slowly may be behind
 MOST_STREAMS = 20_000
 MOST_IDLE_READS = 150  # of which nobody hears; then the reader ends
@@ -61,6 +65,7 @@ class Stream:
         "_waker",
         "abort",
         "begins_after",
+        "credential",
         "is_cut",
         "is_over",
         "key",
@@ -69,8 +74,16 @@ class Stream:
         "tenant",
     )
 
-    def __init__(self, key: Hashable, run: UUID | None, tenant: int | None, begins_after: int) -> None:
+    def __init__(
+        self,
+        key: Hashable,
+        run: UUID | None,
+        tenant: int | None,
+        begins_after: int,
+        credential: Credential | None = None,
+    ) -> None:
         self.key = key
+        self.credential = credential
         self.run = run
         self.tenant = tenant
         self.begins_after = begins_after
@@ -123,7 +136,9 @@ class Stream:
 class Streams:
     """All who watch this process. While there is one, one task reads for all, and another pings."""
 
-    def __init__(self, database: Database, per_key: int) -> None:
+    def __init__(self, database: Database, per_key: int, find_ended: FindEnded) -> None:
+        """`find_ended` says which credentials are not valid any more."""
+        self._find_ended = find_ended
         self.reader = LiveReader(database)
         self._tenants = Tenants(database)
         self._per_key = per_key
@@ -145,7 +160,15 @@ class Streams:
     def all(self) -> list[Stream]:
         return [stream for slot in self._slots for stream in slot]
 
-    async def open(self, key: Hashable, *, run: UUID | None, tenant: str | None, after: int | None) -> Stream:
+    async def open(
+        self,
+        key: Hashable,
+        *,
+        run: UUID | None,
+        tenant: str | None,
+        after: int | None,
+        credential: Credential | None = None,
+    ) -> Stream:
         """A stream of a run's events, of a tenant's, or of all. Raises a Problem if there are too many.
 
         It must be closed. What came between `after` and its `begins_after` is the caller's to fetch.
@@ -162,7 +185,7 @@ class Streams:
         except BaseException:
             self._let_go(key)
             raise
-        stream = Stream(key, run, owner, self._through)
+        stream = Stream(key, run, owner, self._through, credential)
         self._group(stream).add(stream)
         self._slots[self._opened % SECONDS_BETWEEN_PINGS].add(stream)
         self._opened += 1
@@ -205,7 +228,7 @@ class Streams:
         if not self._tasks:
             await self.reader.begin()
             self._through = self.reader.through
-            loops = {"live events": self._feed, "pings": self._ping}
+            loops = {"live events": self._feed, "pings": self._ping, "credentials": self._check}
             self._tasks = [asyncio.create_task(kept_going(name, loop)) for name, loop in loops.items()]
 
     async def _reach(self, after: int) -> None:
@@ -272,6 +295,20 @@ class Streams:
             stream.put(chunks[stream.run])
             stream.life -= 1
             if stream.life <= 0:
+                stream.end()
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
+            with suppress(DatabaseUnavailable):  # the next check comes soon
+                await self.end_invalid()
+
+    async def end_invalid(self) -> None:
+        """End the streams whose key was revoked or whose session is over, by one look at each kind of credential."""
+        shown = {stream.credential for stream in self.all() if stream.credential is not None}
+        ended = await self._find_ended(shown) if shown else set()
+        for stream in self.all() if ended else ():
+            if stream.credential in ended:
                 stream.end()
 
     async def _states(self, runs: set[UUID]) -> dict[UUID, RunState]:

@@ -45,6 +45,11 @@ async def use(database: Database, digest: bytes) -> KeyRecord | None:
     return _key(row) if row else None
 
 
+async def live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
+    """Return those whose keys are live."""
+    return {row["digest"] for row in await database.fetch(_SQL["live_keys"], digests=list(digests))}
+
+
 async def show(database: Database, number: int) -> KeyRecord | None:
     row = await database.fetchrow(_SQL["show_key"], id=number)
     return _key(row) if row else None

@@ -132,6 +132,10 @@ async def record(
     return bool(row["taken"])
 
 
+async def has_callback(database: Database, token_hash: bytes) -> bool:
+    return bool((await database.fetch_one(_SQL["has_callback"], token_hash=token_hash))["found"])
+
+
 async def call_back(database: Database, token_hash: bytes, body: str) -> Called:
     answer: Called = (await database.fetch_one(_SQL["call_back"], token_hash=token_hash, body=body))["answer"]
     return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from retoma.store.database import Database
@@ -18,6 +19,16 @@ async def use(database: Database, digest: bytes, password: bytes, idle: timedelt
     """Whether it is live."""
     row = await database.fetchrow(_SQL["use_session"], digest=digest, password=password, idle=idle, longest=longest)
     return row is not None
+
+
+async def live(
+    database: Database, digests: Iterable[bytes], password: bytes, idle: timedelta, longest: timedelta
+) -> set[bytes]:
+    """Return those whose sessions are live."""
+    rows = await database.fetch(
+        _SQL["live_sessions"], digests=list(digests), password=password, idle=idle, longest=longest
+    )
+    return {row["digest"] for row in rows}
 
 
 async def end(database: Database, digest: bytes) -> None:

@@ -24,6 +24,7 @@ from retoma.store import deliveries
 from retoma.store.database import Database
 from retoma.store.deliveries import Taken
 from retoma.store.notify import listen
+from retoma.tracebacks import release_frames
 from retoma.webhooks.body import body_of
 
 log = get_logger("retoma.webhooks")
@@ -107,6 +108,7 @@ class Sender:
             log.warning("how a webhook went is not recorded; it is sent again", delivery=str(taken.id), error=error)
         except Exception as error:
             log.exception("how a webhook went cannot be recorded", delivery=str(taken.id), error=error)
+            release_frames(error)
 
     async def _attempt(self, taken: Taken) -> None:
         began = time.monotonic()
@@ -119,14 +121,17 @@ class Sender:
             verdict = _judged(taken, answer)
         except UnsafeUrl as refused:
             verdict, error = Verdict(Outcome.DEAD), str(refused)
+            release_frames(refused)
         except (NoAnswer, NoBody) as failed:
             verdict, error = _failed(taken), str(failed)
+            release_frames(failed)
         except DatabaseUnavailable:
             raise
         except Exception as unforeseen:
             # It uses up a try like any other failure: what nobody records is sent for ever.
             log.exception("a webhook cannot be sent", delivery=str(taken.id), error=unforeseen)
             verdict, error = _failed(taken), f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}"
+            release_frames(unforeseen)
         await self._record(taken, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
 
     async def _frozen(self, taken: Taken) -> bytes | None:

@@ -19,6 +19,7 @@ from retoma.define.retry import LONGEST_DELAY
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
 from retoma.masking import masked
+from retoma.tracebacks import release_frames
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
@@ -53,24 +54,34 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         else:
             value = await threads.call(lambda: function(**data, **machinery))
         return Result(claim, plan.output(value), plan.items(value))
-    except NeedMissing:
-        return SetBack(claim, "skipped", code="NEED_FAILED")
-    except RetryLater as request:
-        if _has_passed(claim):
-            return SetBack(claim, "stopped")
-        code = _wait_code(request)
-        # Beyond the year 9999 Python could not read when the job is ready.
-        return SetBack(claim, "wait", delay=min(request.delay, LONGEST_DELAY), code=code, error=told(code, request))
-    except NeedsReview as asked:
-        return SetBack(claim, "review", code=clean(asked.code)[:LONGEST_CODE], error=_reason(plan, asked))
-    except Parked as parked:
-        return SetBack(claim, "parked", error=parked.handover.to_json())
-    except Stopped:
-        return SetBack(claim, "stopped")
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled() and not _has_passed(claim):
             raise
-        return _setback(plan, claim, _explained(plan, error), time.monotonic() - began)
+        try:
+            return _unsuccessful(plan, claim, error, time.monotonic() - began)
+        finally:
+            release_frames(error)
+
+
+def _unsuccessful(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> SetBack:
+    """Say how an attempt ended whose function raised this."""
+    match error:
+        case NeedMissing():
+            return SetBack(claim, "skipped", code="NEED_FAILED")
+        case RetryLater() if _has_passed(claim):
+            return SetBack(claim, "stopped")
+        case RetryLater():
+            code = _wait_code(error)
+            # Beyond the year 9999 Python could not read when the job is ready.
+            return SetBack(claim, "wait", delay=min(error.delay, LONGEST_DELAY), code=code, error=told(code, error))
+        case NeedsReview():
+            return SetBack(claim, "review", code=clean(error.code)[:LONGEST_CODE], error=_reason(plan, error))
+        case Parked():
+            return SetBack(claim, "parked", error=error.handover.to_json())
+        case Stopped():
+            return SetBack(claim, "stopped")
+        case _:
+            return _setback(plan, claim, _explained(plan, error), seconds)
 
 
 def _reason(plan: Plan, asked: NeedsReview) -> str:
@@ -108,7 +119,10 @@ def timed_out(plan: Plan, claim: Claim, seconds: float, advice: str) -> SetBack:
 
 def crashed(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetBack:
     """How an attempt ends whose child process died, or could not be started."""
-    return _setback(plan, claim, error, seconds)
+    try:
+        return _setback(plan, claim, error, seconds)
+    finally:
+        release_frames(error)
 
 
 class Crashed(Exception):
@@ -164,7 +178,10 @@ def _ended(claim: Claim, code: str, error: BaseException, sentence: str | None =
 
 def failed(claim: Claim, code: str, error: BaseException | str) -> SetBack:
     """How an attempt ends after which no other is made."""
-    return SetBack(claim, "failed", code=code, error=told(code, error))
+    setback = SetBack(claim, "failed", code=code, error=told(code, error))
+    if isinstance(error, BaseException):
+        release_frames(error)
+    return setback
 
 
 def _explained(plan: Plan, error: BaseException) -> BaseException:

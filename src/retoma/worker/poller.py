@@ -17,6 +17,7 @@ from retoma.logs import get_logger
 from retoma.store import outside
 from retoma.store.database import Database
 from retoma.store.outside import Look
+from retoma.tracebacks import release_frames
 from retoma.worker.attempt import LONGEST_MESSAGE, clean
 from retoma.worker.catalog import Catalog
 
@@ -80,6 +81,7 @@ class Poller:
         self._looking.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a look failed; it is made again", error=error, exc_info=error)
+            release_frames(error)
 
     async def _claim(self, room: int) -> list[Look]:
         return await outside.due(self._database, self._catalog.served, room, LEASE)
@@ -113,6 +115,7 @@ class Poller:
                 return await self._call(look.poll, look), False
         except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
             log.warning("no word from outside", run=str(look.run), step=look.step, item=look.item, error=error)
+            release_frames(error)
             return Report(look.state), True
 
     async def _cancel(self, look: Look) -> None:
@@ -120,6 +123,7 @@ class Poller:
             await self._call(look.cancel or "", look)
         except Exception as error:  # noqa: BLE001  (it is told again at the next look)
             log.warning("could not be cancelled", run=str(look.run), step=look.step, item=look.item, error=error)
+            release_frames(error)
 
     async def _call(self, place: str, look: Look) -> Any:
         return await found_at(place, self._catalog.resources)(json.loads(look.handle))

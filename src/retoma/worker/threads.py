@@ -11,6 +11,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from retoma.tracebacks import release_frames
+
 
 class Threads:
     """Runs functions in up to `size` daemon threads. Use from one event loop."""
@@ -54,6 +56,7 @@ class Threads:
             if call.abandoned:
                 return
             self._ended.append(call)
+            del call  # its data and its result are not to stay until the next call comes
             # Many may end at once: only the first needs to wake the loop.
             if len(self._ended) == 1 and self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._answer)
@@ -88,3 +91,4 @@ class _Call:
             self.answer.set_exception(self.error)
         else:
             self.answer.set_exception(RuntimeError(f"the step raised {self.error!r}"))
+            release_frames(self.error)

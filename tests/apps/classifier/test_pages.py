@@ -14,6 +14,7 @@ import pytest
 
 from retoma import Client
 from retoma.records import Run, WaitReason
+from retoma.server.edge import POLICY
 from retoma.states import RunState
 from retoma_apps.classifier import projects
 from retoma_apps.classifier.models import Category, Example, Project
@@ -284,6 +285,7 @@ async def test_documents_are_found_by_status_by_name_and_by_doubt(desk: Desk) ->
 
     async def codes(query: str) -> list[str]:
         answer = await desk.visitor.get(f"/classificador/execucoes/{execution}{query}")
+        assert answer.headers["content-security-policy"] == POLICY
         return re.findall(r'data-c="(.*?)"', answer.text)
 
     assert await codes("") == list(given)

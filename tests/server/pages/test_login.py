@@ -8,10 +8,12 @@ import pytest
 
 from retoma.engine import sessions
 from retoma.errors import InvalidInput
+from retoma.server.pages import visit
 from retoma.server.pages.login import _ours
+from retoma.server.pages.visit import OF_STRANGERS
 from retoma.server.sessions import TRIES_PER_MINUTE
 from retoma.store.database import Database
-from tests.server.pages.visitor import HASH, PASSWORD, Opened, token_of
+from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, token_of
 
 CLOSED = {"development": False, "admin_password_hash": HASH}
 
@@ -40,6 +42,25 @@ async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: O
             await visitor.post("/login", {"password": "x" * (sessions.LONGEST_PASSWORD + 1)})
         answer = await visitor.log_in()
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        b"password=" + b"x" * OF_STRANGERS.size,
+        b"a=%C3&" * OF_STRANGERS.fields,
+        b"a&" * OF_STRANGERS.fields + b"password=x",
+    ],
+)
+async def test_a_login_form_beyond_its_limits_is_not_parsed(
+    open_pages: Opened, monkeypatch: pytest.MonkeyPatch, form: bytes
+) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(visit, "_parsed", parsed.append)
+    async with open_pages(**CLOSED) as visitor:
+        headers = OURS | {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = await visitor.api.post("/login", key=None, content=form, headers=headers)
+        assert (answer.status_code, parsed) == (413, [])
 
 
 async def test_login_takes_no_form_from_elsewhere(open_pages: Opened) -> None:

@@ -16,9 +16,9 @@ from retoma import App, Pipeline, Retry, Webhook
 from retoma.engine.watchdog import NO_PROGRESS, NOTHING_RUNS
 from retoma.files import FileSettings, files_of
 from retoma.records import WaitReason
+from retoma.server.edge import POLICY
 from retoma.server.pages import drawing, words
 from retoma.server.pages.pages import PAGES
-from retoma.server.pages.visit import POLICY
 from retoma.states import DeliveryState, JobState, RunState
 from retoma.store.database import Database
 from tests.conftest import RowsRead

@@ -12,7 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retoma.errors import NotFound, RetomaError
+from retoma.errors import NotFound
+from retoma.server.door import mark_known
 from retoma.server.edge import problem_for
 from retoma.server.pages import (
     anew,
@@ -30,8 +31,9 @@ from retoma.server.pages import (
 )
 from retoma.server.pages.page import Page
 from retoma.server.pages.site import Site
-from retoma.server.pages.visit import HEADERS, Visit
-from retoma.server.problems import Problem, of_error, routes_at
+from retoma.server.pages.visit import HEADERS, OF_STRANGERS, OF_VISITORS, Visit
+from retoma.server.problems import Problem, routes_at
+from retoma.tracebacks import release_frames
 
 PAGES = (
     *overview.PAGES,
@@ -88,17 +90,18 @@ class Pages:
             if token is None and not page.is_open:
                 return _to_login(request)
             return await _shown(page, visit)
-        except RetomaError as error:
-            return _told(visit, of_error(error))
-        except Problem as error:
-            return _told(visit, error)
-        except Exception as error:  # noqa: BLE001  (it is logged by its id there)
-            return _told(visit, problem_for(request.scope, error))
+        except Exception as error:  # noqa: BLE001  (what nobody foresaw is logged by its id there)
+            answer = _told(visit, problem_for(request.scope, error))
+            release_frames(error)
+            return answer
 
     async def _token(self, request: Request) -> str | None:
         if self._site.door.needs_nothing(request):
             return self._site.sessions.nobody
-        return await self._site.sessions.of(request)
+        token = await self._site.sessions.of(request)
+        if token is not None:
+            mark_known(request)
+        return token
 
 
 async def _shown(page: Page, visit: Visit) -> Response:
@@ -106,7 +109,7 @@ async def _shown(page: Page, visit: Visit) -> Response:
     if not page.is_open:
         visit.asked_of_people = await visit.site.open_reviews()
     if method == "POST" and page.act is not None:
-        await visit.read_form()
+        await visit.read_form(OF_STRANGERS if page.is_open else OF_VISITORS)
         if not page.is_open:
             visit.check_form()
         return await page.act(visit)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
@@ -15,29 +16,29 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from retoma.client import Client
 from retoma.errors import NotFound
 from retoma.server.door import ADMINISTRATOR
-from retoma.server.edge import too_large
+from retoma.server.edge import PAGE_HEADERS, too_large
 from retoma.server.pages.formats import Formats
 from retoma.server.pages.typed import Wrong
 from retoma.server.pages.words import KNOWN, LANGUAGES, NAVIGATION, said, word
+from retoma.server.problems import Problem
 from retoma.server.sessions import csrf
 
 if TYPE_CHECKING:
     from retoma.server.pages.site import Site
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
-    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Vary": "Cookie, Accept-Language",
-}
+HEADERS = {**PAGE_HEADERS, "Vary": "Cookie, Accept-Language"}
 THEMES = ("auto", "light", "dark")
 SECONDS_REMEMBERED = 365 * 86_400
-LARGEST_FORM = 2 * 1024 * 1024
+PARSED_AT_ONCE = 64 * 1024  # bytes; a longer form is parsed in a thread
+
+
+class FormLimits(NamedTuple):
+    size: int  # in bytes
+    fields: int
+
+
+OF_VISITORS = FormLimits(2 * 1024 * 1024, 10_000)
+OF_STRANGERS = FormLimits(16 * 1024, 20)  # anyone may send the login form
 
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
@@ -110,14 +111,18 @@ class Visit:
         sentence = self.say(wrong.name, **shown)
         return f"{wrong.within}: {sentence}" if wrong.within else sentence
 
-    async def read_form(self) -> None:
+    async def read_form(self, limits: FormLimits = OF_VISITORS) -> None:
         """Take in the form, after making sure that a page of ours sent it."""
         self.site.sessions.check_origin(self.request)
         body = await self.request.body()
-        if len(body) > LARGEST_FORM:
-            raise too_large(LARGEST_FORM)
-        given = body.decode(errors="replace")
-        self._given = parse_qsl(given, keep_blank_values=True) if self._is_form else []
+        if len(body) > limits.size:
+            raise too_large(limits.size)
+        if self._is_form and body.count(b"&") >= limits.fields:
+            raise Problem(413, "FORM_TOO_LARGE", f"the form has more than {limits.fields:,} fields")
+        if self._is_form and len(body) > PARSED_AT_ONCE:
+            self._given = await asyncio.to_thread(_parsed, body)
+        elif self._is_form:
+            self._given = _parsed(body)
         self.fields = dict(self._given)
 
     def several(self, name: str) -> list[str]:
@@ -173,6 +178,10 @@ class Visit:
         number = LANGUAGES.index(self.language)
         own = [(page.path, "doc", page.nav[number], 0) for page in self.site.own_pages if page.nav]
         return [*ours[:1], *own, *ours[1:]]
+
+
+def _parsed(form: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(form.decode(errors="replace"), keep_blank_values=True)
 
 
 def _preferred(header: str) -> str:

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from retoma.client import Client
 from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
-from retoma.errors import NotFound
 from retoma.server.callers import public
-from retoma.server.door import Door, address_of
-from retoma.server.edge import check_json, too_large
+from retoma.server.door import Door
+from retoma.server.edge import too_large
+from retoma.server.json_shape import check_json
 from retoma.server.problems import documented
 
 router = APIRouter(tags=["callbacks"], dependencies=[public])
@@ -33,13 +33,8 @@ router = APIRouter(tags=["callbacks"], dependencies=[public])
 async def call_back(request: Request, token: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{16,200}$")]) -> Response:
     door: Door = request.app.state.door
     client: Client = request.app.state.client
-    door.check_failures(address_of(request))
-    said = _said(await request.body())
-    try:
-        await client.call_back(token, said)
-    except NotFound:
-        door.note_failure(address_of(request))
-        raise
+    await door.check_callback(request, token)
+    await client.call_back(token, _said(await request.body()))
     return Response(status_code=200)  # to anything else RunPod calls again
 
 

@@ -89,7 +89,11 @@ class _Told(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         by, run = self._by, self._run
         stream = await self._streams.open(
-            (by.tenant, by.name), run=run.id if run else None, tenant=by.tenant, after=self._after
+            (by.tenant, by.name),
+            run=run.id if run else None,
+            tenant=by.tenant,
+            after=self._after,
+            credential=by.credential,
         )
         try:
             await self._send(stream, scope, send)

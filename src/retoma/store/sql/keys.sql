@@ -39,6 +39,12 @@ select f.id, f.name, t.name as tenant, f.scopes, f.hint, f.created_at, f.expires
   from found f
   left join retoma.tenants t on t.id = f.tenant;
 
+-- name: live_keys
+-- Those of these digests whose keys are live.
+select digest
+  from retoma.api_keys
+ where digest = any(:digests::bytea[]) and revoked_at is null and (expires_at is null or expires_at > retoma.now());
+
 -- name: list_keys
 -- Newest first.
 select k.id, k.name, t.name as tenant, k.scopes, k.hint, k.created_at, k.expires_at, k.used_at, k.revoked_at

@@ -39,5 +39,8 @@ select run, step, item, revision, version, handle::text as handle, poll, cancel,
 select retoma.record_look(
   :run, :step, :item, :revision, :looks, :state, :progress, :result, :error, :failed, :stopping) as taken;
 
+-- name: has_callback
+select exists (select from retoma.callbacks where token_hash = :token_hash) as found;
+
 -- name: call_back
 select retoma.call_back(:token_hash, :body) as answer;

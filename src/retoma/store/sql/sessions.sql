@@ -23,6 +23,13 @@ with found as (
 select digest
   from found;
 
+-- name: live_sessions
+-- Those of these digests whose sessions are live.
+select digest
+  from retoma.sessions
+ where digest = any(:digests::bytea[]) and password = :password
+   and created_at > retoma.now() - :longest::interval and used_at > retoma.now() - :idle::interval;
+
 -- name: end_session
 delete from retoma.sessions
  where digest = :digest;

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from retoma.server.edge import check_json
+from retoma.server.json_shape import check_json
 from retoma.server.pages.typed.field import MISSING, NAME, Field, Wrong, is_emptied, typed_in
 from retoma.server.problems import Problem
 

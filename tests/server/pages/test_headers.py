@@ -1,0 +1,75 @@
+"""Whatever a server answers as HTML has a content security policy."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi.routing import iter_route_contexts
+from starlette.responses import HTMLResponse, Response
+
+from retoma import App
+from retoma.server import Page, Visit, public
+from retoma.server.edge import PAGE_HEADERS
+from retoma.server.pages.pages import PAGES
+from tests.server.api import film
+from tests.server.pages.visitor import Opened
+
+NOTHING = str(UUID(int=7))
+
+
+async def a_fragment(visit: Visit) -> Response:
+    return HTMLResponse("<p>as an application may answer</p>")
+
+
+def an_application() -> App:
+    """An application whose route and whose page answer with HTML of their own."""
+    router = APIRouter(dependencies=[public])
+
+    @router.get("/raw/{name}")
+    async def raw(name: str) -> Response:
+        kinds = {"html": "text/html", "xhtml": "application/xhtml+xml", "svg": "image/svg+xml"}
+        return Response(b"<p>as it is</p>", media_type=kinds[name])
+
+    @router.get("/own/policy")
+    async def own() -> Response:
+        return HTMLResponse("<p>own</p>", headers={"content-security-policy": "default-src 'none'"})
+
+    return App("films", pipelines=[film], routes=[router], pages=(Page("/fragment", a_fragment),))
+
+
+def addresses(app: App, *routers: object) -> list[str]:
+    """One address of every page and every route, with names that lead nowhere."""
+    routes = [route.path or "" for router in routers for route in iter_route_contexts(router.routes)]  # type: ignore[attr-defined]
+    paths = {page.path for page in (*PAGES, *app.pages)} | set(routes)
+    return sorted(re.sub(r"\{[^}]*\}", NOTHING, path) for path in paths)
+
+
+async def test_all_html_has_a_policy(open_pages: Opened) -> None:
+    app = an_application()
+    async with open_pages(application=app) as visitor:
+        asked = [
+            *sorted(set(addresses(app, visitor.api.server)) - {"/own/policy"}),
+            "/raw/html",
+            "/raw/xhtml",
+            "/raw/svg",
+            "/nowhere",
+        ]
+        shown = 0
+        for path in asked:
+            for accept in ("text/html", "application/json"):
+                if path.endswith("/live"):
+                    continue
+                answer = await visitor.get(path, Accept=accept)
+                media_type = answer.headers.get("content-type", "")
+                if "html" in media_type or "svg" in media_type:
+                    shown += 1
+                    assert {name: answer.headers.get(name) for name in PAGE_HEADERS} == PAGE_HEADERS, path
+        assert shown > len(PAGES)
+
+
+async def test_a_policy_of_the_applications_own_stays(open_pages: Opened) -> None:
+    async with open_pages(application=an_application()) as visitor:
+        answer = await visitor.get("/own/policy")
+        assert answer.headers.get_list("content-security-policy") == ["default-src 'none'"]
