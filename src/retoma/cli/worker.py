@@ -21,6 +21,7 @@ from retoma.cli.session import opened_database, read_settings
 from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.outgoing import Guard, Outgoing
+from retoma.privileges import hide_process
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.webhooks.sender import Sender
@@ -65,6 +66,7 @@ def worker(
 def in_quick_loop(work: Coroutine[Any, Any, None]) -> None:
     """All of this process's life. The collector of cycles leaves alone what is there by now, and looks seldom: its
     looks took a tenth of a busy worker's time."""
+    hide_process()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM)

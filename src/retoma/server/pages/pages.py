@@ -13,6 +13,7 @@ from starlette.routing import Match, Route, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.errors import NotFound, RetomaError
+from retoma.server.development import without_token
 from retoma.server.edge import problem_for
 from retoma.server.pages import (
     anew,
@@ -82,6 +83,11 @@ class Pages:
         return any(pattern.match(path) for pattern in self._patterns)
 
     async def _answer(self, page: Page, request: Request) -> Response:
+        development = self._site.door.development
+        if development is not None and development.opens(request):
+            answer = RedirectResponse(without_token(request), 303, HEADERS)
+            development.remember(request, answer)
+            return answer
         token = await self._token(request)
         visit = Visit(self._site, request, token)
         try:
