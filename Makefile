@@ -52,7 +52,7 @@ format: .venv/dev.stamp
 	$(BIN)/ruff format
 
 lock: .venv/dev.stamp
-	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m pip install --quiet uv==0.13.7
 	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-header pyproject.toml --extra media $$([ $${set%:*} = run ] || echo --extra classifier) --group $${set#*:} -o requirements/$${set%:*}.txt; done
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from retoma import App, Context, Items, Pipeline, Settings
+from retoma import App, Context, Items, Pipeline, Settings, private
 
 TITLES = {"en": "The lighthouse that picked up again", "pt": "O farol que retomava"}
 STORY = [
@@ -144,8 +144,8 @@ def note(ctx: Context) -> None:
     """Add a line to the run's file. One write at the end of a file is whole, whoever else writes and dies."""
     line = json.dumps({"step": ctx.step, "item": ctx.item, "attempt": ctx.attempt, "process": os.getpid()})
     path = effects_of(ctx.run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    private.make_folder(path.parent)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, f"{line}\n".encode())
     finally:

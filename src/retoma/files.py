@@ -27,6 +27,7 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from retoma import private
 from retoma.define.file import File
 from retoma.errors import TooLarge
 
@@ -100,7 +101,7 @@ class Files:
             saved = File(file=digest.hexdigest(), name=name[:500], size=size, media_type=_media_type(name))
             if await self.size(_content_key(saved.file)) != size:
                 spool.seek(0)
-                await obstore.put_async(self._store, _content_key(saved.file), spool)
+                await self._put(_content_key(saved.file), spool)
         return saved
 
     async def has(self, file: File) -> bool:
@@ -141,9 +142,15 @@ class Files:
 
     async def put(self, path: Path, key: str) -> str:
         """Keep a file under this key, whole or not at all, and give its URL. The same key is written over."""
-        attributes = {"Content-Type": _media_type(key)} if isinstance(self._store, S3Store) else None
-        await obstore.put_async(self._store, _checked(key), path, attributes=attributes)
+        await self._put(_checked(key), path, {"Content-Type": _media_type(key)})
         return await self.url(key)
+
+    async def _put(self, key: str, content: Any, attributes: Any = None) -> None:
+        if isinstance(self._store, S3Store):
+            await obstore.put_async(self._store, key, content, attributes=attributes)
+        else:
+            await obstore.put_async(self._store, key, content)
+            private.tighten(self._folder / key)
 
     async def url(self, key: str) -> str:
         if self._public_url is not None:
@@ -179,11 +186,12 @@ def files_of(settings: FileSettings) -> Files:
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
     store = _bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
-    return Files(store, settings.files_public_url, settings.home / "fetched", settings.files_fetched_gb * 1e9)
+    folder = private.make_folder(private.make_home(settings.home) / "fetched")
+    return Files(store, settings.files_public_url, folder, settings.files_fetched_gb * 1e9)
 
 
 def _local(settings: FileSettings) -> Files:
-    folder = settings.home / "files"
+    folder = private.make_folder(private.make_home(settings.home) / "files")
     return Files(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files", folder)
 
 
@@ -227,7 +235,7 @@ def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{uuid4()}")
     try:
-        with new.open("xb") as file:
+        with open(new, "xb", opener=private.opener) as file:
             yield file
         new.replace(path)
     finally:

@@ -14,8 +14,12 @@ _TEXTS = {
     "own": ("your PostgreSQL", "seu PostgreSQL"),
     "worker": ("worker    process {pid}, queues {queues}", "worker    processo {pid}, filas {queues}"),
     "server": (
-        "server    {address} (open it in a browser; neither login nor key needed on this machine)",
-        "servidor  {address} (abra no navegador; nesta máquina, sem senha nem chave)",
+        "server    {address} (open it in a browser: it logs you in on this machine)",
+        "servidor  {address} (abra no navegador: nesta máquina, você já entra)",
+    ),
+    "api key": (
+        "API key   of this start is in {file}, for programs on this machine",
+        "chave     de API deste início em {file}, para programas nesta máquina",
     ),
     "page": ("page      {address}", "página    {address}"),
     "webhooks": (

@@ -21,6 +21,7 @@ from tests.patience import PATIENCE
 from tests.server.api import app
 from tests.server.pages.visitor import HASH
 
+TOKEN = "token-of-this-start"
 _open: list[Browser] = []
 expect.set_options(timeout=PATIENCE * 1_000)
 
@@ -46,11 +47,15 @@ class Screen:
     sandbox: Sandbox
     address: str
     server: FastAPI
+    token: str | None = None
     complaints: list[str] = field(default_factory=list)
 
     async def blank(self, **options: Any) -> Page:
         """A page that has gone nowhere yet."""
         made = await self.browser.new_page(**options)
+        if self.token is not None:
+            port = self.address.rpartition(":")[2]
+            await made.context.add_cookies([{"name": f"retoma-dev-{port}", "value": self.token, "url": self.address}])
         made.set_default_timeout(PATIENCE * 1_000)
         return made
 
@@ -80,11 +85,11 @@ async def a_screen(database: Database, *, development: bool = True, application:
     settings = Settings(port=0, admin_password_hash=HASH)
     listening = bound(settings, "127.0.0.1")
     async with sandbox(application, database) as made:
-        server = make_server(application, made.client, settings, development=development)
+        server = make_server(application, made.client, settings, development=TOKEN if development else None)
         async with serving(server, listening, settings):
             (browser,) = _open
             try:
-                yield Screen(browser, made, address(listening), server)
+                yield Screen(browser, made, address(listening), server, TOKEN if development else None)
             finally:
                 for context in browser.contexts:
                     await context.close()

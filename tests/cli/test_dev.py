@@ -135,14 +135,14 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
     with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
         dev.says("isto é tudo")
         said = dev.says("approved_film de “chá” espera por você: ")
-        address = re.search(r"servidor  (http://127.0.0.1:\d+)", said)
+        address = re.search(r"servidor  (http://127.0.0.1:\d+)/\?(token=\S+)", said)
         assert address is not None
-        assert f"em pt: {address[1]}/films/" in said
+        assert f"em pt: {address[1]}/films/?{address[2]}, porta" in said
         port = address[1].rpartition(":")[2]
-        assert f"/films/, porta {port}" in said
+        assert f"/films/?{address[2]}, porta {port}" in said
         assert "webhooks  podem ir" in said
         (review,) = terminal.json("reviews", "list")
-        assert f"{address[1]}/reviews/{review['id']}" in said
+        assert f"{address[1]}/reviews/{review['id']}?{address[2]}" in said
         assert f"made beside port {port}" in terminal.out("reviews", "show", str(review["id"]))
         os.kill(dev.pid, signal.SIGINT)
         assert dev.ended() == 0

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,6 +24,7 @@ from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
 from tests.cli.terminal import Process, Terminal, until
+from tests.parts import require
 from tests.patience import PATIENCE
 from tests.ports import free_port
 
@@ -95,17 +103,77 @@ def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
         assert server.ended() == 0
 
 
-def test_dev_serves_this_machine_without_a_key(terminal: Terminal) -> None:
+def test_dev_serves_this_machine_by_the_printed_address_and_the_key_in_its_home(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
         dev.says("worker ready")
         address = address_of(dev)
-        assert "(open it in a browser; neither login nor key needed on this machine)" in dev.output.read_text()
-        run = start(address).json()["id"]
-        until(lambda: httpx2.get(f"{address}/api/v1/runs/{run}", timeout=PATIENCE).json()["state"] == "completed")
-        rebound = httpx2.get(f"{address}/api/v1/runs", headers={"Host": "rebound.example"}, timeout=PATIENCE)
+        printed = re.search(rf"{address}/\?token=\S+", dev.output.read_text())
+        assert printed is not None
+        with httpx2.Client(follow_redirects=True, timeout=PATIENCE) as browser:
+            assert browser.get(f"{address}/runs").status_code == 401
+            assert browser.get(printed[0]).status_code == 200
+            assert browser.get(f"{address}/runs").status_code == 200
+        file = terminal.folder / "home" / "dev-key"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        key = {"X-API-Key": file.read_text()}
+        run = start(address, key["X-API-Key"]).json()["id"]
+        shown = f"{address}/api/v1/runs/{run}"
+        until(lambda: httpx2.get(shown, headers=key, timeout=PATIENCE).json()["state"] == "completed")
+        assert httpx2.get(shown, timeout=PATIENCE).status_code == 401
+        rebound = httpx2.get(shown, headers=key | {"Host": "rebound.example"}, timeout=PATIENCE)
         assert rebound.status_code == 401
         os.kill(dev.pid, signal.SIGINT)
         assert dev.ended() == 0
+        assert not file.exists()
+
+
+PROXIES = {
+    "plain": "proxy_pass http://127.0.0.1:{port};",
+    "without a trace": 'proxy_pass http://127.0.0.1:{port}; proxy_http_version 1.1; proxy_set_header Connection "";',
+}
+
+
+@pytest.mark.parametrize("directives", PROXIES.values(), ids=PROXIES)
+def test_dev_behind_nginx_lets_nobody_in(terminal: Terminal, directives: str) -> None:
+    require(shutil.which("nginx") is not None, "nginx (apt-get install nginx-light)")
+    with terminal.process("dev", "film.py", "--port", "0") as dev:
+        dev.says("worker ready")
+        address = address_of(dev)
+        with an_nginx(terminal.folder, directives.format(port=address.rpartition(":")[2])) as proxied:
+            public = {"Host": "retoma.example"}
+            for path in ("/", "/runs", "/api/v1/runs", "/metrics", "/api/v1/openapi.json"):
+                answer = httpx2.get(f"{proxied}{path}", headers=public, follow_redirects=False, timeout=PATIENCE)
+                assert (answer.status_code, answer.headers.get("location", "")[:6]) in ((401, ""), (303, "/login"))
+            started = httpx2.post(f"{proxied}/api/v1/runs", headers=public, json={"pipeline": "film"}, timeout=PATIENCE)
+            assert started.status_code == 401
+            said = httpx2.get(f"{proxied}/login", headers=public, timeout=PATIENCE)
+            assert said.status_code == 401
+        key = {"X-API-Key": (terminal.folder / "home" / "dev-key").read_text()}
+        assert httpx2.get(f"{address}/api/v1/runs", headers=key, timeout=PATIENCE).json()["runs"] == []
+
+
+@contextmanager
+def an_nginx(folder: Path, directives: str) -> Iterator[str]:
+    """Gives its address. It is ended by its process id."""
+    port = free_port()
+    temporary = " ".join(f"{name}_temp_path {folder}/{name};" for name in ("proxy", "fastcgi", "uwsgi", "scgi"))
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log; events {{}} "
+        f"http {{ access_log off; client_body_temp_path {folder}/body; {temporary} "
+        f"server {{ listen 127.0.0.1:{port}; location / {{ {directives} }} }} }}"
+    )
+    child = subprocess.Popen(["nginx", "-p", folder, "-c", folder / "nginx.conf"], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: _answers(port))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as there:
+        return there.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_dev_takes_another_port_if_nobody_chose_the_one_that_is_taken(terminal: Terminal) -> None:

@@ -16,6 +16,7 @@ from retoma.settings import Settings
 from tests.faults.application import app
 from tests.faults.stage import Stage, until
 
+KEY = {"X-API-Key": "token"}
 BODY = {"pipeline": "chain", "input": {"nonce": "one", "size": 0}}
 
 
@@ -23,9 +24,9 @@ BODY = {"pipeline": "chain", "input": {"nonce": "one", "size": 0}}
 async def an_api(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
     """A server that reaches the database by way of the proxy."""
     client = Client(app, stage.through)
-    server = make_server(app, client, Settings(), development=True)
+    server = make_server(app, client, Settings(), development="token")
     transport = httpx2.ASGITransport(app=server, client=("127.0.0.1", 50_000))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=KEY) as http:
         try:
             yield http
         finally:

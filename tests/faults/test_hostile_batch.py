@@ -164,7 +164,7 @@ class Office:
 async def an_office(database: Database, folder: Path, base_url: str) -> AsyncIterator[tuple[Office, Crew]]:
     application = make_app(files_of(FileSettings(_env_file=None, home=folder)), OpenRouter())
     client = Client(application, database)
-    server = make_server(application, client, Settings(rate_limit_per_minute=1_000_000), development=True)
+    server = make_server(application, client, Settings(rate_limit_per_minute=1_000_000), development="token")
     transport = httpx2.ASGITransport(app=server, client=("127.0.0.1", 50_000))
     surroundings = {
         "PYTHONPATH": str(PROJECT),
@@ -174,7 +174,8 @@ async def an_office(database: Database, folder: Path, base_url: str) -> AsyncIte
         "OPENROUTER_API_KEY": KEY,
         "OPENROUTER_BASE_URL": base_url,
     }
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
+    token = {"X-API-Key": "token"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=token, timeout=60) as http:
         crew = Crew(os.environ | surroundings, folder)
         try:
             yield Office(http, client, database), crew

@@ -16,6 +16,7 @@ from retoma.server import make_server
 from retoma.testing import Sandbox, sandbox
 
 ELSEWHERE = "203.0.113.9"
+DEVELOPMENT_TOKEN = "token-of-this-start"
 RUNS = (Scope.RUNS_READ, Scope.RUNS_WRITE)
 
 
@@ -48,7 +49,7 @@ app = App("films", pipelines=[film])
 
 
 class Api:
-    """Calls a server, with `key` unless a call says otherwise."""
+    """Calls a server, with `key` unless a call says otherwise. In development without scopes that is the token."""
 
     def __init__(self, server: FastAPI, sandbox: Sandbox, key: str | None, address: str, host: str) -> None:
         self.server = server
@@ -98,8 +99,9 @@ async def an_api(
     **settings: Any,
 ) -> AsyncIterator[Api]:
     async with sandbox(application, database) as made:
-        server = make_server(application, made.client, Settings(**settings), development=development)
-        key = None if scopes is None else (await made.client.make_key("test", scopes)).secret
+        token = DEVELOPMENT_TOKEN if development else None
+        server = make_server(application, made.client, Settings(**settings), development=token)
+        key = token if scopes is None else (await made.client.make_key("test", scopes)).secret
         api = Api(server, made, key, address, host)
         try:
             yield api

@@ -1,4 +1,4 @@
-"""Development needs no key on this machine, and only there."""
+"""Development needs no key on this machine with the token of this start, and only there."""
 
 from __future__ import annotations
 
@@ -10,16 +10,46 @@ from fastapi import APIRouter
 from retoma import App
 from retoma.errors import DefinitionError
 from retoma.server import Caller, Problem, caller, public
-from tests.server.api import ELSEWHERE, film
+from tests.server.api import DEVELOPMENT_TOKEN, ELSEWHERE, film
 from tests.server.conftest import OpenApi
+
+PROXY_HEADERS = [
+    "X-Real-IP",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Server",
+    "Via",
+    "X-Client-IP",
+    "CF-Connecting-IP",
+    "CF-Ray",
+    "True-Client-IP",
+    "Fly-Client-IP",
+    "X-Original-Forwarded-For",
+    "X-Cluster-Client-IP",
+    "X-Envoy-External-Address",
+    "Client-IP",
+]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1"])
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "localhost"])
-async def test_a_program_on_this_machine_needs_no_key(open_api: OpenApi, address: str, host: str) -> None:
+async def test_a_program_on_this_machine_needs_only_the_token(open_api: OpenApi, address: str, host: str) -> None:
     async with open_api(scopes=None, development=True, address=address, host=host) as api:
         assert (await api.get("/api/v1/runs")).status_code == 200
         assert await api.start()
+        bearer = {"Authorization": f"Bearer {DEVELOPMENT_TOKEN}"}
+        assert (await api.get("/api/v1/runs", key=None, headers=bearer)).status_code == 200
+
+
+async def test_without_the_token_of_this_start_nobody_is_let_in(open_api: OpenApi) -> None:
+    async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
+        for headers in ({}, {"Cookie": "retoma-dev-8765=guessed"}, {"Cookie": f"retoma-dev-80={DEVELOPMENT_TOKEN}"}):
+            answer = await api.get("/api/v1/runs", key=None, headers=headers)
+            assert answer.status_code == 401
+            assert "dev-key" in answer.json()["detail"]
+        answer = await api.post("/api/v1/runs", key=None, json={"pipeline": "film"})
+        assert answer.status_code == 401
+        assert await api.client.runs() == []
 
 
 @pytest.mark.parametrize(
@@ -49,17 +79,27 @@ async def test_any_other_caller_needs_a_key_in_development_too(open_api: OpenApi
         {"Sec-Fetch-Site": "same-site"},
         {"X-Forwarded-For": "127.0.0.1"},
         {"Forwarded": "for=127.0.0.1"},
-        {"X-Real-IP": "127.0.0.1"},
+        *({name: "127.0.0.1"} for name in PROXY_HEADERS),
     ],
 )
 async def test_a_page_in_a_browser_or_a_proxy_gets_nothing_without_a_key(
     open_api: OpenApi, headers: dict[str, str]
 ) -> None:
+    """Not even with the token."""
     async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
         for path in ("/api/v1/runs", "/api/v1/openapi.json"):
             assert (await api.get(path, headers=headers)).status_code == 401
         answer = await api.post("/api/v1/runs", json={"pipeline": "film"}, headers=headers)
         assert answer.status_code == 401
+
+
+async def test_a_proxied_request_is_told_to_use_serve(open_api: OpenApi) -> None:
+    async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
+        for key in (None, DEVELOPMENT_TOKEN):
+            answer = await api.get("/api/v1/runs", key=key, headers={"Via": "1.1 proxy"})
+            assert answer.status_code == 401
+            assert "came through a proxy" in answer.json()["detail"]
+            assert "retoma serve" in answer.json()["detail"]
 
 
 async def test_our_own_page_may_call(open_api: OpenApi) -> None:

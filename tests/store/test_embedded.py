@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -168,11 +169,60 @@ def test_the_first_start_makes_a_private_durable_server(home: Path) -> None:
     with attach(home) as server:
         names = ["fsync", "synchronous_commit", "listen_addresses", "server_encoding", "timezone"]
         assert [ask(server.url, f"show {name}") for name in names] == ["on", "on", "", "UTF8", "UTC"]
-        assert ask(server.url, "select current_database() || ' of ' || current_user") == "retoma of retoma"
+        assert ask(server.url, "select current_database() || ' of ' || current_user") == "retoma of retoma_app"
         assert ask(server.url, "select max(datlocale) from pg_database") == "C.UTF-8"
-        assert stat.S_IMODE((home / "postgres" / "password").stat().st_mode) == 0o600
         with pytest.raises(asyncpg.InvalidPasswordError):
-            ask(server.url.replace("retoma:", "retoma:wrong"), "select 1")
+            ask(server.url.replace("retoma_app:", "retoma_app:wrong"), "select 1")
+    open_to_others = [path for path in home.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    assert open_to_others == []
+    assert stat.S_IMODE(home.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
+
+
+def test_clients_of_the_server_are_no_superusers(server: Embedded) -> None:
+    rights = "rolsuper or rolcreaterole or rolbypassrls or rolreplication"
+    assert ask(server.url, f"select {rights} from pg_roles where rolname = current_user") is False
+    for statement in (
+        "copy (select 1) to program 'true'",
+        "select pg_read_file('PG_VERSION')",
+        "alter system reset jit",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            ask(server.url, statement)
+
+
+def test_data_of_a_release_whose_clients_were_superusers_is_taken_over(copied: Path) -> None:
+    with attach(copied, settings=QUICK) as server:
+        password = (server.folder / "password").read_text()
+        superuser = re.sub(r"//[^@]*@", f"//retoma:{password}@", server.url)
+        for statement in OLD_OBJECTS.split(";"):
+            ask(superuser, statement)
+        (server.folder / "role-password").unlink()
+        server.ensure()
+        assert ask(server.url, OWNED_BY_ANOTHER) == 0
+        ask(server.url, "alter table kept.parts add column more int")
+        assert ask(server.url, "select kept.twice(count) from kept.parts") == 84
+
+
+OLD_OBJECTS = """
+create schema kept;
+create type kept.size as enum ('small', 'large');
+create table kept.parts (id serial primary key, number bigint generated always as identity, size kept.size, count int);
+create table kept.days (day date) partition by range (day);
+create table kept.first_day partition of kept.days for values from ('2026-01-01') to ('2026-01-02');
+create view kept.all_parts as select * from kept.parts;
+create sequence kept.alone;
+create function kept.twice(int) returns int language sql return $1 * 2;
+insert into kept.parts (count) values (42)
+"""
+OWNED_BY_ANOTHER = """
+select count(*) from (
+  select relowner as owner from pg_class join pg_namespace n on n.oid = relnamespace where nspname in ('kept', 'public')
+  union all select proowner from pg_proc join pg_namespace n on n.oid = pronamespace where nspname = 'kept'
+  union all select typowner from pg_type join pg_namespace n on n.oid = typnamespace where nspname = 'kept'
+  union all select nspowner from pg_namespace where nspname = 'kept'
+  union all select datdba from pg_database where datname = 'retoma') as found
+where owner <> current_user::regrole
+"""
 
 
 def test_a_later_start_keeps_the_data(used: Path) -> None:
@@ -327,7 +377,26 @@ def test_any_name_of_a_home_will_do(copied: Path, name: str) -> None:
         assert ask(server.url, "select number from kept") == 812
     stop(server.folder)
     if not server.run.is_relative_to(server.folder):
+        assert stat.S_IMODE(server.run.stat().st_mode) == 0o700
         server.run.rmdir()
+
+
+def test_a_socket_folder_that_another_account_has_taken_is_replaced(copied: Path) -> None:
+    require(os.geteuid() == 0, "root, to be two accounts")
+    home = copied.rename(copied.parent / ("a-long-name-" * 15))
+    with attach(home, settings=QUICK) as server:
+        first = server.run
+        stop(server.folder)
+        shutil.rmtree(first)
+        first.mkdir(mode=0o700)
+        os.chown(first, NOBODY, NOBODY)
+        (first / "planted").touch()
+        server.ensure()
+        assert ask(server.url, "select number from kept") == 812
+        assert server.run != first
+        stop(server.folder)
+    shutil.rmtree(first)
+    shutil.rmtree(server.run)
 
 
 def test_a_port_is_for_outside_tools_and_the_socket_stays_where_it_was(used: Path) -> None:
@@ -373,7 +442,9 @@ def test_a_missing_wheel_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_as_root_the_server_is_another_user_and_no_folder_is_opened(used: Path) -> None:
     used.chmod(0o711)
     with attach(used, settings=QUICK) as server:
-        assert Path(f"/proc/{server_pid(server.folder)}").stat().st_uid == NOBODY
+        user = Path(f"/proc/{server_pid(server.folder)}").stat().st_uid
+        assert user not in {0, NOBODY}
+        assert not embedded.has_name(user) or user == embedded.named_account("retoma")[0]
     assert [stat.S_IMODE(path.stat().st_mode) for path in (used.parent, used)] == [0o755, 0o711]
     assert stat.S_IMODE(server.data.stat().st_mode) == 0o700
 
@@ -389,7 +460,8 @@ def test_as_root_an_unreachable_home_and_wheel_are_replaced_elsewhere(
     monkeypatch.setattr(embedded, "ELSEWHERE", place / "elsewhere")
     monkeypatch.setattr(embedded, "binaries", lambda: closed / "site" / wheel.relative_to(wheel.parents[2]))
     with attach(closed / "home", settings=QUICK) as server:
-        assert Path(ask(server.url, "show data_directory")).is_relative_to(place / "elsewhere")
+        assert server_pid(server.folder)
+        assert server.data.is_relative_to(place / "elsewhere")
     assert (closed / "home" / "postgres" / "moved-to").read_text().strip() == str(server.folder)
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
     assert [record.name for record in caplog.records] == ["retoma.embedded"] * 2
@@ -398,13 +470,25 @@ def test_as_root_an_unreachable_home_and_wheel_are_replaced_elsewhere(
 
 
 @needs_root
-@pytest.mark.parametrize("owner", [0, 12345])
+@pytest.mark.parametrize("owner", [0, NOBODY, 12345])
 def test_as_root_kept_data_of_any_owner_is_used(copied: Path, owner: int) -> None:
     subprocess.run(["chown", "-R", f"{owner}:{owner}", copied / "postgres" / "data"], check=True)
     os.chown(copied / "postgres" / "data" / "base", 54321, 54321)
     with attach(copied, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
-        assert Path(f"/proc/{server_pid(server.folder)}").stat().st_uid == (owner or NOBODY)
+        user = Path(f"/proc/{server_pid(server.folder)}").stat().st_uid
+        assert user == 12345 if owner == 12345 else user not in {0, NOBODY}
+        assert {path.stat().st_uid for path in (server.data / "base").iterdir()} == {user}
+
+
+@needs_root
+def test_a_lost_password_of_a_server_without_a_named_account_is_made_anew(copied: Path) -> None:
+    for file in ("password", "role-password"):
+        (copied / "postgres" / file).unlink(missing_ok=True)
+    subprocess.run(["chown", "-R", "12345:12345", copied / "postgres" / "data"], check=True)
+    with attach(copied, settings=QUICK) as server:
+        assert ask(server.url, "select number from kept") == 812
+        assert server.data.stat().st_uid == 12345
 
 
 ORDINARY = f"""
@@ -446,7 +530,7 @@ def test_an_ordinary_user_runs_the_server_as_itself(home: Path, python_of_nobody
     home.mkdir(mode=0o700)
     os.chown(home, NOBODY, NOBODY)
     ended = as_nobody(python_of_nobody, "-c", ORDINARY, home)
-    assert ended.stdout == f"retoma\n{NOBODY}\n", ended.stderr
+    assert ended.stdout == f"retoma_app\n{NOBODY}\n", ended.stderr
 
 
 @needs_root

@@ -52,9 +52,28 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             return {"thing": object()}  # type: ignore[dict-item]
         case "later" if not ctx.maybe_done:
             raise RetryLater(60)
+        case "spy":
+            return {name: opened(f"/proc/{os.getppid()}/{name}") for name in ("environ", "mem", "maps")} | {
+                "privileges": ", ".join(privileges())
+            }
         case "print":
             print("this must not be taken for an answer", flush=True)
     return {"pid": str(os.getpid()), "secret": os.environ.get("OPENROUTER_API_KEY", "none"), "step": ctx.step}
+
+
+def opened(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return f"opened, {len(file.read(1))} byte"
+    except OSError as error:
+        return type(error).__name__
+
+
+def privileges() -> list[str]:
+    """What this process could still do beyond its account, itself or by a program that it starts."""
+    told = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
+    held = [name for name in ("CapPrm", "CapEff", "CapInh", "CapAmb") if int(told[name], 16)]
+    return [*held, *([] if told["NoNewPrivs"].strip() == "1" else ["new privileges"])]
 
 
 busy = Pipeline("busy", inputs=Way, retry=Retry(0))

@@ -63,6 +63,16 @@ async def test_an_isolated_step_runs_elsewhere_and_without_secrets(
     assert result["step"] == "behaviour"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+async def test_an_isolated_step_sees_neither_the_environment_nor_the_memory_of_its_worker(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_sandbox(misbehaving) as sandbox:
+        run = await sandbox.run(misbehaving, {"way": "spy"})
+    denied = "PermissionError"
+    assert run.results["behaviour"] == {"environ": denied, "mem": denied, "maps": denied, "privileges": ""}
+
+
 @pytest.mark.parametrize(
     ("way", "code", "message"),
     [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -17,12 +18,14 @@ from uuid import UUID
 
 import typer
 
+from retoma import private
 from retoma.app import App
 from retoma.cli import application
 from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
 from retoma.cli.demo.showing import showing, telling
+from retoma.cli.links import Links
 from retoma.cli.listening import address, bound, serving
 from retoma.cli.options import AppPlace
 from retoma.cli.process import KeptWorker
@@ -30,6 +33,7 @@ from retoma.cli.serving import tell_where
 from retoma.cli.session import in_loop, read_settings
 from retoma.client import Client, connect
 from retoma.outgoing import LOOPBACK as THIS_MACHINE
+from retoma.privileges import hide_process
 from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.terminal import clean
@@ -81,6 +85,7 @@ def dev(
             "say where the application is (retoma dev film.py), or see the demo: retoma dev --demo"
         )
     place = DEMO if built_in else app or settings.app or ""
+    hide_process()
     with bound(settings, LOOPBACK, fall_back=True) as listening:
         tell_where(listening)
         loaded = application.load(place, settings)
@@ -100,12 +105,12 @@ async def _dev(
         async with connect(app, settings) as client:
             kind = text("embedded" if settings.database_url is None else "own")
             board.say(text("database", kind=kind, address=_address(client, settings)))
-            async with _served(app, client, settings, listening, board) as here:
+            async with _served(app, client, settings, listening, board) as links:
                 if place == DEMO and demo:
                     return await _demo(client, settings, board, worker, once=once)
-                async with telling(client, here, board):
+                async with telling(client, links, board):
                     if demo and app.demo:
-                        async with showing(app.demo, client, here, board):
+                        async with showing(app.demo, client, links, board):
                             return await _keep(app, place, board, worker, _quiet("warning"))
                     return await _keep(app, place, board, worker, {})
 
@@ -113,18 +118,34 @@ async def _dev(
 @asynccontextmanager
 async def _served(
     app: App, client: Client, settings: Settings, listening: socket.socket, board: Board
-) -> AsyncIterator[str]:
-    """The API, for this machine only, so that it needs no key. Gives its address."""
+) -> AsyncIterator[Links]:
+    """Serve the API and the pages to programs on this machine that know the token of this start."""
     port = listening.getsockname()[1]
     if settings.port not in (0, port):
         board.say(text("port taken", port=settings.port, other=port), style="yellow")
-    server = make_server(app, client, settings, development=True)
-    async with serving(server, listening, settings):
-        board.say(text("server", address=address(listening)))
-        for page in app.pages:
-            if page.nav:
-                board.say(text("page", address=f"{address(listening)}{page.path}"))
-        yield address(listening)
+    links = Links(address(listening), secrets.token_urlsafe(12))
+    server = make_server(app, client, settings, development=links.token)
+    with _key_file(settings.home, links.token) as key:
+        async with serving(server, listening, settings):
+            board.say(text("server", address=links.add_token(f"{links.address}/")))
+            for page in app.pages:
+                if page.nav:
+                    board.say(text("page", address=links.add_token(f"{links.address}{page.path}")))
+            board.say(text("api key", file=clean(str(key))))
+            yield links
+
+
+@contextmanager
+def _key_file(home: Path, token: str) -> Iterator[Path]:
+    """Keep the token where programs of this user find it, while the server runs."""
+    file = private.make_home(home) / "dev-key"
+    private.write(file, token)
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            if file.read_text() == token:  # another `retoma dev` of this home may have written its own
+                file.unlink()
 
 
 async def _keep(app: App, place: str, board: Board, arguments: list[str], environment: dict[str, str]) -> int:

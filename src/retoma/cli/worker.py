@@ -22,6 +22,7 @@ from retoma.client import Client
 from retoma.engine.loops import beside
 from retoma.logs import get_logger
 from retoma.outgoing import Guard, Outgoing
+from retoma.privileges import hide_process
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.webhooks.sender import Sender
@@ -64,6 +65,7 @@ def worker(
 
 def in_quick_loop(work: Coroutine[Any, Any, None]) -> None:
     """All of this process's life."""
+    hide_process()
     collect_rarely()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_while_collecting(work))

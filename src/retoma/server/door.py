@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -17,6 +15,7 @@ from retoma.errors import NotFound
 from retoma.records import KeyRecord, Scope
 from retoma.server.buckets import Buckets
 from retoma.server.callers import Caller, Credential
+from retoma.server.development import Development, Refusal
 from retoma.server.keyring import Keyring
 from retoma.server.problems import Problem, slow_down
 from retoma.server.sessions import HEADER, Sessions
@@ -27,16 +26,25 @@ LOOKUPS_PER_MINUTE = 600  # of what has a key's form, from an address that has s
 CALLBACK_LOOKUPS_AT_ONCE = 2
 ADMINISTRATOR = "administrator"
 SAFE = ("GET", "HEAD")
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_REFUSED = {
+    Refusal.PROXIED: "this came through a proxy, and `retoma dev` serves only programs on its own machine; to let "
+    "others in, run `retoma serve` and `retoma worker`, and make an API key with `retoma keys create`",
+    Refusal.NOT_LOCAL: "`retoma dev` serves only programs on its own machine, under that machine's own name; to let "
+    "others in, run `retoma serve` and `retoma worker`, and make an API key with `retoma keys create`",
+    Refusal.NO_TOKEN: "this needs the token of this `retoma dev`, or an API key, in the header X-API-Key; the token is "
+    "in the file `dev-key` in RETOMA_HOME, and in the address that `retoma dev` printed when it started",
+}
 
 
 class Door:
-    """With `development` a caller on this machine needs no key. Otherwise everyone does, but for our own pages."""
+    """With `development` its developer needs no key. Otherwise everyone does, but for our own pages."""
 
-    def __init__(self, client: Client, per_minute: int, sessions: Sessions, *, development: bool) -> None:
+    def __init__(
+        self, client: Client, per_minute: int, sessions: Sessions, *, development: Development | None = None
+    ) -> None:
         self._client = client
         self._sessions = sessions
-        self._development = development
+        self.development = development
         self._keyring = Keyring(client)
         self._requests = Buckets(per_minute)
         self._failures = Buckets(FAILURES_PER_MINUTE)
@@ -46,7 +54,7 @@ class Door:
     async def admit(self, request: Request, scope: Scope | None) -> Caller:
         """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
         secret = _secret(request)
-        if secret is None and self.needs_nothing(request):
+        if self.needs_nothing(request):
             return Caller(self._client, None, frozenset({Scope.ADMIN}), "development")
         if secret is None and (token := await self._session_of_page(request)) is not None:
             session = Credential("session", sessions.digest(token))
@@ -61,7 +69,7 @@ class Door:
     async def check_known(self, request: Request) -> None:
         """Raise a Problem unless it comes from a page or with a valid key, whatever that may do, or needs neither."""
         secret = _secret(request)
-        if secret is not None or not (self.needs_nothing(request) or await self._sessions.of(request)):
+        if not (self.needs_nothing(request) or (secret is None and await self._sessions.of(request))):
             await self._valid(request, secret)
         mark_known(request)
 
@@ -93,7 +101,17 @@ class Door:
         return asked - live
 
     def needs_nothing(self, request: Request) -> bool:
-        return self._development and is_from_here(request)
+        """Whether this is the developer of `retoma dev`."""
+        return self.development is not None and self.refusal(request) is None
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Return why the request is not the developer's; None without `development`, where nobody is one."""
+        if self.development is None:
+            return None
+        try:
+            return self.development.refusal(request, _secret(request))
+        except Problem:  # it shows two keys
+            return Refusal.NO_TOKEN
 
     async def _session_of_page(self, request: Request) -> str | None:
         """Return the session's token if a page of ours sent this.
@@ -119,7 +137,8 @@ class Door:
         if key is None:
             self.check_failures(address)
             self.note_failure(address)
-            raise _unauthorised()
+            refusal = self.refusal(request)
+            raise _unauthorised(None if secret is not None and refusal is Refusal.NO_TOKEN else refusal)
         mark_known(request)
         return key
 
@@ -143,46 +162,8 @@ def mark_known(request: Request) -> None:
         on_known()
 
 
-def is_from_here(request: Request) -> bool:
-    """Whether a program on this machine calls, and no web page of somebody else's in its browser.
-
-    A page can make a browser call this machine, under its own name by changing where that name leads, or under ours;
-    the headers that only a browser can set give it away. A proxy on this machine calls for others.
-    """
-    headers = request.headers
-    if any(name in headers for name in _FORWARDED) or headers.get("sec-fetch-site", "none") not in (
-        "none",
-        "same-origin",
-    ):
-        return False
-    origin = headers.get("origin")
-    names = [
-        address_of(request),
-        _host(headers.get("host", "")),
-        _host(urlsplit(origin).netloc) if origin else "localhost",
-    ]
-    return all(map(is_loopback, names))
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
-
-
-def _host(netloc: str) -> str:
-    """Without port and brackets; nothing if it cannot be understood."""
-    try:
-        return urlsplit(f"//{netloc}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _secret(request: Request) -> str | None:
@@ -196,10 +177,11 @@ def _secret(request: Request) -> str | None:
     return token.strip()
 
 
-def _unauthorised() -> Problem:
+def _unauthorised(refusal: Refusal | None = None) -> Problem:
+    needed = "this needs a valid API key in the header X-API-Key, or as a bearer token; `retoma keys create` makes one"
     return Problem(
         401,
         "KEY_NEEDED",
-        "this needs a valid API key in the header X-API-Key, or as a bearer token; `retoma keys create` makes one",
+        needed if refusal is None else _REFUSED[refusal],
         headers={"WWW-Authenticate": "Bearer"},
     )

@@ -16,6 +16,7 @@ from retoma.client import Client
 from retoma.errors import DefinitionError
 from retoma.server import metrics, problems
 from retoma.server.callers import need_of
+from retoma.server.development import Development
 from retoma.server.door import Door
 from retoma.server.edge import Edge
 from retoma.server.pages.pages import Pages
@@ -59,8 +60,8 @@ _ROUTERS = (
 )
 
 
-def make_server(app: App | None, client: Client, settings: Settings, *, development: bool = False) -> FastAPI:
-    """An ASGI application. With `development` callers on this machine need no key; never serve that to others."""
+def make_server(app: App | None, client: Client, settings: Settings, *, development: str | None = None) -> FastAPI:
+    """An ASGI application. Callers on this machine with the token `development` need no key and may do everything."""
     server = FastAPI(
         title="Retoma" if app is None else app.name,
         version=version("retoma"),
@@ -70,7 +71,8 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
         redirect_slashes=False,
     )
     sessions = Sessions(client, settings)
-    door = Door(client, settings.rate_limit_per_minute, sessions, development=development)
+    developer = None if development is None else Development(development)
+    door = Door(client, settings.rate_limit_per_minute, sessions, development=developer)
     server.state.door = door
     server.state.app = app
     server.state.client = client

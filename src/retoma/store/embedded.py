@@ -3,14 +3,17 @@
 Nobody owns the server. Every process that uses it attaches, which is a shared lock on a file; the first one
 starts a supervisor (supervisor.py), which runs the server and stops it when nobody is attached any more.
 
-    HOME/postgres/  attached.lock  supervisor.lock  password  postgres.log  supervisor.log  data/  run/
+    HOME/postgres/  attached.lock  supervisor.lock  password  role-password  postgres.log  supervisor.log  data/  run/
 
-As root the server runs as another user. Where that user cannot reach HOME, all of this is in /var/lib/retoma.
+As root the server runs under an account of its own: `retoma` if there is one, or else a number that nobody uses. Where
+that account cannot reach HOME, all of this is in /var/lib/retoma. Clients connect with a role that is no superuser
+(roles.py).
 """
 
 from __future__ import annotations
 
 import fcntl
+import grp
 import hashlib
 import importlib.util
 import json
@@ -20,6 +23,7 @@ import pwd
 import secrets
 import shutil
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -31,13 +35,18 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
+from retoma import private
 from retoma.errors import DatabaseUnavailable
-from retoma.store import supervisor
+from retoma.store import roles, supervisor
 from retoma.store.supervisor import SOCKET, as_user, lock
 
 log = logging.getLogger("retoma.embedded")
 
 ELSEWHERE = Path("/var/lib/retoma")
+ACCOUNT = "retoma"  # of the server as root, if the machine has it
+UNUSED = range(30_000, 60_000)  # numbers that distributions leave alone
+NOBODY = 65_534
+OWNER = "retoma"
 PATIENCE = 120.0  # seconds; crash recovery of a large database takes its time
 SETTINGS = {
     "shared_buffers": "256MB",
@@ -53,7 +62,7 @@ SETTINGS = {
     "log_timezone": "UTC",
     "timezone": "UTC",
 }
-INITDB = ["-U", "retoma", "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"]
+INITDB = ["-U", OWNER, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"]
 INITDB += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 STARTUP = struct.pack("!i", 196608) + b"user\0retoma\0database\0retoma\0\0"
 
@@ -65,6 +74,7 @@ ADVICE = {
     "Address already in use": "another program has this port: stop it, or choose another port",
     "Permission denied": f"let this user write there, {OTHERWISE}",
     "Read-only file system": OTHERWISE,
+    "Invalid argument": f"this container has too few accounts: create one named {ACCOUNT!r} in it, {OTHERWISE}",
     "Operation not permitted": f"PostgreSQL refuses to be root: run Retoma as an ordinary user, {OTHERWISE}",
 }
 
@@ -107,13 +117,18 @@ class Embedded:
         self.home, self._port, self._settings = home, port, settings
         self.folder = choose_folder(home)
         self.data = self.folder / "data"
-        self.run = choose_run(self.folder)
         self._attached = lock(self.folder / "attached.lock", fcntl.LOCK_SH)
 
     @property
+    def run(self) -> Path:
+        """The socket's folder."""
+        return choose_run(self.folder)
+
+    @property
     def url(self) -> str:
-        password = (self.folder / "password").read_text()
-        return f"postgresql://retoma:{password}@/retoma?host={quote(str(self.run))}"
+        """Of the role that everything uses: it owns the database and is no superuser."""
+        password = (self.folder / roles.PASSWORD).read_text()
+        return f"postgresql://{roles.ROLE}:{password}@/retoma?host={quote(str(self.run))}"
 
     def ensure(self) -> None:
         """Make sure that the server runs and answers; to be called when a connection fails. Blocks."""
@@ -145,10 +160,27 @@ class Embedded:
             if supervising is not None:
                 launches.append(self._take_over(supervising, launches))
             elif answers(self.run):
+                self._ensure_role()
                 return
             if time.monotonic() > deadline:
                 raise self._failure(f"does not answer after {PATIENCE:g} s", *launches[-1:])
             time.sleep(0.02)
+
+    def _ensure_role(self) -> None:
+        """Also in a folder of an older release, whose clients were superusers."""
+        if (self.folder / roles.PASSWORD).exists():
+            return
+        held = lock(self.folder / "role.lock", fcntl.LOCK_EX)
+        assert held is not None
+        try:
+            if not (self.folder / roles.PASSWORD).exists():
+                password = secrets.token_urlsafe(24)
+                owner = {"PGUSER": OWNER, "PGPASSWORD": (self.folder / "password").read_text(), "PGHOST": str(self.run)}
+                command: list[str | Path] = [binaries() / "psql", *roles.OPTIONS]
+                program(command, None, self.folder, roles.script(password), environment=owner)
+                private.write(self.folder / roles.PASSWORD, password)
+        finally:
+            os.close(held)
 
     def _take_over(self, supervising: int, launches: list[int]) -> int:
         try:
@@ -179,10 +211,8 @@ class Embedded:
         if not (self.folder / "password").exists():
             password = secrets.token_urlsafe(24)
             single(programs, self.data, user, supervising, f"alter role retoma password '{password}'")
-            write(self.folder / "password", password)
-        shutil.rmtree(self.run, ignore_errors=True)
-        self.run.mkdir(mode=0o700)  # fails on what somebody else put there
-        give(self.run, user)
+            private.write(self.folder / "password", password)
+        make_run(self.folder, user)
 
     def _options(self) -> list[str]:
         listen = {"listen_addresses": "127.0.0.1" if self._port else "", "port": str(self._port or 5432)}
@@ -217,21 +247,13 @@ def tail(text: str) -> str:
     return " / ".join(text.strip().splitlines()[-8:])
 
 
-def write(path: Path, text: str) -> None:
-    """All or nothing, and for our eyes only."""
-    descriptor, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    Path(new).replace(path)
-
-
 def digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
 def choose_folder(home: Path) -> Path:
     """HOME/postgres, or a folder elsewhere if the server's user cannot reach that; a note in HOME tells."""
-    folder = make(home / "postgres")
+    folder = make(private.make_home(home) / "postgres")
     note = folder / "moved-to"
     if note.exists():
         return make(Path(note.read_text().strip()))
@@ -242,7 +264,7 @@ def choose_folder(home: Path) -> Path:
         raise trouble(home, f"cannot be reached by its owner, uid {user[0]} (Permission denied)")
     other = make(make(ELSEWHERE) / digest(home))
     log.warning("PostgreSQL must not be root, and uid %s cannot reach %s: using %s", user[0], folder, other)
-    write(note, f"{other}\n")
+    private.write(note, f"{other}\n")
     return other
 
 
@@ -255,23 +277,82 @@ def make(folder: Path) -> Path:
 
 
 def choose_run(folder: Path) -> Path:
-    """The socket's folder: a path that fits into a socket's address and into a list of folders."""
-    run = folder / "run"
-    if len(os.fsencode(run / SOCKET)) <= 100 and not set(str(run)) & set(',"'):
-        return run
-    return Path("/tmp", f"retoma-{digest(folder)}")  # noqa: S108  (not $TMPDIR: the same for every process)
+    """The socket's folder: a path that fits into a socket's address and into a list of folders.
+
+    Where the usual one does not, a note tells which; before the first start there is none.
+    """
+    run, note = folder / "run", folder / "run-at"
+    return run if fits(run) or not note.exists() else Path(note.read_text().strip())
+
+
+def fits(run: Path) -> bool:
+    return len(os.fsencode(run / SOCKET)) <= 100 and not set(str(run)) & set(',"')
+
+
+def make_run(folder: Path, user: User) -> None:
+    """Make the socket's folder, for the server alone. One in /tmp has a name that nobody can take beforehand."""
+    run = choose_run(folder)
+    if fits(folder / "run"):
+        shutil.rmtree(run, ignore_errors=True)
+        run.mkdir(mode=0o700)
+    elif run == folder / "run" or not is_private(run, user):
+        run = Path(tempfile.mkdtemp(prefix="retoma-", dir="/tmp"))
+        private.write(folder / "run-at", f"{run}\n")
+    give(run, user)
+
+
+def is_private(folder: Path, user: User) -> bool:
+    """Whether it is there, the server's, and closed to all others."""
+    with suppress(OSError):
+        found = folder.lstat()
+        owner = os.geteuid() if user is None else user[0]
+        return stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077 and found.st_uid == owner
+    return False
 
 
 def server_user(data: Path) -> User:
-    """As root, the owner of kept data, or else nobody."""
+    """As root, the owner of kept data, or else an account of the server's own. `nobody` is not: daemons share it."""
     if os.geteuid() != 0:
         return None
     with suppress(FileNotFoundError):
-        if (kept := data.stat()).st_uid != 0:
+        if (kept := data.stat()).st_uid not in (0, NOBODY, named_account("nobody")[0]):
             return [kept.st_uid, kept.st_gid]
     with suppress(KeyError):
-        return list(pwd.getpwnam("nobody")[2:4])
-    return [65534, 65534]
+        return list(pwd.getpwnam(ACCOUNT)[2:4])
+    return unused_account(data)
+
+
+def named_account(name: str) -> list[int]:
+    try:
+        return list(pwd.getpwnam(name)[2:4])
+    except KeyError:
+        return [NOBODY, NOBODY]
+
+
+def unused_account(data: Path) -> list[int]:
+    """A number without a name that no process runs under, the same for the same folder if possible."""
+    first, running = int(digest(data), 16), running_users()
+    for step in range(len(UNUSED)):
+        number = UNUSED[(first + step) % len(UNUSED)]
+        if number not in running and not has_name(number):
+            return [number, number]
+    raise DatabaseUnavailable(f"no account is left for the embedded PostgreSQL: create one named {ACCOUNT!r}")
+
+
+def running_users() -> set[int]:
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found.add(process.stat().st_uid)
+    return found
+
+
+def has_name(number: int) -> bool:
+    for look in (pwd.getpwuid, grp.getgrgid):
+        with suppress(KeyError):
+            look(number)
+            return True
+    return False
 
 
 def may(user: User, script: str, path: Path) -> bool:
@@ -280,15 +361,27 @@ def may(user: User, script: str, path: Path) -> bool:
 
 
 def ran(
-    command: list[str | Path], user: User, text: str = "", held: Sequence[int] = ()
+    command: list[str | Path],
+    user: User,
+    text: str = "",
+    held: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`held` are locks that it keeps for as long as it runs, also if we are killed."""
     how = as_user(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
+    how["env"] |= environment or {}
     return subprocess.run(command, input=text, text=True, **how)  # noqa: S603
 
 
-def program(command: list[str | Path], user: User, folder: Path, text: str = "", held: Sequence[int] = ()) -> str:
-    ended = ran(command, user, text, held)
+def program(
+    command: list[str | Path],
+    user: User,
+    folder: Path,
+    text: str = "",
+    held: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    ended = ran(command, user, text, held, environment)
     if ended.returncode != 0:
         raise trouble(folder, f"could not be set up: {command[0]} failed ({tail(ended.stdout)})")
     return ended.stdout
@@ -346,11 +439,12 @@ def create(folder: Path, programs: Path, user: User, supervising: int, *, synced
         shutil.rmtree(unfinished, ignore_errors=True)
     new = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
     try:
-        write(folder / "password", secrets.token_urlsafe(24))
+        private.write(folder / "password", secrets.token_urlsafe(24))
         shutil.copy(folder / "password", new)
-        give(new, user)
+        account = named(user)
+        give(new, account)
         options = [*INITDB, f"--pwfile={new / 'password'}", *([] if synced else ["--no-sync"])]
-        program([programs / "initdb", "-D", new / "data", *options], user, folder, held=[supervising])
+        program([programs / "initdb", "-D", new / "data", *options], account, folder, held=[supervising])
         single(programs, new / "data", user, supervising, "create database retoma")
         (new / "data").rename(folder / "data")
         sync(folder)
@@ -360,17 +454,31 @@ def create(folder: Path, programs: Path, user: User, supervising: int, *, synced
 
 def single(programs: Path, data: Path, user: User, supervising: int, statement: str) -> None:
     options = ["--single", "-D", str(data), "-c", "exit_on_error=on"]
-    program([programs / "postgres", *options, "postgres"], user, data, f"{statement}\n", [supervising])
+    account = named(user)
+    give(data, account)
+    try:
+        program([programs / "postgres", *options, "postgres"], account, data, f"{statement}\n", [supervising])
+    finally:
+        give(data, user)
+
+
+def named(user: User) -> User:
+    """An account for PostgreSQL's set-up, which refuses to run without a name. The server itself does not."""
+    return user if user is None or has_name(user[0]) else named_account("nobody")
 
 
 def give(folder: Path, user: User) -> None:
-    """Make everything in a folder of ours the server's, whoever had it before."""
+    """Make everything in a folder of ours the server's, whoever had it before.
+
+    A file with a second name is left alone: PostgreSQL makes none, and it may be one of another owner's.
+    """
     if user is None:
         return
-    os.chown(folder, *user)
+    os.chown(folder, *user, follow_symlinks=False)
     for _, folders, files, here in os.fwalk(folder):
         for name in folders + files:
-            if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid != user[0]:
+            found = os.stat(name, dir_fd=here, follow_symlinks=False)
+            if found.st_uid != user[0] and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1):
                 os.chown(name, *user, dir_fd=here, follow_symlinks=False)
 
 
@@ -384,13 +492,14 @@ def start_supervisor(plan: supervisor.Plan) -> None:
     path = Path(plan.folder, "supervisor.log")
     supervisor.rotate(path)
     command = [sys.executable, "-I", "-S", supervisor.__file__, json.dumps(plan)]
-    with path.open("ab") as output:
+    with open(path, "ab", opener=supervisor.private_opener) as output:
         subprocess.run(  # noqa: S603
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             cwd="/",
+            env={"PATH": os.defpath, "LC_ALL": "C"},  # it lives long, and others can read what it is given
             start_new_session=True,
             pass_fds=[plan.lock],
         )

@@ -153,7 +153,7 @@ def start(plan: Plan) -> subprocess.Popen[bytes]:
     # PostgreSQL takes a recorded pid for alive when any process has it by now, except its own "grandparent".
     # Deleting postmaster.pid instead would lose its check that no backend of the dead server remains.
     how["env"]["PG_GRANDPARENT_PID"] = str(leftover)
-    with plan.log.open("ab") as log:
+    with open(plan.log, "ab", opener=private_opener) as log:
         how |= {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "umask": 0o077}
         return subprocess.Popen(plan.command, preexec_fn=die_with(os.getpid()), **how)  # noqa: S603
 
@@ -208,9 +208,17 @@ def rotate(log: Path) -> None:
     """Bound a log to two files. It is copied and emptied, because the server keeps it open."""
     with suppress(OSError):
         if log.stat().st_size > LOG_BYTES:
-            with suppress(OSError):
-                log.with_suffix(".log.1").write_bytes(log.read_bytes())
+            with suppress(OSError), open(log.with_suffix(".log.1"), "wb", opener=private_opener) as former:
+                former.write(log.read_bytes())
             os.truncate(log, 0)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Let `open` create a file that only its owner may read, and close one that others could."""
+    descriptor = os.open(path, flags, 0o600)
+    with suppress(OSError):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def say(words: str) -> None:

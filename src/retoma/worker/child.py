@@ -27,6 +27,7 @@ from retoma.define.context import Context, NoDesk
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.privileges import drop_privileges
 from retoma.worker.attempt import attempt, failed
 from retoma.worker.plan import Plan
 
@@ -39,6 +40,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     requests, answers = _pipes()
+    drop_privileges()
     _die_with_parent()
     if not (hello := _read(requests)):
         return  # the worker is gone already

@@ -21,6 +21,7 @@ from retoma.define.context import Context
 from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
 from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.privileges import hide_process
 from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, crashed
 from retoma.worker.child import LENGTH, UP, claim_to_json, context_to_json, framed
 from retoma.worker.plan import Plan
@@ -119,6 +120,7 @@ class _Child:
 
     @classmethod
     async def start(cls, memory: int, undertaker: Undertaker) -> _Child:
+        hide_process()
         environment = {name: os.environ[name] for name in HARMLESS if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             sys.executable,

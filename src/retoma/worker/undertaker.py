@@ -25,7 +25,9 @@ class Undertaker:
     def watch(self, group: int) -> None:
         if self._process is None:
             command = [sys.executable, "-I", "-S", __file__]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True)  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True, env={}
+            )
         self._tell(group)
 
     def forget(self, group: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retoma import GiveUp
+from retoma.privileges import drop_privileges
 from retoma_apps.providers.processes import ended
 
 Progress = Callable[[int], None]
@@ -147,6 +148,7 @@ def _program() -> str:
 
 
 def _limited() -> None:
+    drop_privileges()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -95,6 +95,12 @@ def test_many_members_that_are_too_large_together_end_the_whole() -> None:
     assert code_of(made, Limits(unpacked=2_000)) == "FILE_TOO_LARGE"
 
 
+def test_many_small_members_that_are_a_bomb_together_are_refused_before_any_is_given() -> None:
+    made = zipped({f"{number}.txt": b"%d" % number + b"\0" * 900_000 for number in range(5)})
+    with pytest.raises(Unreadable, match="200 times its size"):
+        next(members(io.BytesIO(made), Limits()))
+
+
 def test_too_many_members_are_refused_before_their_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     made = zipped({f"{number:04}": b"" for number in range(300)})
     assert code_of(made, Limits(members=299)) == "FILE_TOO_LARGE"

@@ -13,7 +13,8 @@ from retoma.server.pages.login import _ours
 from retoma.server.pages.visit import OF_STRANGERS
 from retoma.server.sessions import TRIES_PER_MINUTE
 from retoma.store.database import Database
-from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, token_of
+from tests.server.api import DEVELOPMENT_TOKEN
+from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, seen, token_of
 
 CLOSED = {"development": False, "admin_password_hash": HASH}
 
@@ -163,6 +164,54 @@ async def test_the_list_of_components_is_named_in_development_only(open_pages: O
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
         assert 'href="/kit"' not in (await visitor.get("/")).text
+
+
+async def test_the_printed_address_lets_the_browser_in_and_leaves_no_token_in_sight(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        visitor.cookies.clear()
+        opened = await visitor.get(f"/runs?token={DEVELOPMENT_TOKEN}&state=failed")
+        assert (opened.status_code, opened.headers["location"]) == (303, "/runs?state=failed")
+        assert "HttpOnly; Path=/; SameSite=strict" in opened.headers["set-cookie"]
+        assert (await visitor.get("/runs")).status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Via": "1.1 proxy"}, {"X_Forwarded_Proto": "https"}])
+async def test_the_printed_address_is_worth_nothing_through_a_proxy(
+    open_pages: Opened, headers: dict[str, str]
+) -> None:
+    async with open_pages() as visitor:
+        visitor.cookies.clear()
+        opened = await visitor.get(f"/?token={DEVELOPMENT_TOKEN}", **headers)
+        assert opened.headers["location"] == "/login"
+        assert visitor.cookies == {}
+
+
+async def test_a_wrong_token_opens_nothing(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        visitor.cookies.clear()
+        assert (await visitor.get("/?token=guessed")).headers["location"] == "/login"
+        assert visitor.cookies == {}
+
+
+@pytest.mark.parametrize(
+    ("language", "headers", "sentence"),
+    [
+        ("en", {}, "Open the address that it printed"),
+        ("pt", {}, "Abra o endereço que ele mostrou"),
+        ("en", {"Via": "1.1 proxy"}, "came through a proxy"),
+        ("pt", {"Via": "1.1 proxy"}, "veio por um proxy"),
+        ("en", {"Host": "evil.example"}, "serves only its own machine"),
+    ],
+)
+async def test_the_refusal_of_development_says_why_and_what_to_do(
+    open_pages: Opened, language: str, headers: dict[str, str], sentence: str
+) -> None:
+    async with open_pages() as visitor:
+        visitor.cookies.clear()
+        shown = await visitor.get("/login", Accept_Language=language, **headers)
+        assert shown.status_code == 401
+        assert sentence in seen(shown)
+        assert "retoma password" not in shown.text
 
 
 async def test_development_opens_pages_to_this_machine_only(open_pages: Opened) -> None:

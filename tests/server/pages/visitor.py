@@ -14,7 +14,7 @@ import httpx2
 from retoma import Webhook
 from retoma.engine.sessions import hashed
 from tests.receiver import receiver, says
-from tests.server.api import Api
+from tests.server.api import DEVELOPMENT_TOKEN, Api
 from tests.server.conftest import OpenApi
 
 PASSWORD = "a long enough password"
@@ -24,12 +24,14 @@ OURS = {"Sec-Fetch-Site": "same-origin"}
 
 
 class Visitor:
-    """Keeps cookies as a browser would."""
+    """Keeps cookies as a browser would; in development it has opened the printed address."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.client = api.client
         self.cookies: dict[str, str] = {}
+        if api.key == DEVELOPMENT_TOKEN:
+            self.cookies["retoma-dev-8765"] = DEVELOPMENT_TOKEN
 
     async def get(self, path: str, **headers: str) -> httpx2.Response:
         return self._kept(await self.api.get(path, key=None, headers=self._headers(headers)))

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from retoma.app import Demo
 from retoma.cli.demo.board import Board
+from retoma.cli.links import Links
 from retoma.client import Client
 from retoma.engine.loops import beside
 from retoma.errors import RetomaError
@@ -20,37 +21,38 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @asynccontextmanager
-async def showing(demo: Demo, client: Client, address: str, board: Board) -> AsyncIterator[None]:
+async def showing(demo: Demo, client: Client, links: Links, board: Board) -> AsyncIterator[None]:
     """Start it and say where it is; until this ends, say what becomes of it."""
-    said = demo(client, address, language())
+    said = demo(client, links.address, language())
     board.say("")
     for line in (await anext(said)).splitlines():
-        board.say(clean(line))
+        board.say(links.add_token(clean(line)))
     board.say("")
-    async with beside(_tell_on(said, board)):
+    async with beside(_tell_on(said, links, board)):
         yield
 
 
 @asynccontextmanager
-async def telling(client: Client, address: str, board: Board) -> AsyncIterator[None]:
+async def telling(client: Client, links: Links, board: Board) -> AsyncIterator[None]:
     """Until this ends, say of every review where it is when it opens."""
-    async with beside(_tell_of_reviews(client, address, board)):
+    async with beside(_tell_of_reviews(client, links, board)):
         yield
 
 
-async def _tell_on(said: AsyncIterator[str], board: Board) -> None:
+async def _tell_on(said: AsyncIterator[str], links: Links, board: Board) -> None:
     with suppress(RetomaError):
         async for sentence in said:
-            board.tell(clean(sentence), style="bold green")
+            board.tell(links.add_token(clean(sentence)), style="bold green")
 
 
-async def _tell_of_reviews(client: Client, address: str, board: Board) -> None:
+async def _tell_of_reviews(client: Client, links: Links, board: Board) -> None:
     told: set[UUID] = set()
     while True:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
             for review in await client.reviews():
                 if review.id not in told:
-                    board.tell(await _asked(client, review, f"{address}/reviews/{review.id}"), style="bold green")
+                    asked = await _asked(client, review, f"{links.address}/reviews/{review.id}")
+                    board.tell(links.add_token(asked), style="bold green")
                     told.add(review.id)
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 

@@ -35,7 +35,11 @@ async def log_out(visit: Visit) -> Response:
 
 
 def _form(visit: Visit, to: str, status: int = 200, wrong: bool = False) -> Response:
-    return visit.show("login.html", status, to=_ours(to), wrong=wrong, possible=visit.site.sessions.is_possible)
+    refusal = visit.site.door.refusal(visit.request)
+    possible = visit.site.sessions.is_possible
+    if refusal is not None and not possible:
+        status = 401
+    return visit.show("login.html", status, to=_ours(to), wrong=wrong, possible=possible, refusal=refusal)
 
 
 def _ours(to: str) -> str:

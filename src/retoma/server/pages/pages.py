@@ -13,6 +13,7 @@ from starlette.routing import Match, Route, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.errors import NotFound
+from retoma.server.development import without_token
 from retoma.server.door import mark_known
 from retoma.server.edge import problem_for
 from retoma.server.pages import (
@@ -84,6 +85,11 @@ class Pages:
         return any(pattern.match(path) for pattern in self._patterns)
 
     async def _answer(self, page: Page, request: Request) -> Response:
+        development = self._site.door.development
+        if development is not None and development.opens(request):
+            opened = RedirectResponse(without_token(request), 303, HEADERS)
+            development.remember(request, opened)
+            return opened
         token = await self._token(request)
         visit = Visit(self._site, request, token)
         try:

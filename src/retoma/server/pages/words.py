@@ -42,6 +42,24 @@ _WORDS = {
         "Nobody can log in yet: no password is set. Make one on the server and start it again:",
         "Ainda ninguém pode entrar: nenhuma senha foi definida. Crie uma no servidor e inicie-o de novo:",
     ),
+    "development no token": (
+        "This is `retoma dev`. Open the address that it printed in the terminal when it started: it carries a token "
+        "that lets this browser in. Each start has a new one.",
+        "Este é o `retoma dev`. Abra o endereço que ele mostrou no terminal ao iniciar: o endereço traz um token que "
+        "libera este navegador. Cada início tem um novo.",
+    ),
+    "development proxied": (
+        "This request came through a proxy, and `retoma dev` serves only its own machine. To let others in, run "
+        "`retoma serve` and `retoma worker`.",
+        "Esta requisição veio por um proxy, e o `retoma dev` atende só a própria máquina. Para liberar o acesso a "
+        "outras pessoas, use `retoma serve` e `retoma worker`.",
+    ),
+    "development not local": (
+        "`retoma dev` serves only its own machine, under that machine's own name. To let others in, run "
+        "`retoma serve` and `retoma worker`.",
+        "O `retoma dev` atende só a própria máquina, pelo nome dela. Para liberar o acesso a outras pessoas, use "
+        "`retoma serve` e `retoma worker`.",
+    ),
     "only administrator": ("For the administrator of this server.", "Para quem administra este servidor."),
     "back": ("Back to the overview", "Voltar à visão geral"),
     "utc": ("All times are in UTC.", "Todos os horários em UTC."),

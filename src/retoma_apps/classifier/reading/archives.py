@@ -76,8 +76,8 @@ class Archive:
         self._unpacked += chunk
         if self.is_spent:
             raise _too_large(f"unpacked it has more than {self._limits.unpacked:,} bytes")
-        if member > _RATIO_FROM and member > self._limits.ratio * max(packed, 1):
-            raise _too_large(f"it unpacks to more than {self._limits.ratio} times its size")
+        if _is_bomb(member, packed, self._limits):
+            raise _above_ratio(self._limits)
 
 
 @contextmanager
@@ -108,8 +108,25 @@ def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
         found = [(info, name) for info in archive.entries if not _is_noise(name := _name(info))]
         if len(found) > limits.files:
             raise _too_many(limits)
+        packed = min(file.seek(0, 2), sum(info.compress_size for info, _ in found))
+        announced = [info.file_size for info, _ in found if not _is_bomb(info.file_size, info.compress_size, limits)]
+        _check_total(sum(announced), packed, limits)
+        kept = 0
         for info, name in found:
-            yield _member(archive, info, name, limits)
+            member = _member(archive, info, name, limits)
+            kept += len(member.data)
+            _check_total(kept, packed, limits)
+            yield member
+
+
+def _check_total(unpacked: int, packed: int, limits: Limits) -> None:
+    """Many small members may be a bomb together. A member that is one by itself has failed alone and does not count."""
+    if _is_bomb(unpacked, packed, limits):
+        raise _above_ratio(limits)
+
+
+def _is_bomb(unpacked: int, packed: int, limits: Limits) -> bool:
+    return unpacked > _RATIO_FROM and unpacked > limits.ratio * max(packed, 1)
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -178,6 +195,10 @@ def _told() -> Iterator[None]:
 
 def _too_many(limits: Limits) -> Unreadable:
     return _too_large(f"it holds more than {min(limits.files, limits.members):,} files")
+
+
+def _above_ratio(limits: Limits) -> Unreadable:
+    return _too_large(f"it unpacks to more than {limits.ratio} times its size")
 
 
 def _too_large(why: str) -> Unreadable:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from retoma import Report, Settings
+from retoma import Report, Settings, private
 from retoma.files import FileSettings
 from retoma_apps.providers.gpu.host import Operation
 from retoma_apps.providers.gpu.orders import order as checked
@@ -84,7 +84,7 @@ class LocalHost:
 
 def _renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:
     """A process in a session of its own: neither our end nor a Ctrl-C here ends it."""
-    with (folder / "log").open("ab") as log:
+    with open(folder / "log", "ab", opener=private.opener) as log:
         return subprocess.Popen(  # noqa: S603, our own module
             [sys.executable, "-P", "-m", "retoma_apps.providers.gpu.renderer", str(folder)],
             pass_fds=[lock],

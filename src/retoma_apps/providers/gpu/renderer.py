@@ -19,6 +19,7 @@ from typing import Any
 from retoma import GiveUp
 from retoma.files import FileSettings, files_of
 from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma.privileges import drop_privileges
 from retoma_apps.providers.gpu.orders import order
 from retoma_apps.providers.gpu.renders import write_status
 from retoma_apps.providers.gpu.work import Work, WorkFailed
@@ -28,12 +29,16 @@ _NICENESS = 5  # the worker beside us must go on beating
 
 
 def main() -> None:
+    drop_privileges()
     folder = Path(sys.argv[1])
     (folder / "process").write_text(str(os.getpid()))
     if (folder / "cancelled").exists():
         return
     os.nice(_NICENESS)
-    asyncio.run(render(folder, json.loads((folder / "order.json").read_text())))
+    order_file = folder / "order.json"
+    given = json.loads(order_file.read_text())
+    order_file.unlink()  # it has the callback's token, which nobody needs to read again
+    asyncio.run(render(folder, given))
 
 
 async def render(folder: Path, given: dict[str, Any]) -> None:

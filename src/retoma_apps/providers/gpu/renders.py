@@ -1,6 +1,6 @@
 """Renders on this machine: one folder each, whose lock is held for as long as its process lives.
 
-    <key's digest>.<try>/order.json    what to do
+    <key's digest>.<try>/order.json    what to do; gone once it is read
                          lock          held by the process that renders
                          status.json   how far it is, or how it ended; replaced whole
                          work/         what it fetched and makes; up to gigabytes, gone at the end
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from retoma import Report
+from retoma import Report, private
 
 ENDED_WELL_OR_LIVES = ("running", "succeeded")
 _HANDLE = re.compile(r"[0-9a-f]{32}\.\d{1,6}")
@@ -111,9 +111,9 @@ class Renders:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _drafted(self, order: dict[str, Any]) -> tuple[Path, int]:
-        draft = self._root / f"draft-{uuid4().hex}"
-        draft.mkdir(parents=True)
-        (draft / "order.json").write_text(json.dumps(order))
+        draft = private.make_folder(self._root) / f"draft-{uuid4().hex}"
+        draft.mkdir(mode=0o700)
+        _write(draft / "order.json", json.dumps(order))
         lock = os.open(draft / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         return draft, lock
@@ -132,8 +132,13 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 def write_status(folder: Path, **told: Any) -> None:
     part = folder / "status.part"
-    part.write_text(json.dumps(told))
+    _write(part, json.dumps(told))
     part.replace(folder / "status.json")
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", opener=private.opener) as file:
+        file.write(text)
 
 
 def _digest(key: str) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
-from retoma import GiveUp
+from retoma import GiveUp, private
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.fitting import fitted
 from retoma_apps.providers.youtube.pictures import read_thumbnail
@@ -103,7 +103,8 @@ class LocalChannel:
         found = _id_of(video.mark)
         if not (self._videos / found).is_dir():
             folder = self._sessions / found
-            folder.mkdir(parents=True, exist_ok=True)
+            private.make_folder(self._sessions.parent)
+            private.make_folder(folder)
             _write(folder / "video.json", json.dumps(_told(video, size)).encode())
         return f"local:{found}"
 
@@ -121,7 +122,7 @@ class LocalChannel:
 
     def _publish(self, folder: Path, told: dict[str, Any]) -> None:
         _write(folder / "video.json", json.dumps(told | {"sent_at": self._now().isoformat()}).encode())
-        self._videos.mkdir(parents=True, exist_ok=True)
+        private.make_folder(self._videos)
         folder.rename(self._videos / folder.name)
 
     @contextmanager

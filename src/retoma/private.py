@@ -1,0 +1,58 @@
+"""Files and folders that only their owner may read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_OWNER_ONLY = 0o700
+_ROOT = 0o711  # the embedded database runs under another account, which must pass through; nothing can be listed
+
+
+def make_home(home: Path) -> Path:
+    """Create RETOMA_HOME for this user alone, or close one that others could read, with everything directly in it."""
+    if home.is_dir():
+        tighten(home)
+        for child in home.iterdir():
+            tighten(child)
+        return home
+    home.mkdir(mode=_ROOT if os.geteuid() == 0 else _OWNER_ONLY, parents=True, exist_ok=True)
+    return home
+
+
+def make_folder(folder: Path) -> Path:
+    """Create a folder below RETOMA_HOME, which must be private itself, for this user alone."""
+    folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+    tighten(folder)
+    return folder
+
+
+def tighten(path: Path) -> None:
+    """Take all rights of others away, if the path is ours. A folder that is shared by design, as /tmp, stays open."""
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        kind = stat.S_IFMT(found.st_mode)
+        if found.st_uid != os.geteuid() or kind not in (stat.S_IFDIR, stat.S_IFREG):
+            return
+        if found.st_mode & stat.S_ISVTX or path == Path(path.anchor):
+            return
+        mode = stat.S_IMODE(found.st_mode)
+        allowed = _ROOT if kind == stat.S_IFDIR and os.geteuid() == 0 else _OWNER_ONLY
+        if mode & ~allowed:
+            path.chmod(mode & allowed)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a private file, all or nothing."""
+    descriptor, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    Path(new).replace(path)
+
+
+def opener(path: str, flags: int) -> int:
+    """Let `open(..., opener=private.opener)` create a private file."""
+    return os.open(path, flags, 0o600)

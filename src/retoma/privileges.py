@@ -1,0 +1,45 @@
+"""What the kernel lets other processes of this machine see of ours, and what code that we do not trust may do.
+
+Everything here is for Linux, and does nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+_PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_NO_ROOT = 0b1111  # root is an account like any other for programs that it starts, for good
+_CAPABILITIES = 64  # more than there are
+_VERSION_3 = 0x20080522
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def hide_process() -> None:
+    """Keep this process's environment and memory from other processes of its user: no ptrace, no /proc/PID/environ.
+
+    Processes that it starts are not hidden. Debuggers and profilers of the same user cannot attach either.
+    """
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def drop_privileges() -> None:
+    """Give up, for good and for all programs that are started from here, what the account itself does not grant.
+
+    Setuid programs gain nothing. Root loses its capabilities: it is the owner of its files and may do no more.
+    """
+    if _LIBC is None:
+        return
+    for number in range(_CAPABILITIES):
+        if _LIBC.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0):
+            break  # the last one is past, or we are not root
+    _LIBC.prctl(_PR_SET_SECUREBITS, _NO_ROOT, 0, 0, 0)
+    _LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _LIBC.capset((ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)())
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
