@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from retoma import App, Pipeline
+from retoma import App, Pipeline, masking
 from retoma.store.database import Database
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox, fresh_database, sandbox
@@ -20,6 +20,13 @@ RowsRead = dict[str, list[str]]
 def pytest_configure() -> None:
     """Before any test is imported, as an application may be read from its surroundings then."""
     surroundings.leave_out()
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> Iterator[None]:
+    """A process remembers every secret that it has met; those of one test are none of the next one's."""
+    yield
+    masking._SECRETS.forget()
 
 
 @pytest.fixture(scope="session")

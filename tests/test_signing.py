@@ -52,15 +52,17 @@ def test_the_older_header_is_the_hex_of_timestamp_and_body() -> None:
 def test_what_we_sign_we_accept_in_either_family(family: str, secret: str) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.headers_for([secret], "msg_1", now, BODY))
-    message = signing.verify([OTHER, secret], headers, BODY, now)
-    assert message == ("msg_1" if family == "webhook-" else None)
+    message = signing.verify([OTHER, secret], headers, BODY, now, older=family == "x-webhook-")
+    assert (message == "msg_1") is (family == "webhook-")
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
 def test_names_of_headers_come_in_any_case(family: str) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
-    signing.verify(SECRET, {name.title(): value for name, value in headers.items()}, BODY, now)
+    signing.verify(
+        SECRET, {name.title(): value for name, value in headers.items()}, BODY, now, older=family == "x-webhook-"
+    )
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
@@ -84,7 +86,7 @@ def test_what_was_tampered_with_is_refused_and_never_a_crash(family: str, change
     headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
     headers |= {family + name: value for name, value in change.items()}
     with pytest.raises(BadSignature, match=why):
-        signing.verify(SECRET, headers, BODY, now)
+        signing.verify(SECRET, headers, BODY, now, older=family == "x-webhook-")
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
@@ -93,7 +95,7 @@ def test_another_body_another_secret_and_another_id_are_refused(family: str) -> 
     headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
     for keys, body in (([SECRET], BODY + b" "), ([OTHER], BODY), (list[str](), BODY)):
         with pytest.raises(BadSignature):
-            signing.verify(keys, headers, body, now)
+            signing.verify(keys, headers, body, now, older=family == "x-webhook-")
     if family == "webhook-":
         for message in ("msg_2", "", "a.b", "é", "\ud800"):
             with pytest.raises(BadSignature):
@@ -106,13 +108,43 @@ def test_what_was_signed_too_long_ago_or_in_the_future_is_refused(family: str, a
     now = datetime.now(UTC)
     headers = only(family, signing.headers_for([SECRET], "msg_1", now + away, BODY))
     with pytest.raises(BadSignature, match="away from now"):
-        signing.verify(SECRET, headers, BODY, now)
-    signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7))
+        signing.verify(SECRET, headers, BODY, now, older=family == "x-webhook-")
+    signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7), older=family == "x-webhook-")
 
 
 def test_what_is_not_signed_is_refused() -> None:
-    with pytest.raises(BadSignature, match="neither"):
-        signing.verify(SECRET, {}, BODY, datetime.now(UTC))
+    for older in (False, True):
+        with pytest.raises(BadSignature, match="there is no"):
+            signing.verify(SECRET, {}, BODY, datetime.now(UTC), older=older)
+
+
+def test_the_older_headers_alone_are_taken_only_by_who_asks_for_them() -> None:
+    now = datetime.now(UTC)
+    stripped = only("x-webhook-", signing.headers_for([SECRET], "msg_1", now, BODY))
+    with pytest.raises(BadSignature, match="there is no webhook-signature header"):
+        signing.verify(SECRET, stripped, BODY, now)
+
+
+def test_a_replay_is_recognised_by_the_older_headers_too() -> None:
+    now = datetime.now(UTC)
+    whole = signing.headers_for([SECRET], "msg_1", now, BODY)
+    other = signing.headers_for([SECRET], "msg_1", now, BODY + b" ")
+    first = signing.verify([SECRET, OTHER], whole, BODY, now, older=True)
+    again = signing.verify(SECRET, only("x-webhook-", whole), BODY, now, older=True)
+    assert first == again != signing.verify(SECRET, other, BODY + b" ", now, older=True)
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("keys", ["", [""], [SECRET, ""]])
+def test_an_empty_secret_is_refused(keys: str | list[str], older: bool) -> None:
+    now = datetime.now(UTC)
+    forged = {"webhook-id": "msg_1", "webhook-timestamp": str(int(now.timestamp()))}
+    forged |= {"x-webhook-timestamp": str(int(now.timestamp()))}
+    signed = hmac.new(b"", f"{int(now.timestamp())}.".encode() + BODY, hashlib.sha256).hexdigest()
+    with pytest.raises(ValueError, match="the secret is empty"):
+        signing.verify(
+            keys, forged | {"x-webhook-signature": signed, "webhook-signature": "v1,x"}, BODY, now, older=older
+        )
 
 
 def test_a_refusal_says_nothing_of_the_secret() -> None:
@@ -141,7 +173,7 @@ def test_signatures_are_compared_in_a_time_that_tells_nothing(family: str, monke
         return compare(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", watched)
-    signing.verify([SECRET, OTHER], only(family, headers), BODY, now)
+    signing.verify([SECRET, OTHER], only(family, headers), BODY, now, older=family == "x-webhook-")
     assert len(compared) == 2
 
 

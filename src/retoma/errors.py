@@ -96,7 +96,15 @@ class RevisionChanged(Conflict):
 
 
 class UnsafeUrl(RetomaError):
-    """A URL that must not be called from here. Says why, and the setting that would allow it."""
+    """A URL that must not be called from here. Says why, and the setting that would allow it.
+
+    `field` is where in the input it stands, such as `images.3.image_url`, if that is known.
+    """
+
+    def __init__(self, why: str, field: str | None = None) -> None:
+        super().__init__(f"{field}: {why}" if field else why)
+        self.why = why
+        self.field = field
 
 
 class NoAnswer(RetomaError):

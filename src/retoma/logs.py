@@ -17,7 +17,7 @@ from uuid import UUID
 import structlog
 from structlog.types import Processor
 
-from retoma.masking import masked
+from retoma.masking import mask_all, masked
 from retoma.terminal import clean
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
@@ -57,7 +57,12 @@ def set_up() -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(), _without_secrets],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _mask_values,
+                _renderer(),
+                _mask_line,
+            ],
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
@@ -89,8 +94,13 @@ def _renderer() -> Processor:
     return _as_a_line
 
 
-def _without_secrets(_: Any, __: str, line: Any) -> str:
-    return masked(line)
+def _mask_values(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Before they are written: indented or escaped once more, a secret is not found any longer."""
+    return {name: mask_all(value) for name, value in event.items()}
+
+
+def _mask_line(_: Any, __: str, line: Any) -> str:
+    return masked(line)  # a number, too, may be a secret
 
 
 def _as_a_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:

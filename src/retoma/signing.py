@@ -8,6 +8,7 @@ of HMAC-SHA256 over `timestamp.body`. All are over the very bytes of the body.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ def new_secret() -> str:
 
 
 def check_secret(secret: str) -> None:
-    """Raises ValueError if it begins like a secret of Standard Webhooks and does not go on like one."""
+    """Raises ValueError if it is empty, or begins like a secret of Standard Webhooks and does not go on like one."""
     _key(secret)
 
 
@@ -60,19 +61,23 @@ def verify(
     body: bytes,
     now: datetime,
     tolerance: timedelta = TOLERANCE,
-) -> str | None:
-    """Raise BadSignature unless one of these secrets signed `body`, in either family, within `tolerance` of `now`.
+    *,
+    older: bool = False,
+) -> str:
+    """Raise BadSignature unless one of these secrets signed `body` within `tolerance` of `now`.
 
-    Gives the webhook's id, by which a repeated one is known; None where only the older headers came.
+    Return the webhook's id: remember it for a while, as the same webhook may come again. With `older`, only the older
+    headers are read. They sign no id, so what is returned is a digest of the time and the body: it recognises a replay,
+    but not another attempt, which has a time of its own. Raises ValueError if a secret is empty.
     """
     given = {name.lower(): value for name, value in headers.items()}
     several = [keys] if isinstance(keys, str) else list(keys)
-    if "webhook-signature" in given:
-        return _verify_standard(several, given, body, now, tolerance)
-    if "x-webhook-signature" in given:
-        _verify_hex(several, given, body, now, tolerance)
-        return None
-    raise BadSignature("there is neither a webhook-signature nor an X-Webhook-Signature header")
+    for key in several:
+        check_secret(key)
+    name = "x-webhook-signature" if older else "webhook-signature"
+    if name not in given:
+        raise BadSignature(f"there is no {name} header")
+    return (_verify_hex if older else _verify_standard)(several, given, body, now, tolerance)
 
 
 def _verify_standard(
@@ -87,12 +92,11 @@ def _verify_standard(
     return message
 
 
-def _verify_hex(
-    keys: Sequence[str], given: Mapping[str, str], body: bytes, now: datetime, tolerance: timedelta
-) -> None:
+def _verify_hex(keys: Sequence[str], given: Mapping[str, str], body: bytes, now: datetime, tolerance: timedelta) -> str:
     seconds = _fresh(given.get("x-webhook-timestamp", ""), now, tolerance)
     claimed = given["x-webhook-signature"].removeprefix("sha256=")
     _one_of([hex_signature(key, seconds, body) for key in keys], [claimed])
+    return hashlib.sha256(f"{seconds}.".encode() + body).hexdigest()
 
 
 def _fresh(text: str, now: datetime, tolerance: timedelta) -> int:
@@ -112,6 +116,8 @@ def _one_of(right: Sequence[str], claimed: Sequence[str]) -> None:
 
 def _key(secret: str) -> bytes:
     """The bytes that a `whsec_` secret spells; of a secret in another form, its own."""
+    if not secret:
+        raise ValueError("the secret is empty: anyone could sign with it")
     if not secret.startswith(PREFIX):
         return secret.encode()
     try:

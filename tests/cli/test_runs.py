@@ -100,8 +100,10 @@ def test_what_users_wrote_cannot_act_on_the_terminal(terminal: Terminal) -> None
 
 def test_a_formula_is_text_in_a_spreadsheet(terminal: Terminal) -> None:
     terminal.start("--tenant", "=cmd()")
-    (row,) = csv.DictReader(io.StringIO(terminal.out("runs", "list", "-o", "csv")))
-    assert row["tenant"] == "'=cmd()"
+    terminal.start("--tenant", "x;=cmd()")
+    printed = terminal.out("runs", "list", "-o", "csv")
+    assert [row["tenant"] for row in csv.DictReader(io.StringIO(printed))] == ["x;'=cmd()", "'=cmd()"]
+    assert printed.startswith('"id",')
 
 
 def test_show_says_that_no_worker_serves_the_queue(terminal: Terminal) -> None:

@@ -33,7 +33,7 @@ def test_no_spelling_hides_a_private_address(host: str) -> None:
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_a_name_that_leads_to_a_private_address_may_not_be_called(address: str) -> None:
     with pytest.raises(UnsafeUrl, match="leads to"):
-        Guard().check_addresses("hooks.example.com", [ip_address("93.184.215.14"), ip_address(address)])
+        Guard().check_addresses("hooks.example.com", 443, [ip_address("93.184.215.14"), ip_address(address)])
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
@@ -76,14 +76,39 @@ def test_a_network_can_be_allowed_and_nothing_beside_it_is() -> None:
 
 
 def test_a_name_that_leads_into_an_allowed_network_may_be_called() -> None:
-    Guard.allow(["10.1.0.0/16"]).check_addresses("n8n.example.com", [ip_address("10.1.2.3")])
+    Guard.allow(["10.1.0.0/16"]).check_addresses("n8n.example.com", 443, [ip_address("10.1.2.3")])
 
 
-def test_allowing_a_base_url_allows_its_host_alone() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        *("http://other.internal:8000/v2", "https://gpu.internal:8000/v2", "http://gpu.internal/v2"),
+        *("http://gpu.internal:8001/v2", "https://gpu.internal/v2"),
+    ],
+)
+def test_allowing_a_base_url_allows_its_origin_alone(other: str) -> None:
     guard = Guard().allowing("http://gpu.internal:8000/v2")
     guard.check("http://gpu.internal:8000/v2/run")
     with pytest.raises(UnsafeUrl):
-        guard.check("http://other.internal:8000/v2/run")
+        guard.check(other)
+
+
+def test_a_private_address_is_allowed_only_at_the_port_of_the_base_url() -> None:
+    guard = Guard().allowing("https://gpu.example.com/v2")
+    guard.check_addresses("gpu.example.com", 443, [ip_address("10.0.0.1")])
+    with pytest.raises(UnsafeUrl, match="leads to"):
+        guard.check_addresses("gpu.example.com", 80, [ip_address("10.0.0.1")])
+
+
+def test_a_refusal_names_the_field_of_the_url() -> None:
+    with pytest.raises(UnsafeUrl, match=r"^images\.3\.image_url: '10\.0\.0\.8' is not a public address") as refused:
+        Guard().check("https://10.0.0.8/a.jpg", "images.3.image_url")
+    assert refused.value.field == "images.3.image_url"
+
+
+def test_a_placeholder_is_called_one() -> None:
+    with pytest.raises(UnsafeUrl, match=r"'https://\.\.\.' is a placeholder: give the whole URL"):
+        Guard().check("https://...")
 
 
 def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +172,8 @@ def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
         ("https://example.com/hook?", "https://example.com/hook?"),
         ("https://example.com/hook?a=4711&b=&4712#4713", "https://example.com/hook?a=***&b=***&***"),
         ("https://example.com/hook?a=4711=4712?x=4713", "https://example.com/hook?a=***"),
+        ("https://user:4711@example.com/hook", "https://***@example.com/hook"),
+        ("https://4711@example.com?a=4712@x", "https://***@example.com?a=***"),
     ],
 )
 def test_no_value_of_a_query_is_shown(url: str, shown: str) -> None:

@@ -184,7 +184,7 @@ BUGS = [
     Bug(
         "the address is not checked when connecting",
         "outgoing/connector.py",
-        "        self._guard.check_addresses(host, addresses)\n",
+        "        self._guard.check_addresses(host, port, addresses)\n",
         "",
         "tests/outgoing/test_connecting.py::test_a_name_that_turns_private_between_check_and_use_is_not_reached",
     ),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retoma import minutes
+from retoma import App, Pipeline, Retry, hours, minutes
 from retoma.engine import watchdog
+from retoma.store import workers
 from tests.engine.builders import SILENCE
 from tests.server.api import Api
+from tests.server.conftest import OpenApi
 
 
 async def failed_run(api: Api) -> str:
@@ -75,6 +78,31 @@ async def test_a_stuck_run_is_listed_and_resumed(api: Api) -> None:
     assert (resumed.status_code, resumed.json()) == (200, {"id": run, "state": "running"})
     assert (await api.post(f"/api/v1/runs/{run}/resume")).json() == resumed.json()
     assert (await api.get("/api/v1/stuck")).json()["stuck"] == []
+
+
+async def test_a_tenant_s_key_sees_no_stack_of_a_stuck_run(open_api: OpenApi) -> None:
+    shaky = Pipeline("shaky", retry=Retry(5, delays=[3600]), stuck_after=minutes(1))
+
+    @shaky.step(timeout=minutes(1))
+    def fails() -> None:
+        raise ValueError("no paint left")
+
+    async with open_api(application=App("shaky", pipelines=[shaky])) as api:
+        own = await api.make_key("runs:read", tenant="ours")
+        run = (await api.client.start("shaky", tenant="ours")).id
+        async with api.sandbox.hands() as hands:
+            await hands.give_back(await hands.attempt(await hands.claim()))
+            await api.sandbox.clock.advance(hours(2))
+            await workers.promote(api.sandbox.database, limit=10)
+            await hands.claim()
+            await api.sandbox.clock.advance(hours(9))
+            await watchdog.look(api.sandbox.database, SILENCE)
+            shown = [(await api.get("/api/v1/stuck", key=key)).json()["stuck"] for key in (own, api.key)]
+    assert [(one["run"], one["data"]["message"], "stack" in one["data"]) for (one,) in shown] == [
+        (str(run), "no paint left", False),
+        (str(run), "no paint left", True),
+    ]
+    assert str(Path(__file__).parent) not in str(shown)
 
 
 async def test_events_say_who_acted(api: Api) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import pytest
 from fastapi import APIRouter
 
-from retoma import App, GiveUp, NeedsReview, Pipeline, logs, masking
+from retoma import App, GiveUp, NeedsReview, Pipeline, logs
 from retoma.engine.exchange import SetBack
 from retoma.engine.keys import new_secret
 from retoma.server import Caller, caller
@@ -69,14 +68,12 @@ async def test_planted_secrets_show_nowhere(open_api: OpenApi, caplog: pytest.Lo
 
 
 @pytest.fixture
-def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def secrets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Twenty that the environment of this process holds."""
-    names = [f"NUMBER_{number}_{kind}" for number in range(5) for kind in masking.NAMES]
+    names = [f"NUMBER_{number}_{kind}" for number in range(5) for kind in ("KEY", "SECRET", "TOKEN", "PASSWORD")]
     for name in names:
         monkeypatch.setenv(name, f'canary/{name}+"ção"canary\n')
-    masking._secrets.cache_clear()
-    yield [f'canary/{name}+"ção"canary' for name in names]
-    masking._secrets.cache_clear()
+    return [f'canary/{name}+"ção"canary' for name in names]
 
 
 @pytest.mark.parametrize("kind", [ValueError, GiveUp, NeedsReview])

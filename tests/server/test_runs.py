@@ -8,9 +8,11 @@ from uuid import uuid4
 
 import pytest
 
+from retoma import App, Pipeline, Pool
 from tests.conftest import RowsRead
 from tests.engine.builders import do_next
 from tests.server.api import Api
+from tests.server.conftest import OpenApi
 
 
 async def test_a_start_is_answered_with_where_the_run_is(api: Api) -> None:
@@ -210,3 +212,36 @@ async def test_queues_show_what_they_hold(api: Api) -> None:
     held = {"ready": 1, "running": 1, "delayed": 1}
     assert queue == {"queue": "default", **held, "oldest_seconds": 30.0, "workers": 0}
     assert (worker["name"], worker["silent_seconds"]) == ("sandbox", 30.0)
+
+
+async def test_a_tenant_s_key_sees_its_own_jobs_and_no_machine(api: Api) -> None:
+    own = await api.make_key("pools:read", tenant="ours")
+    nobody = await api.make_key("pools:read", tenant="new")
+    for tenant in ("ours", "ours", "theirs", "theirs", "theirs"):
+        await api.client.start("film", tenant=tenant)
+    await api.client.start("film", tenant="ours", run_at=await api.sandbox.clock.now() + timedelta(hours=1))
+    async with api.sandbox.hands() as hands:
+        await hands.claim(1)
+        await api.sandbox.clock.advance(timedelta(seconds=30))
+        (queue,) = (await api.get("/api/v1/queues", key=own)).json()["queues"]
+        (empty,) = (await api.get("/api/v1/queues", key=nobody)).json()["queues"]
+        (worker,) = (await api.get("/api/v1/workers", key=own)).json()["workers"]
+    assert queue == {"queue": "default", "ready": 1, "running": 1, "delayed": 1, "oldest_seconds": 30.0, "workers": 0}
+    assert empty == {"queue": "default", "ready": 0, "running": 0, "delayed": 0, "oldest_seconds": None, "workers": 0}
+    assert worker["name"] == f"worker {worker['id']}"
+
+
+async def test_a_tenant_s_key_sees_its_own_jobs_that_wait_for_a_pool(open_api: OpenApi) -> None:
+    pooled = Pipeline("pooled")
+
+    @pooled.step(pool=Pool("gpu", capacity=1))
+    def drawn() -> int:
+        return 1
+
+    async with open_api(application=App("pooled", pipelines=[pooled])) as api:
+        own = await api.make_key("pools:read", tenant="ours")
+        for tenant in ("ours", "theirs", "theirs"):
+            await api.client.start("pooled", tenant=tenant)
+        for path in ("/api/v1/pools/gpu", "/api/v1/pools"):
+            shown = [(await api.get(path, key=key)).json() for key in (own, api.key)]
+            assert [each.get("pools", [each])[0]["waiting"] for each in shown] == [1, 3]

@@ -203,3 +203,16 @@ def met(person: int, together: int, folder: str) -> int:
 @crowd.step
 def children(met: Items[int]) -> int:
     return len(set(met))
+
+
+class Place(BaseModel):
+    file: str
+
+
+telling = Pipeline("telling", inputs=Place, retry=Retry(0))
+
+
+@telling.step(isolation=Isolation())
+def told(file: str) -> None:
+    """Fail with what the file says, as a parser does."""
+    raise ValueError(Path(file).read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import sys
@@ -16,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from retoma.cli.options import Format
+from retoma.csv_cells import csv_lines
 from retoma.terminal import clean, shortened
 
 Row = Mapping[str, Any]
 _WIDE = 1_000  # where nobody looks at columns, nothing is cut off
 _UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 _COLOURS = {
     "completed": "green",
@@ -146,16 +145,11 @@ def _cell(column: Column, given: Any) -> Text:
 
 def _emit_csv(rows: Sequence[Row], columns: Sequence[Column]) -> None:
     keys = list(rows[0]) if rows else [column.key for column in columns]
-    writer = csv.writer(sys.stdout)
-    writer.writerow(keys)
-    for row in rows:
-        writer.writerow([_csv_cell(row[key]) for key in keys])
+    sys.stdout.write(csv_lines([keys, *([_csv_cell(row[key]) for key in keys] for row in rows)]))
 
 
 def _csv_cell(given: Any) -> Any:
-    """A text that a spreadsheet would take for a formula is marked as text."""
     if given is None or isinstance(given, bool | int | float):
         return given
     text = given if isinstance(given, str) else as_json(given) if isinstance(given, dict | list) else plain(given)
-    text = clean(str(text)) if not isinstance(text, str) or not text.isprintable() else text
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return clean(str(text)) if not isinstance(text, str) or not text.isprintable() else text

@@ -14,9 +14,9 @@ from retoma.store import gauges, pools, workers
 
 
 class Capacity(Base):
-    async def pools(self, name: str | None = None) -> list[PoolRecord]:
-        """All pools, or the one of this name."""
-        return await pools.listed(self.database, name)
+    async def pools(self, name: str | None = None, *, tenant: str | None = None) -> list[PoolRecord]:
+        """All pools, or the one of this name. With `tenant`, only its jobs count among those that wait."""
+        return await pools.listed(self.database, name, await self._tenant_filter(tenant))
 
     async def set_pool(
         self,
@@ -49,8 +49,10 @@ class Capacity(Base):
         """The workers that live."""
         return await workers.alive(self.database)
 
-    async def queues(self) -> list[QueueFigures]:
-        """Every queue that a step is on or a worker serves, as it was at most a second ago."""
+    async def queues(self, *, tenant: str | None = None) -> list[QueueFigures]:
+        """Every queue that a step is on or a worker serves, as it was at most a second ago; of one tenant, as it is."""
+        if (owner := await self._tenant_filter(tenant)) is not None:
+            return await gauges.queues_of_tenant(self.database, owner, self.silence)
         return (await self.figures()).queues
 
     async def figures(self) -> Figures:

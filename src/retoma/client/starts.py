@@ -131,7 +131,7 @@ class Starts(Runs):
 
     def _hook(self, webhook: Webhook | None) -> str | None:
         """As the database takes it. Raises UnsafeUrl if its URL must not be called."""
-        return None if webhook is None else recorded(webhook, self.guard.check(webhook.url).origin)
+        return None if webhook is None else recorded(webhook, self.guard.check(webhook.url, "webhook.url").origin)
 
     async def _version_of(self, pipeline: Pipeline) -> int:
         if pipeline.name not in self._versions:

@@ -5,7 +5,8 @@
     answer.status, answer.headers["content-type"], answer.json()
 
 A URL that a caller gives is refused with UnsafeUrl unless it leads to a public address; a provider's own base URL,
-which comes from the settings, is trusted with `Guard.of(settings).allowing(base_url)`. Redirects are never followed.
+which comes from the settings, is trusted with `Guard.of(settings).allowing(base_url)`: its scheme, host and port, and
+not the links in its answers, which are called by `Guard.of(settings)`. Redirects are never followed.
 """
 
 from retoma.errors import NoAnswer, UnsafeUrl

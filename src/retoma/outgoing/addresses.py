@@ -17,6 +17,9 @@ _NOT_PUBLIC: tuple[Network, ...] = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",  # behind a carrier's NAT
         "127.0.0.0/8",
+        "161.26.0.0/16",  # IBM's services, from within its cloud
+        "166.8.0.0/14",  # the same
+        "168.63.129.16/32",  # Azure's platform, from within any of its machines
         "169.254.0.0/16",  # link-local, and clouds' metadata
         "172.16.0.0/12",
         "192.0.0.0/24",

@@ -58,7 +58,7 @@ class Connector(httpcore2.AsyncNetworkBackend):
             addresses = [literal]
         else:
             addresses = [ip_address(text) for text in await self._resolved(host, port)]
-        self._guard.check_addresses(host, addresses)
+        self._guard.check_addresses(host, port, addresses)
         return addresses
 
     async def _resolved(self, host: str, port: int) -> list[str]:

@@ -11,6 +11,7 @@ from retoma.outgoing.addresses import Address, Network, is_public, parsed, unwra
 from retoma.outgoing.target import PORTS, Target, is_name, target_of
 from retoma.settings import Settings
 
+Origin = tuple[str, str, int]  # scheme, host and port
 SETTING = "RETOMA_ALLOW_HOSTS"
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
 _LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
@@ -18,10 +19,14 @@ _LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "la
 
 @dataclass(frozen=True)
 class Guard:
-    """A policy. What is allowed may have any port, plain http and a private address; all else none of these."""
+    """A policy. What is allowed may have any port, plain http and a private address; all else none of these.
+
+    Of `origins` only this scheme and this port of the host are allowed.
+    """
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
+    origins: frozenset[Origin] = frozenset()
 
     @classmethod
     def of(cls, settings: Settings) -> Guard:
@@ -39,12 +44,24 @@ class Guard:
         return cls(frozenset(hosts), tuple(networks))
 
     def allowing(self, url: str) -> Guard:
-        """The same, and the host of this URL: one that the settings name, never one that a caller gave."""
-        return replace(self, hosts=self.hosts | {target_of(url).host})
+        """Return a guard that also allows the scheme, host and port of this URL.
 
-    def check(self, url: str) -> Target:
-        """Refuse what can be refused without asking a resolver. The same is checked again when connecting."""
+        Only for a URL of the settings. Call what a caller gives, or what that server answers with, by another guard.
+        """
         target = target_of(url)
+        return replace(self, origins=self.origins | {(target.scheme, target.host, target.port)})
+
+    def check(self, url: str, field: str | None = None) -> Target:
+        """Refuse what can be refused without asking a resolver. The same is checked again when connecting.
+
+        `field` is where the URL stands in what was given; a refusal names it.
+        """
+        try:
+            return self._checked(target_of(url))
+        except UnsafeUrl as refused:
+            raise UnsafeUrl(refused.why, field) from None
+
+    def _checked(self, target: Target) -> Target:
         if self._allows(target):
             return target
         if target.scheme != "https":
@@ -52,14 +69,14 @@ class Guard:
         if target.port not in PORTS.values():
             raise UnsafeUrl(f"port {target.port} of {target.host!r} is neither 443 nor 80; {_hint(target.host)}")
         if target.address is not None:
-            self.check_addresses(target.host, [target.address])
+            self.check_addresses(target.host, target.port, [target.address])
         elif target.host.rpartition(".")[2] in _LOCAL_NAMES or "." not in target.host:
             raise UnsafeUrl(f"{target.host!r} is a name within a private network; {_hint(target.host)}")
         return target
 
-    def check_addresses(self, host: str, found: Sequence[Address]) -> None:
+    def check_addresses(self, host: str, port: int, found: Sequence[Address]) -> None:
         """Refuse if any of the addresses of a host is neither public nor allowed: the next call may meet that one."""
-        if host in self.hosts:
+        if host in self.hosts or any((host, port) == origin[1:] for origin in self.origins):
             return
         for address in found:
             if not self._allows_address(address) and not is_public(address):
@@ -67,7 +84,9 @@ class Guard:
                 raise UnsafeUrl(f"{said} is not a public address; {_hint(host)}")
 
     def _allows(self, target: Target) -> bool:
-        return target.host in self.hosts or (target.address is not None and self._allows_address(target.address))
+        if target.host in self.hosts or (target.scheme, target.host, target.port) in self.origins:
+            return True
+        return target.address is not None and self._allows_address(target.address)
 
     def _allows_address(self, address: Address) -> bool:
         return any(unwrapped(address) in network for network in self.networks)

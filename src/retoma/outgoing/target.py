@@ -41,6 +41,8 @@ def target_of(url: str) -> Target:
         raise UnsafeUrl(f"a URL with a user or a password in it is not taken: {parts.host!r}; send them as a header")
     host = parts.raw_host.decode().lower().removesuffix(".")
     address = parsed(host)
+    if not host.strip("."):
+        raise UnsafeUrl(f"{url[:40]!r} is a placeholder: give the whole URL, such as https://example.com/file.jpg")
     if address is None and not is_name(host):
         raise UnsafeUrl(f"this is no host's name: {host[:80]!r}")
     port = PORTS[parts.scheme] if parts.port is None else parts.port
@@ -62,8 +64,12 @@ def without_path(url: str) -> str:
 
 
 def without_values(url: str) -> str:
-    """To show: the same URL with a mask in place of each value in its query, as one may be a token."""
+    """To show: the same URL with a mask in place of each value in its query and of a user, as one may be a token."""
     place, mark, query = url.partition("#")[0].partition("?")
+    scheme, slashes, rest = place.partition("//")
+    host, slash, path = rest.partition("/")
+    if "@" in host:
+        place = f"{scheme}{slashes}{MASK}@{host.rpartition('@')[2]}{slash}{path}"
     given = (each.partition("=") for each in query.split("&") if each)
     return place + mark + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in given)
 

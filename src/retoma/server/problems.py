@@ -31,6 +31,7 @@ from retoma.errors import (
     RevisionChanged,
     SchemaMismatch,
     Unrecordable,
+    UnsafeUrl,
 )
 from retoma.tracebacks import release_frames
 
@@ -120,6 +121,9 @@ def of_error(error: RetomaError) -> Problem:
             cause = error.__cause__
             fields = _fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
             return Problem(422, "INVALID_INPUT", said, errors=fields)
+        case UnsafeUrl():
+            fields = [{"field": error.field, "message": error.why}] if error.field else []
+            return Problem(422, "UNSAFE_URL", said, errors=fields)
         case KeyReused():
             # A mistake of the caller's, as RFC drafts on it say.
             return Problem(422, "IDEMPOTENCY_KEY_REUSED", said)

@@ -43,6 +43,22 @@ async def queues(database: Database, ages: Ages, silence: timedelta, most_runs: 
     ]
 
 
+async def queues_of_tenant(
+    database: Database, tenant: int, silence: timedelta, most_runs: int = MOST_RUNS
+) -> list[QueueFigures]:
+    """Return every queue with the jobs of one tenant alone. Its workers serve all tenants."""
+    jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    ages: Ages = {}
+    for row in await database.fetch(_SQL["queue_figures_of_tenant"], tenant=tenant, most_runs=most_runs):
+        jobs[row["queue"]][row["state"]] = row["jobs"]
+        if row["age"] is not None:
+            ages[row["queue"]] = row["age"]
+    return [
+        QueueFigures(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["room"])
+        for row in await database.fetch(_SQL["all_queues"], silence=silence)
+    ]
+
+
 async def open_runs(database: Database) -> dict[tuple[str, RunState], int]:
     """By pipeline and state."""
     rows = await database.fetch(_SQL["open_runs"])

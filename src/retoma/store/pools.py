@@ -25,8 +25,8 @@ async def declare(database: Database, pools: Sequence[Pool]) -> None:
         )
 
 
-async def listed(database: Database, name: str | None = None) -> list[PoolRecord]:
-    rows = await database.fetch(_SQL["list_pools"], name=name)
+async def listed(database: Database, name: str | None = None, tenant: int | None = None) -> list[PoolRecord]:
+    rows = await database.fetch(_SQL["list_pools"], name=name, tenant=tenant)
     return [PoolRecord(**row) for row in rows]
 
 

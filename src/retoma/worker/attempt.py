@@ -8,6 +8,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -18,13 +19,16 @@ from retoma.define.outside import Parked, Stopped
 from retoma.define.retry import LONGEST_DELAY
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
-from retoma.masking import masked
+from retoma.masking import masked, without_folders
 from retoma.tracebacks import release_frames
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
 LONGEST_STACK = 8_000
 LONGEST_CODE = 100
+UNMASKED_ROOM = (
+    50  # a child process, which cannot mask, says so many times as much, so that its parent masks and then cuts
+)
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 WAITS = "ASKED_TO_WAIT"
 RATE_LIMITED = "RATE_LIMITED"
@@ -39,15 +43,20 @@ class Caller(Protocol):
     async def call(self, function: Callable[[], Any]) -> Any: ...
 
 
-async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Caller) -> Result | SetBack:
-    """Run one attempt to its end, however long it takes. Raises only CancelledError."""
+async def attempt(
+    plan: Plan, claim: Claim, context: Context | None, threads: Caller, *, room: int = 1
+) -> Result | SetBack:
+    """Run one attempt to its end, however long it takes. Raises only CancelledError.
+
+    What is told of an error may be `room` times as long as what is recorded of one.
+    """
     began = time.monotonic()
     try:
         data = plan.data(claim)
         if not plan.step.wanted(data):
             return SetBack(claim, "skipped", code=NOT_WANTED)
         if sentence := plan.too_many_failed(data):
-            return failed(claim, "TOO_MANY_FAILED", sentence)
+            return failed(claim, "TOO_MANY_FAILED", sentence, room)
         function, machinery = plan.step.function, plan.machinery(context)
         if plan.is_async:
             value = await function(**data, **machinery)
@@ -58,12 +67,12 @@ async def attempt(plan: Plan, claim: Claim, context: Context | None, threads: Ca
         if isinstance(error, asyncio.CancelledError) and _is_cancelled() and not _has_passed(claim):
             raise
         try:
-            return _unsuccessful(plan, claim, error, time.monotonic() - began)
+            return _unsuccessful(plan, claim, error, time.monotonic() - began, room)
         finally:
             release_frames(error)
 
 
-def _unsuccessful(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> SetBack:
+def _unsuccessful(plan: Plan, claim: Claim, error: BaseException, seconds: float, room: int) -> SetBack:
     """Say how an attempt ended whose function raised this."""
     match error:
         case NeedMissing():
@@ -73,20 +82,21 @@ def _unsuccessful(plan: Plan, claim: Claim, error: BaseException, seconds: float
         case RetryLater():
             code = _wait_code(error)
             # Beyond the year 9999 Python could not read when the job is ready.
-            return SetBack(claim, "wait", delay=min(error.delay, LONGEST_DELAY), code=code, error=told(code, error))
+            delay = min(error.delay, LONGEST_DELAY)
+            return SetBack(claim, "wait", delay=delay, code=code, error=told(code, error, room))
         case NeedsReview():
-            return SetBack(claim, "review", code=clean(error.code)[:LONGEST_CODE], error=_reason(plan, error))
+            return SetBack(claim, "review", code=clean(error.code)[:LONGEST_CODE], error=_reason(plan, error, room))
         case Parked():
             return SetBack(claim, "parked", error=error.handover.to_json())
         case Stopped():
             return SetBack(claim, "stopped")
         case _:
-            return _setback(plan, claim, _explained(plan, error), seconds)
+            return _setback(plan, claim, _explained(plan, error), seconds, room)
 
 
-def _reason(plan: Plan, asked: NeedsReview) -> str:
+def _reason(plan: Plan, asked: NeedsReview, room: int) -> str:
     """Why a person is asked, with the result that the step would give, if it has one."""
-    reason = {"code": clean(asked.code)[:LONGEST_CODE], "message": clean(_said(asked))[:LONGEST_MESSAGE]}
+    reason = {"code": clean(asked.code)[:LONGEST_CODE], "message": clean(_said(asked))[: room * LONGEST_MESSAGE]}
     if asked.value is None:
         return json.dumps(reason)
     return f'{json.dumps(reason)[:-1]}, "value": {plan.output(asked.value)}}}'
@@ -143,25 +153,25 @@ class TimedOut(TimeoutError):
     code = "TIMEOUT"
 
 
-def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> SetBack:
+def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float, room: int = 1) -> SetBack:
     if _has_passed(claim):
         return SetBack(claim, "stopped")
     code = _code(error)
     policy, failures = plan.step.policy, claim.failures + 1
     if isinstance(error, GiveUp) or failures > policy.retry.retries or not policy.retry.covers(error):
-        return _ended(claim, code, error)
+        return _ended(claim, code, error, room)
     delay = policy.retry.delay(failures, random.random())  # noqa: S311
     spent = timedelta(milliseconds=claim.spent_ms) + timedelta(seconds=seconds) + delay
     if policy.total is not None and spent > policy.total:
         sentence = f"another try would pass the {policy.total} that all tries may take; {_said(error)}"
-        return _ended(claim, "TOTAL_TIMEOUT", error, sentence)
+        return _ended(claim, "TOTAL_TIMEOUT", error, room, sentence)
     return SetBack(
         claim,
         "crashed" if isinstance(error, Crashed) else "retry",
         delay=delay,
         spent_ms=min(LONGEST_SPENT_MS, int(spent.total_seconds() * 1000)),
         code=code,
-        error=told(code, error),
+        error=told(code, error, room),
     )
 
 
@@ -170,15 +180,15 @@ def _has_passed(claim: Claim) -> bool:
     return claim.last and claim.looking == 0
 
 
-def _ended(claim: Claim, code: str, error: BaseException, sentence: str | None = None) -> SetBack:
+def _ended(claim: Claim, code: str, error: BaseException, room: int, sentence: str | None = None) -> SetBack:
     """No try is left. A crash is told apart, because the third of a job quarantines it."""
     outcome: Setback = "crashed_for_good" if isinstance(error, Crashed) else "failed"
-    return SetBack(claim, outcome, code=code, error=told(code, sentence or error))
+    return SetBack(claim, outcome, code=code, error=told(code, sentence or error, room))
 
 
-def failed(claim: Claim, code: str, error: BaseException | str) -> SetBack:
+def failed(claim: Claim, code: str, error: BaseException | str, room: int = 1) -> SetBack:
     """How an attempt ends after which no other is made."""
-    setback = SetBack(claim, "failed", code=code, error=told(code, error))
+    setback = SetBack(claim, "failed", code=code, error=told(code, error, room))
     if isinstance(error, BaseException):
         release_frames(error)
     return setback
@@ -206,19 +216,29 @@ def _code(error: BaseException) -> str:
     return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
 
 
-def told(code: str, error: BaseException | str) -> str:
+def told(code: str, error: BaseException | str, room: int = 1) -> str:
     """What the event says of a failure, as JSON."""
     if isinstance(error, str):
-        return json.dumps({"code": code, "message": clean(error)[:LONGEST_MESSAGE]})
-    stack = "".join(traceback.format_exception(error))
+        return json.dumps({"code": code, "message": clean(error)[: room * LONGEST_MESSAGE]})
+    stack = without_folders("".join(traceback.format_exception(error)))
     return json.dumps(
         {
             "code": code,
             "type": type(error).__name__,
-            "message": clean(_said(error))[:LONGEST_MESSAGE],
-            "stack": clean(stack)[-LONGEST_STACK:],
+            "message": clean(_said(error))[: room * LONGEST_MESSAGE],
+            "stack": clean(stack)[-room * LONGEST_STACK :],
         }
     )
+
+
+def mask_outcome(outcome: SetBack) -> SetBack:
+    """Return what a child process says of its attempt as it is recorded: the child has no secrets to know them by."""
+    if outcome.error is None:
+        return outcome
+    said = json.loads(outcome.error)
+    cuts = {"message": slice(LONGEST_MESSAGE), "stack": slice(-LONGEST_STACK, None), "code": slice(LONGEST_CODE)}
+    kept = {name: clean(said[name])[cut] for name, cut in cuts.items() if isinstance(said.get(name), str)}
+    return replace(outcome, code=outcome.code and clean(outcome.code)[:LONGEST_CODE], error=json.dumps(said | kept))
 
 
 def _said(error: BaseException) -> str:

@@ -28,7 +28,7 @@ from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.privileges import drop_privileges
-from retoma.worker.attempt import attempt, failed
+from retoma.worker.attempt import UNMASKED_ROOM, attempt, failed
 from retoma.worker.plan import Plan
 
 Message = dict[str, Any]
@@ -102,9 +102,9 @@ def _attempted(plans: _Plans, request: Message) -> Message:
     try:
         plan = plans.of(request)
     except NotImportable as error:
-        return outcome_to_json(failed(claim, error.code, error))
-    outcome = outcome_to_json(asyncio.run(attempt(plan, claim, context, _HereAndNow())))
-    return outcome | {"charges": [vars(charge) for charge in desk.charges]}
+        return outcome_to_json(failed(claim, error.code, error, UNMASKED_ROOM))
+    outcome = asyncio.run(attempt(plan, claim, context, _HereAndNow(), room=UNMASKED_ROOM))
+    return outcome_to_json(outcome) | {"charges": [vars(charge) for charge in desk.charges]}
 
 
 class _HereAndNow:

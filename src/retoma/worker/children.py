@@ -22,7 +22,7 @@ from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
 from retoma.engine.exchange import Claim, Result, SetBack
 from retoma.privileges import hide_process
-from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, crashed
+from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, crashed, mask_outcome
 from retoma.worker.child import LENGTH, UP, claim_to_json, context_to_json, framed
 from retoma.worker.plan import Plan
 from retoma.worker.undertaker import Undertaker
@@ -257,7 +257,7 @@ def _note_charges(context: Context | None, answer: dict[str, Any]) -> None:
 def _outcome(claim: Claim, answer: dict[str, Any]) -> Result | SetBack:
     if "output" in answer:
         return Result(claim, answer["output"], answer["items"])
-    return SetBack(
+    outcome = SetBack(
         claim,
         answer["outcome"],
         delay=timedelta(seconds=answer["delay"]),
@@ -265,3 +265,4 @@ def _outcome(claim: Claim, answer: dict[str, Any]) -> Result | SetBack:
         code=answer["code"],
         error=answer["error"],
     )
+    return mask_outcome(outcome)

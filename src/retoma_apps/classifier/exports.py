@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from retoma import Client
+from retoma.csv_cells import csv_lines
 from retoma.records import Run
 from retoma_apps.classifier.batches import shown_documents
 
@@ -30,7 +29,6 @@ COLUMNS = (
     "ultimo_erro_em",
 )
 _PAGE = 500
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001  (spreadsheets know the wide ones too)
 
 
 async def exported(client: Client, run: Run, how: Format) -> AsyncIterator[bytes]:
@@ -48,11 +46,9 @@ async def _pages(client: Client, run: Run) -> AsyncIterator[list[dict[str, Any]]
 
 
 async def _csv(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
-    yield "\ufeff" + ",".join(COLUMNS) + "\r\n"  # spreadsheets take it for UTF-8 by its mark
+    yield "\ufeff" + csv_lines([COLUMNS])  # spreadsheets take it for UTF-8 by its mark
     async for page in pages:
-        lines = io.StringIO()
-        csv.writer(lines).writerows([[_cell(row[name]) for name in COLUMNS] for row in page])
-        yield lines.getvalue()
+        yield csv_lines([_cell(row[name]) for name in COLUMNS] for row in page)
 
 
 async def _json(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
@@ -65,7 +61,4 @@ async def _json(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets a mark that keeps it text."""
-    if isinstance(value, bool):
-        return "sim" if value else "não"
-    return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(_FORMULA) else value
+    return ("sim" if value else "não") if isinstance(value, bool) else value

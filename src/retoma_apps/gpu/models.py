@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
+from retoma.outgoing import without_values
 from retoma_apps.gpu.states import JOB_ID, Status
 from retoma_apps.providers.gpu.orders import AddAudioFields, CaptionFields, Img2VidFields
 
@@ -19,6 +20,10 @@ def _example(**fields: Any) -> ConfigDict:
     return ConfigDict(extra="ignore", json_schema_extra={"examples": [{"id_roteiro": 34, **fields}]})
 
 
+# The sender has the URL from the run's webhook. No step needs it, so what is recorded as the input holds no token.
+WebhookUrl = Annotated[
+    str, Field(min_length=1, max_length=2048), PlainSerializer(without_values, return_type=str, when_used="json")
+]
 ProjectId = Annotated[int, Field(ge=-LARGEST_ID, le=LARGEST_ID)]
 
 
@@ -41,17 +46,18 @@ class Submission(BaseModel):
     id_roteiro: ProjectId | None = Field(
         None, description="The caller's project, given back wherever the job is shown."
     )
-    webhook_url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
+    webhook_url: WebhookUrl | None = Field(
         None,
-        description="Where the callback goes. Unset: there is none, and `GET /jobs/{jobId}` tells.",
+        description="Where the callback goes. Unset: there is none, and `GET /jobs/{jobId}` tells. "
+        "Values in its query are shown as `***`.",
         json_schema_extra={"format": "uri"},
     )
     path: Annotated[str, Field(max_length=1024, pattern=_PRINTABLE)] = ""
 
     @property
-    def media(self) -> list[str]:
-        """The URLs that are fetched for this job."""
-        return []
+    def media(self) -> dict[str, str]:
+        """The URLs that are fetched for this job, by where they stand."""
+        return {}
 
     @property
     def video_seconds(self) -> float:
@@ -65,8 +71,8 @@ class Img2VidJob(Img2VidFields, Submission):
     )
 
     @property
-    def media(self) -> list[str]:
-        return [image.image_url for image in self.images]
+    def media(self) -> dict[str, str]:
+        return {f"images.{place}.image_url": image.image_url for place, image in enumerate(self.images)}
 
     @property
     def video_seconds(self) -> float:
@@ -77,13 +83,14 @@ class CaptionJob(CaptionFields, Submission):
     model_config = _example(video_url=f"{_MEDIA}/film.mp4", text="Olá!")
 
     @property
-    def media(self) -> list[str]:
-        return [self.video_url, self.subtitles_url] if self.subtitles_url else [self.video_url]
+    def media(self) -> dict[str, str]:
+        subtitles = {"subtitles": self.subtitles_url} if self.subtitles_url else {}
+        return {"video_url": self.video_url, **subtitles}
 
 
 class AddAudioJob(AddAudioFields, Submission):
     model_config = _example(video_url=f"{_MEDIA}/film.mp4", audio_url=f"{_MEDIA}/trilha.mp3", volume=0.4)
 
     @property
-    def media(self) -> list[str]:
-        return [self.video_url, self.audio_url]
+    def media(self) -> dict[str, str]:
+        return {"video_url": self.video_url, "audio_url": self.audio_url}

@@ -165,18 +165,19 @@ async def _rendered(operation: Operation, order: dict[str, Any], host: GpuHost, 
 def _check_urls(order: dict[str, Any], rules: Rules) -> None:
     """Here too, as the routes are not the only way to start a job."""
     try:
-        for url in _urls(order):
-            rules.guard.check(url)
+        for field, url in _urls(order).items():
+            rules.guard.check(url, field)
     except UnsafeUrl as error:
         raise GiveUp(str(error), _UNSAFE) from error
 
 
-def _urls(order: dict[str, Any]) -> list[str]:
-    given = [order.get("video_url"), order.get("audio_url"), *(each["image_url"] for each in order.get("images", ()))]
-    subtitles = order.get("subtitles")
-    if isinstance(subtitles, str) and subtitles.startswith(("https://", "http://")):
-        given.append(subtitles)
-    return [url for url in given if url is not None]
+def _urls(order: dict[str, Any]) -> dict[str, str]:
+    """By where they stand; images by their ids, as a part has only some of them."""
+    given = {name: order.get(name) for name in ("video_url", "audio_url", "subtitles")}
+    if not str(given["subtitles"]).startswith(("https://", "http://")):
+        del given["subtitles"]
+    images = {f"image_url of image {each['id']}": each["image_url"] for each in order.get("images", ())}
+    return {name: url for name, url in (given | images).items() if url is not None}
 
 
 def _img2vid_order(images: Any, picture: Picture, ctx: Context) -> dict[str, Any]:

@@ -108,8 +108,7 @@ async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
 
 async def _submitted(operation: str, given: Submission, by: Caller, key: str | None) -> Response:
     rules = _rules(by.client)
-    for url in given.media:
-        by.client.guard.check(url)
+    _check_urls(given, by.client)
     webhook = None if given.webhook_url is None else rules.webhook(given.webhook_url)
     try:
         started = await by.client.start(
@@ -127,6 +126,13 @@ async def _submitted(operation: str, given: Submission, by: Caller, key: str | N
     begun = not started.created and await began(by.client, run) is not None
     status = status_of(run.state, begun=begun)
     return _answered(by.client, _accepted(run, given, status, offline=rules.offline), 202)
+
+
+def _check_urls(given: Submission, client: Client) -> None:
+    """Refuse the first that must not be called, and say where it stands."""
+    webhook = {} if given.webhook_url is None else {"webhook_url": given.webhook_url}
+    for field, url in (given.media | webhook).items():
+        client.guard.check(url, field)
 
 
 def _accepted(run: Run, given: Submission, status: Status, *, offline: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from retoma_apps.videos.overview import Overview, overview_of
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.stages import Stage
 from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.verdicts import WHO_DECIDED, Revision, Verdict, decision_of
+from retoma_apps.videos.verdicts import WHO_DECIDED, Revision, Verdict, decision_of, signed
 from retoma_apps.videos.voices import check_voice
 
 Reader = Annotated[Caller, caller("runs:read")]
@@ -111,7 +111,7 @@ async def batch(
             403, "SCOPE_MISSING", "who is handed checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
         )
     last = None if after is None else await _checkpoint(by, after)
-    waiting = await _waiting(by, type, last, limit, reviewer)
+    waiting = await _waiting(by, type, last, limit, None if reviewer is None else signed(reviewer, by.name))
     counts = await by.client.review_counts(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
     return {
@@ -123,7 +123,7 @@ async def batch(
 
 @router.post("/checkpoints/batch/approve", summary="Approve many checkpoints, each with its own outcome")
 async def approve_batch(given: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
-    who = given.reviewer.strip() or by.name
+    who = signed(given.reviewer, by.name)
     decisions = {
         one: Decision("approve", by=who, notes=given.notes, seen=given.seen_revisions.get(one), key=key, via="api")
         for one in dict.fromkeys(given.checkpoint_ids)

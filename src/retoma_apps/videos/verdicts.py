@@ -18,7 +18,7 @@ ALWAYS = {"action", "notes", "reviewer", "seen_revision"}
 IN_FORMS = {*NarrationWishes.model_fields, *FootageWishes.model_fields, *FinalWishes.model_fields}
 
 
-WHO_DECIDED = "Who decided, if the key stands for several people."
+WHO_DECIDED = "Who decided, if the key stands for several people. Recorded beside the key's name: `ana, by key n8n`."
 Revision = Annotated[int, Field(ge=1, le=10**6)]
 Second = Annotated[float, Field(ge=0, le=10**7)]
 
@@ -62,7 +62,7 @@ async def decision_of(
     await _refuse_clips_beyond(client, given, review)
     return Decision(
         ACTIONS[given.action],
-        by=given.reviewer.strip() or by,
+        by=signed(given.reviewer, by),
         seen=given.seen_revision,
         notes=given.notes,
         to=given.rewind_to,
@@ -73,6 +73,11 @@ async def decision_of(
         extra=given.model_dump(include=IN_FORMS, exclude_defaults=True),
         **_value(given, review),
     )
+
+
+def signed(reviewer: str, key: str) -> str:
+    """Return who acts: the key, and whom it says that it acts for. Anyone can claim a name; the key was checked."""
+    return f"{claimed}, by key {key}" if (claimed := reviewer.strip()) else key
 
 
 def _refuse_strangers(given: Verdict, review: Review) -> None:

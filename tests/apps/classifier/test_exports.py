@@ -7,6 +7,7 @@ from tests.apps.classifier.office import TEXTS, Office, refused
 from tests.apps.classifier.test_executions import BAD
 
 HOSTILE = {"=cmd|' /C calc'!A0.txt": "OFÍCIO 1", "+1.txt": "OFÍCIO 2", "@SUM(A1).txt": "OFÍCIO 3", "-2.txt": "OFÍCIO 4"}
+HOSTILE |= {"x;=1+1;y.txt": "OFÍCIO 7"}
 HOSTILE |= {"\u3000=1+1.txt": "OFÍCIO 5", "\uff1d1+1.txt": "OFÍCIO 6"}
 
 
@@ -17,7 +18,10 @@ async def test_all_results_are_exported_as_csv_that_runs_nothing(office: Office)
     assert answer.headers["Content-Disposition"].startswith("attachment; filename*=UTF-8''classificacao-")
     assert answer.content.startswith("\ufeff".encode())
     rows = {row["codigo"]: row for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))}
-    assert list(rows) == [*BAD, *(f"'{name}" for name in HOSTILE)]
+    named = [name.replace(";=", ";'=") if name.startswith("x") else f"'{name}" for name in HOSTILE]
+    assert list(rows) == [*BAD, *named]
+    brazilian = csv.reader(io.StringIO(answer.content.decode("utf-8-sig")), delimiter=";")
+    assert not [cell for row in brazilian for cell in row if cell.startswith(("=", "+", "-", "@"))]
     assert (rows["a.txt"]["rotulo"], rows["a.txt"]["rever"], rows["a.txt"]["tentativas"]) == ("sentença", "não", "1")
     assert (rows["b.txt"]["status"], rows["b.txt"]["erro_codigo"]) == ("ERRO", "LLM_INVALID_JSON")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from retoma_apps.gpu.routes import OFFLINE
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, Studio, images, img2vid
+from tests.engine.builders import rows
+from tests.receiver import receiver
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -151,6 +154,67 @@ async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url
     assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
     assert "RETOMA_ALLOW_HOSTS" in answer.json()["error"]
     assert await studio.client.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "change", "field"),
+    [
+        ("img2vid", {"webhook_url": "https://10.0.0.8/hook"}, "webhook_url"),
+        (
+            "img2vid",
+            {"images": [*images(3), {**images(1)[0], "id": "4", "image_url": "https://..."}]},
+            "images.3.image_url",
+        ),
+        ("caption", {"video_url": "https://10.0.0.8/film.mp4"}, "video_url"),
+        ("caption", {"text": None, "subtitles": "https://10.0.0.8/a.srt"}, "subtitles"),
+        ("addaudio", {"audio_url": "https://10.0.0.8/a.mp3"}, "audio_url"),
+    ],
+)
+async def test_the_field_of_an_unsafe_url_is_named(
+    operation: str, change: dict[str, Any], field: str, studio: Studio
+) -> None:
+    answer = await studio.post(operation, {**BODIES[operation], **change})
+    told = answer.json()
+    assert (answer.status_code, told["code"], [each["field"] for each in told["errors"]]) == (
+        422,
+        "UNSAFE_URL",
+        [field],
+    )
+    assert told["error"].startswith(f"{field}: ")
+
+
+async def test_the_token_of_a_callback_is_kept_for_its_sender_alone(studio: Studio) -> None:
+    async with receiver() as there:
+        url = f"{there.url}?signature=CANARY-4711"
+        job = await studio.submit(img2vid(1, webhook_url=url))
+        plain = {"pipeline": "caption", "input": {**CAPTION, "webhook_url": url}}
+        run = (await studio.api.post("/api/v1/runs", json=plain)).json()["id"]
+        await studio.work()
+        await studio.callbacks(there)
+        shown = [
+            (await studio.api.get(path)).text
+            for path in (
+                f"/jobs/{job}",
+                "/jobs",
+                f"/api/v1/runs/{job[4:]}",
+                f"/api/v1/runs/{run}",
+                "/api/v1/deliveries",
+            )
+        ]
+        stored = await rows(studio.api.sandbox, "select r::text as text from retoma.runs r")
+    assert [got.path for got in there.got] == [f"{urlsplit(there.url).path}?signature=CANARY-4711"]
+    assert (await studio.show(job))["webhookUrl"] == f"{there.url}?signature=***"
+    assert "CANARY" not in "".join([*shown, *(row["text"] for row in stored)])
+
+
+async def test_another_token_under_the_same_key_is_another_body(studio: Studio) -> None:
+    answers = [
+        await studio.post(
+            "img2vid", img2vid(1, webhook_url=f"{HOOK}?signature={token}"), headers={"Idempotency-Key": "once"}
+        )
+        for token in ("one", "one", "two")
+    ]
+    assert [answer.status_code for answer in answers] == [202, 202, 422]
 
 
 async def test_offline_no_time_is_told_for_gpus_that_wake_up(open_studio: OpenStudio) -> None:

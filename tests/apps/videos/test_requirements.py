@@ -515,7 +515,7 @@ async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_go
     assert datetime.fromisoformat(told["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
     _, decided = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
-    assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana", "api", "porque")
+    assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "porque")
     assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     async with house.api.sandbox.database.connection() as connection:
         with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -196,7 +196,7 @@ async def test_an_approved_script_lets_the_video_go_on(house: House) -> None:
     assert (answer.status_code, told["status"], told["reviewer"], told["reviewer_notes"]) == (
         200,
         "approved",
-        "ana",
+        "ana, by key test",
         "bom",
     )
     assert told["reviewed_at"].startswith("2030-01-01T12:00:00")
@@ -257,12 +257,12 @@ async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(act
     checkpoint = await house.scripted()
     await house.api.sandbox.clock.advance(timedelta(minutes=7))
     told = (await house.decide(checkpoint, action, notes="visto", reviewer="ana")).json()
-    assert (told["status"], told["reviewer"]) == (action, "ana")
+    assert (told["status"], told["reviewer"]) == (action, "ana, by key test")
     assert told["reviewed_at"] == "2030-01-01T12:07:00+00:00"
     events = await house.client.events(await _id(house, checkpoint["video_id"]), kinds=["review"])
     opened, decided = [event.data for event in events][:2]
     assert opened["what"] == "opened"
-    assert (decided["by"], decided["via"]) == ("ana", "api")
+    assert (decided["by"], decided["via"]) == ("ana, by key test", "api")
 
 
 async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: House) -> None:
@@ -302,7 +302,7 @@ async def test_who_comes_second_is_told_who_was_first(house: House) -> None:
     late = await house.decide(checkpoint, "rejected", notes="ruim", reviewer="rui")
     told = late.json()
     assert (late.status_code, told["code"]) == (409, "ALREADY_DECIDED")
-    assert (told["decision"]["status"], told["decision"]["reviewer"]) == ("approved", "ana")
+    assert (told["decision"]["status"], told["decision"]["reviewer"]) == ("approved", "ana, by key test")
     assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer_notes"] == "bom"
 
 
@@ -417,11 +417,22 @@ async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
     assert {(await house.checkpoint(one["checkpoint_id"]))["status"] for one in (newer, older)} == {"pending"}
 
 
+async def test_nobody_decides_under_a_name_alone(house: House) -> None:
+    checkpoint = await house.scripted()
+    key = await house.api.make_key("runs:read", "reviews:write", name="intern")
+    given = {"action": "rejected", "notes": "x", "reviewer": "administrator"}
+    path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
+    assert (await house.api.post(path, json=given, key=key)).json()["reviewer"] == "administrator, by key intern"
+    review = (await house.api.get(f"/api/v1/reviews/{checkpoint['checkpoint_id']}")).json()
+    *_, event = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+    assert {review["decided_by"], event.data["by"]} == {"administrator, by key intern"}
+
+
 async def test_a_batch_is_decided_by_the_reviewer_that_it_names(house: House) -> None:
     checkpoint = await house.scripted()
     body = {"checkpoint_ids": [checkpoint["checkpoint_id"]], "reviewer": "ana"}
     await house.api.post("/api/v1/checkpoints/batch/approve", json=body)
-    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer"] == "ana"
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer"] == "ana, by key test"
 
 
 async def test_a_cancelled_video_says_so(house: House) -> None:

@@ -29,6 +29,7 @@ from retoma.server.shapes import (
     StuckShape,
     idempotency_key,
 )
+from retoma.server.views import shown
 
 router = APIRouter(tags=["acts"])
 Reader = Annotated[Caller, caller("runs:read")]
@@ -97,7 +98,7 @@ class Revised(BaseModel):
 @router.get("/stuck", summary="Runs that should go on and do not")
 async def stuck(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckPage:
     found = await by.client.stuck(tenant=by.tenant, limit=limit)
-    return StuckPage(stuck=[_shape(one) for one in found])
+    return StuckPage(stuck=[_shape(by, one) for one in found])
 
 
 @router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_REFUSED)
@@ -192,5 +193,5 @@ def _revised(run: UUID, made: Revision) -> Revised:
     return Revised(id=run, revision=made.number, jobs=made.jobs)
 
 
-def _shape(stuck: Stuck) -> StuckShape:
-    return StuckShape(**vars(stuck))
+def _shape(by: Caller, stuck: Stuck) -> StuckShape:
+    return StuckShape(**vars(stuck) | {"data": shown(by, stuck.data)})

@@ -20,12 +20,12 @@ PoolName = Annotated[Name, Path()]
 
 @router.get("", summary="List pools")
 async def list_pools(by: Reader) -> PoolList:
-    return PoolList(pools=[_shape(pool) for pool in await by.client.pools()])
+    return PoolList(pools=[_shape(pool) for pool in await by.client.pools(tenant=by.tenant)])
 
 
 @router.get("/{pool}", summary="Show one pool", responses=documented(404))
 async def show(pool: PoolName, by: Reader) -> PoolShape:
-    for found in await by.client.pools(pool):
+    for found in await by.client.pools(pool, tenant=by.tenant):
         return _shape(found)
     raise NotFound(f"there is no pool {pool!r}")
 

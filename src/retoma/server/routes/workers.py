@@ -17,12 +17,12 @@ Reader = Annotated[Caller, caller("pools:read")]
 
 @router.get("/queues", summary="What each queue holds")
 async def list_queues(by: Reader) -> QueueList:
-    return QueueList(queues=[_queue(queue) for queue in await by.client.queues()])
+    return QueueList(queues=[_queue(queue) for queue in await by.client.queues(tenant=by.tenant)])
 
 
 @router.get("/workers", summary="List the workers that live")
 async def list_workers(by: Reader) -> WorkerList:
-    return WorkerList(workers=[_worker(worker) for worker in await by.client.workers()])
+    return WorkerList(workers=[_worker(by, worker) for worker in await by.client.workers()])
 
 
 def _queue(queue: QueueFigures) -> QueueShape:
@@ -36,10 +36,11 @@ def _queue(queue: QueueFigures) -> QueueShape:
     )
 
 
-def _worker(worker: WorkerRecord) -> WorkerShape:
+def _worker(by: Caller, worker: WorkerRecord) -> WorkerShape:
+    """Its name tells of the machine that it runs on, and so is for keys of all tenants."""
     return WorkerShape(
         id=worker.id,
-        name=worker.name,
+        name=worker.name if by.tenant is None else f"worker {worker.id}",
         queues=worker.queues,
         concurrency=worker.concurrency,
         started_at=worker.started_at,

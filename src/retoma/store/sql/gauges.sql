@@ -3,6 +3,11 @@
 select queue, state, jobs
   from retoma.jobs_by_queue(:most_runs);
 
+-- name: queue_figures_of_tenant
+-- The same of one tenant, with how long the job that comes next has been ready.
+select queue, state, jobs, age
+  from retoma.jobs_of_tenant_by_queue(:tenant, :most_runs);
+
 -- name: all_queues
 -- Every queue that a step is on or a worker serves, but for the one of people, with the workers that live and what they can run at once.
 select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as room

@@ -24,6 +24,7 @@ update retoma.pools p
 returning p.name;
 
 -- name: list_pools
+-- All, or the one of this name. Those that wait are one tenant's, if one is given.
 select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
        p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble,
        coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting
@@ -32,6 +33,7 @@ select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_unt
   left join (select pool, count(*) as waiting
                from retoma.jobs
               where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+                and (:tenant::int is null or tenant = :tenant)
               group by pool) w on w.pool = p.name
  where :name::text is null or p.name = :name
  order by p.name;

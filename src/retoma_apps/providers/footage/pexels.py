@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRefuses, RateLimited
+from retoma import ProviderDown, ProviderRefuses, RateLimited, Settings
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
 from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.footage.errors import ClipUnavailable, ClipUnusable, FootageRefused, InvalidAnswer
@@ -80,6 +80,9 @@ class Pexels:
     def __init__(self, settings: PexelsSettings | None = None, outgoing: Outgoing | None = None) -> None:
         self._settings = settings or PexelsSettings()
         self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+        self._links = outgoing or Outgoing(
+            Guard.of(Settings())
+        )  # what the answers name is not trusted as the service is
         self.left: int | None = None
         """Requests that the month still has, as Pexels said last."""
 
@@ -112,6 +115,7 @@ class Pexels:
 
     async def close(self) -> None:
         await self._outgoing.close()
+        await self._links.close()
 
     @property
     def _key(self) -> str:
@@ -138,7 +142,7 @@ class Pexels:
 
     async def _downloaded(self, link: str, to: Path, limit: int) -> None:
         try:
-            await self._outgoing.download(link, to, limit=limit, timeout=self._settings.download_seconds)
+            await self._links.download(link, to, limit=limit, timeout=self._settings.download_seconds)
         except UnsafeUrl as error:
             raise ClipUnusable(f"Pexels names a file where none may be fetched: {error}") from error
         except NoAnswer as error:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRefuses, RateLimited
+from retoma import ProviderDown, ProviderRefuses, RateLimited, Settings
 from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
 from retoma_apps.providers.answers import object_of, said
 from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
@@ -57,6 +57,9 @@ class OpenAiImages:
         self._settings = settings or OpenAiImagesSettings()
         self.model = self._settings.model
         self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+        self._links = outgoing or Outgoing(
+            Guard.of(Settings())
+        )  # what the answers name is not trusted as the service is
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not self._key:
@@ -69,6 +72,7 @@ class OpenAiImages:
 
     async def close(self) -> None:
         await self._outgoing.close()
+        await self._links.close()
 
     @property
     def _key(self) -> str:
@@ -114,7 +118,7 @@ class OpenAiImages:
         with TemporaryDirectory() as folder:
             path = Path(folder, "picture")
             try:
-                await self._outgoing.download(url, path, limit=_LARGEST_PICTURE, timeout=self._settings.timeout_seconds)
+                await self._links.download(url, path, limit=_LARGEST_PICTURE, timeout=self._settings.timeout_seconds)
             except UnsafeUrl as error:
                 raise InvalidImage(f"the picture's link leads where none may be fetched: {error}") from error
             except NoAnswer as error:

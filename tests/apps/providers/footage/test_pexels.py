@@ -98,6 +98,17 @@ async def test_a_file_that_is_no_video_or_does_not_come_leaves_nothing_behind(
     assert names(tmp_path) == []
 
 
+async def test_a_link_is_not_trusted_because_the_service_is(
+    pexels: Pexels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RETOMA_ALLOW_HOSTS")
+    strict = Pexels(pexels._settings)
+    found, *_ = await strict.search("mar", **ASKED)
+    with pytest.raises(ClipUnusable, match="where none may be fetched"):
+        await strict.fetch(found, tmp_path / "clip.mp4")
+    await strict.close()
+
+
 async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, pexels: Pexels, tmp_path: Path) -> None:
     standin.faults.private_links = 1
     found, *_ = await pexels.search("mar", **ASKED)

@@ -37,6 +37,11 @@ async def base_url(standin: StandIn, served_standin: tuple[StandIn, str]) -> str
     return served_standin[1]
 
 
+@pytest.fixture(autouse=True)
+def _links_may_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETOMA_ALLOW_HOSTS", "127.0.0.1")
+
+
 @pytest.fixture
 async def images(base_url: str) -> AsyncIterator[OpenAiImages]:
     made = OpenAiImages(settings_for(base_url))

@@ -30,6 +30,32 @@ stable language sql as $$
   select queue, state, sum(jobs)::bigint from found group by 1, 2;
 $$;
 
+-- The same of one tenant, among its oldest open runs, with how long the job that comes next in each queue has been ready.
+create or replace function retoma.jobs_of_tenant_by_queue(p_tenant int, p_most_runs int)
+  returns table (queue text, state text, jobs bigint, age interval)
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+stable language sql as $$
+  with open_jobs as (
+    select j.*, case when j.ready_at is not null then 'delayed' else j.state::text end as stands
+      from (select id from retoma.runs where ended_at is null and tenant = p_tenant order by id limit p_most_runs) r,
+           lateral (select * from retoma.jobs j
+                     where j.run = r.id and j.state in ('waiting', 'ready', 'running', 'parked') offset 0) j
+  ), next_ready as (
+    select distinct on (o.queue) o.queue, o.run, o.step, o.item, o.revision
+      from open_jobs o
+     where o.stands = 'ready'
+     order by o.queue, o.rank
+  )
+  select o.queue, o.stands, count(*), max(n.age) filter (where o.stands = 'ready')
+    from open_jobs o
+    left join (select f.queue, retoma.now() - retoma.ready_since(j) as age
+                 from next_ready f
+                 join retoma.jobs j on j.run = f.run and j.step = f.step and j.item = f.item and j.revision = f.revision) n
+      on n.queue = o.queue
+   group by 1, 2;
+$$;
+
 create or replace function retoma.jobs_by_pool() returns table (pool text, waiting bigint)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -53,7 +53,7 @@ class StandIn(Breakable[Faults]):
         self._clips: dict[int, Found] = {}
 
     def variables(self, base_url: str) -> dict[str, str]:
-        return {"PEXELS_BASE_URL": base_url}
+        return {"PEXELS_BASE_URL": base_url, "RETOMA_ALLOW_HOSTS": "127.0.0.1"}  # its links lead to itself
 
     def tally(self) -> dict[str, Any]:
         return {"requests": len(self.requests), "files": len(self.file_headers), **super().tally()}

@@ -1,0 +1,197 @@
+"""Twenty-four secrets, by every way in, reach nothing that anybody is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from retoma import App, Client, Context, NeedsReview, Pipeline, ProviderRefuses, Report, Retry, Webhook, logs
+from retoma.testing import Sandbox
+from tests.cli.terminal import Terminal
+from tests.engine.builders import rows
+from tests.receiver import receiver, says
+from tests.server.api import Api
+from tests.server.conftest import OpenApi
+from tests.worker.isolated_steps import telling
+
+PEM = "-----BEGIN PRIVATE KEY-----\nCANARYpemLINEoneAAAA\nCANARYpemLINEtwoBBBB\n-----END PRIVATE KEY-----"
+ENVIRONMENT = {
+    "OPENROUTER_API_KEY": "CANARY-or-0001-abcd",
+    "ELEVENLABS_API_KEY": "CANARY/eleven+0002=",
+    "AZURE_SPEECH_KEY": "CANARY\"quote'0003",
+    "PEXELS_API_KEY": "CANARY ção 0004 ünï",
+    "IMAGES_API_KEY": "CANARY%2F0005%25",
+    "WEBHOOK_SECRET": "CANARY-wh-0006-secret",
+    "YOUTUBE_CLIENT_SECRET": "CANARY-yt-0007\\back",
+    "YOUTUBE_REFRESH_TOKEN": "1//CANARY-0008-_tok",
+    "SLACK_TOKEN": "CANARY\ttab\t0009",
+    "ADMIN_PASSWORD": "CANARY&<html>'0010",
+    "DB_PASSWORD": "lowercanary",
+    "SIGNING_KEY": PEM,
+    "aws_secret_access_key": "CANARY-aws-0013",
+    "GPU_SECRET": "CANARY-0014-😀-emoji",
+    "SENTRY_DSN": "https://CANARYdsn0015@sentry.example/1",
+    "SMTP_PASS": "CANARY-smtp-0016",
+    "GITHUB_PAT": "ghp_CANARY0017",
+    "AWS_ACCESS_KEY_ID": "AKIACANARY0018",
+    "API_KEY_2": "CANARY-second-0019",
+    "GOOGLE_CREDENTIALS": '{"client_secret": "CANARY-gc-0020"}',
+    "REDIS_URL": "redis://:CANARYredis0021@cache/0",
+}
+IN_FILE, IN_QUERY, LATE = "CANARY-dotenv-0022", "CANARY-query-0023", "CANARY-late-0024"
+
+
+def spoken() -> str:
+    """All of them, as careless code puts them into what it says."""
+    found = [*ENVIRONMENT.values(), IN_FILE, LATE]
+    parts = ["CANARYpemLINEtwoBBBB", "CANARYdsn0015", "CANARY-gc-0020", "CANARYredis0021"]
+    return " ".join([*found, *parts, repr(found), json.dumps(found), urlencode({"all": "".join(found)})])
+
+
+class Outside:
+    async def look(self, handle: Any) -> Report:
+        return Report("failed", code="REFUSED", message=spoken())
+
+
+def careless() -> Pipeline:
+    pipeline = Pipeline("careless", retry=Retry(0))
+    tries: list[int] = []
+
+    @pipeline.step
+    def fails() -> None:
+        logging.getLogger("careless").warning("calling with %s", spoken(), extra={"all": [spoken()]})
+        try:
+            raise LookupError(spoken())
+        except LookupError as error:
+            logging.getLogger("careless").exception("it failed: %s", error)
+            raise ValueError(spoken()) from error
+
+    @pipeline.step
+    def refused() -> None:
+        tries.append(len(tries))
+        raise ProviderRefuses(spoken(), 1) if len(tries) == 1 else ValueError(spoken())
+
+    @pipeline.step
+    async def parked(*, outside: Outside, ctx: Context) -> None:
+        await ctx.external("4711", poll=outside.look)
+
+    @pipeline.step
+    def asks() -> None:
+        raise NeedsReview(spoken())
+
+    return pipeline
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What a worker and a server write to stderr."""
+    stream = io.StringIO()
+    handlers: list[logging.Handler] = []
+    monkeypatch.setattr(logging, "basicConfig", lambda **given: handlers.extend(given["handlers"]))
+    logs.set_up()
+    (handler,) = handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(stream)
+    logging.getLogger().addHandler(handler)
+    yield stream
+    logging.getLogger().removeHandler(handler)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / ".env").write_text(f"STRIPE_SECRET_KEY={IN_FILE}\n")
+    (tmp_path / "words").write_text(spoken())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_no_secret_reaches_anything_that_is_shown(
+    open_api: OpenApi, folder: Path, logged: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(client: Client, run: Any, event: str) -> Any:
+        raise RuntimeError(spoken())
+
+    logging.getLogger("careless").warning("before the last one is set")
+    monkeypatch.setenv("LATE_TOKEN", LATE)
+    application = App("careless", pipelines=[careless(), telling], resources={"outside": Outside()}, webhook_body=body)
+    here = {"address": "127.0.0.1", "host": "127.0.0.1:8765", "development": True}
+    async with open_api(application=application, **here) as api, receiver(says(500)) as there:
+        hook = Webhook(f"{there.url}?token={IN_QUERY}", retries=0)
+        runs = [
+            (await api.client.start("careless", {}, webhook=hook, tenant="t1")).id,
+            (await api.client.start("telling", {"file": str(folder / "words")}, tenant="t1")).id,
+        ]
+        await api.sandbox.work()
+        for run in runs:
+            await api.client.cancel(run)
+        await api.sandbox.send_webhooks()
+        shown = await everything_shown(api, [str(run) for run in runs])
+        shown |= await everything_stored(api.sandbox)
+        shown |= await everything_printed(api.sandbox, folder, [str(run) for run in runs])
+        shown["log"] = logged.getvalue()
+        api_key = api.key
+    for where in ("run telling", "events careless", "log", "delivery", "table events", "retoma runs show telling"):
+        assert "[OPENROUTER_API_KEY]" in shown[where], (where, shown[where])
+    secret = ("CANARY", "lowercanary", "0002", "0004", "0009", "0014", api_key)
+    assert [(where, each) for where, text in shown.items() for each in secret if str(each) in text] == []
+
+
+async def everything_shown(api: Api, runs: list[str]) -> dict[str, str]:
+    tenant = await api.make_key("runs:read", "deliveries:read", tenant="t1")
+    (delivery,) = (await api.get("/api/v1/deliveries", key=tenant)).json()["deliveries"]
+    places = {
+        "stuck": "/api/v1/stuck",
+        "reviews": "/api/v1/reviews",
+        "metrics": "/metrics",
+        "endpoints": "/api/v1/endpoints",
+    }
+    places |= {"delivery": f"/api/v1/deliveries/{delivery['id']}", "page of delivery": f"/deliveries/{delivery['id']}"}
+    places |= {"overview": "/", "live": "/api/v1/live?follow=false"}
+    for name, run in zip(("careless", "telling"), runs, strict=True):
+        places |= {f"run {name}": f"/api/v1/runs/{run}", f"events {name}": f"/api/v1/runs/{run}/events?limit=500"}
+        places |= {f"live {name}": f"/api/v1/runs/{run}/live?follow=false", f"page {name}": f"/runs/{run}"}
+    shown = {}
+    for where, path in places.items():
+        for who, key in {"": api.key, " by a tenant's key": tenant}.items():
+            if not (path.startswith("/api") or not who):
+                continue
+            answer = await api.get(path, key=key if path.startswith("/api") or path == "/metrics" else None)
+            assert answer.status_code in (200, 403), (path, answer.text)
+            shown[where + who] = answer.text
+    return shown
+
+
+async def everything_stored(sandbox: Sandbox) -> dict[str, str]:
+    """Rows of errors, events and deliveries. The URL of an endpoint is what its sender calls."""
+    tables = {"events": "e::text", "jobs": "e::text", "outside": "e::text", "reviews": "e::text", "runs": "e::text"}
+    tables |= {"deliveries": "e::text", "delivery_attempts": "e::text"}
+    return {
+        f"table {name}": "".join(
+            row["text"] for row in await rows(sandbox, f"select {what} as text from retoma.{name} e")
+        )
+        for name, what in tables.items()
+    }
+
+
+async def everything_printed(sandbox: Sandbox, folder: Path, runs: list[str]) -> dict[str, str]:
+    terminal = Terminal(folder, {"RETOMA_DATABASE_URL": sandbox.database.url})
+    commands = [["doctor"], ["config", "show"], ["deliveries", "list"], ["deliveries", "list", "-o", "json"]]
+    commands += [["endpoints", "list"], ["runs", "list", "-o", "csv"], ["reviews", "list"]]
+    named = {" ".join(command): command for command in commands}
+    for name, run in zip(("careless", "telling"), runs, strict=True):
+        named |= {
+            f"runs show {name}": ["runs", "show", run],
+            f"runs events {name}": ["runs", "events", run, "-o", "json"],
+        }
+    ended = {name: await asyncio.to_thread(terminal.run, *command) for name, command in named.items()}
+    return {f"retoma {name}": each.stdout + each.stderr for name, each in ended.items()}
