@@ -205,7 +205,7 @@ class Run:
             deliveries = await Deliveries.read(connection)
         findings = judge(store, users.told, read(self._folder / NAME), trouble.kills, trouble.deafness)
         stood_still = trouble.hits[STOOD_STILL]
-        judge_outside(findings, farm.works(self._folder), at_rest=at_rest, stood_still=stood_still)
+        judge_outside(findings, farm.works(self._folder), store, at_rest=at_rest, stood_still=stood_still)
         judge_deliveries(findings, deliveries, users.told, receiver)
         findings.expect("callbacks that nobody knew", postman.contradictions)
         findings.figures |= {"callbacks taken": postman.delivered, "callbacks repeated": postman.repeated}

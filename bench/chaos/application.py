@@ -339,6 +339,7 @@ async def report(assay: Items[Made], *, ctx: Context) -> Made:
 
 
 rendering = Pipeline("rendering", inputs=Given, retry=PATIENT)
+machines = Pool(farm.POOL, capacity=farm.CAPACITY)
 
 
 @rendering.step
@@ -346,18 +347,26 @@ async def shots(size: int, *, ctx: Context) -> list[Part]:
     return done_parts(ctx, ledger.began(ctx, os.getpid()), min(size, 3))
 
 
-@rendering.each(shots, key="name", pool=Pool(farm.POOL, capacity=farm.CAPACITY))
-async def clip(shot: Part, *, farm: Farm, ctx: Context) -> Made:
+async def rendered(farm: Farm, ctx: Context) -> Any:
     handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
-    video = await ctx.external(
+    return await ctx.external(
         handle, poll=farm.status, cancel=farm.cancel, every=seconds(0.3), queued=seconds(1.5), total=minutes(2)
     )
-    return await work(ctx, shot, video)
+
+
+@rendering.each(shots, key="name", pool=machines, slots=farm.SLOTS["clip"])
+async def clip(shot: Part, *, farm: Farm, ctx: Context) -> Made:
+    return await work(ctx, shot, await rendered(farm, ctx))
+
+
+@rendering.step(pool=machines, slots=farm.SLOTS["poster"])
+async def poster(nonce: str, *, farm: Farm, ctx: Context) -> Made:
+    return await work(ctx, nonce, await rendered(farm, ctx))
 
 
 @rendering.step
-async def feature(clip: Items[Made], *, ctx: Context) -> Made:
-    return await work(ctx, clip)
+async def feature(clip: Items[Made], poster: Made, *, ctx: Context) -> Made:
+    return await work(ctx, clip, poster)
 
 
 correspondence = Pipeline("correspondence", inputs=Given, retry=PATIENT)

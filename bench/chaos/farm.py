@@ -18,6 +18,7 @@ from retoma import Context, RateLimited, Report
 NAME = "outside"
 POOL = "farm"
 CAPACITY, MOST = 3, 4  # slots as declared, and the most that anybody sets
+SLOTS = {"clip": 1, "poster": 2}  # of the steps that need the pool
 GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
 
 
@@ -51,6 +52,10 @@ class Work:
     def key(self) -> str:
         run, _, name = self.handle.partition("/")
         return ":".join([run, *name.split(",")[:-1]])
+
+    @property
+    def slots(self) -> int:
+        return SLOTS.get(self.handle.partition("/")[2].partition(",")[0], 0)
 
     @property
     def submitted_at(self) -> float:
@@ -147,27 +152,26 @@ def works(folder: Path) -> list[Work]:
     ]
 
 
-def duplicates(submissions: Iterable[Work]) -> list[str]:
-    """Work that was submitted while the same work went on or had ended well: paid for twice."""
+def duplicates(submissions: Iterable[Work]) -> dict[Work, Work]:
+    """Work that was submitted while the same work went on or had ended well: paid for twice. With the former."""
     of_key: dict[str, list[Work]] = defaultdict(list)
     for work in submissions:
         of_key[work.key].append(work)
-    return [
-        f"{later.handle} while there was {former.handle}"
+    return {
+        later: former
         for same in of_key.values()
         for later in same
         for former in same
         if former.submitted_at < later.submitted_at and former.stands(later.submitted_at) in ("queued", "running", GOOD)
-    ]
+    }
 
 
-def most_at_once(submissions: Iterable[Work]) -> int:
-    """Of what somebody looked after, and therefore must hold slots, from the first look to its end outside."""
+def most_slots_at_once(submissions: Iterable[Work]) -> int:
+    """What goes on outside must hold its slots from its submission to its end there."""
     steps = [
         step
         for work in submissions
-        if work.seen_at is not None and work.seen_at < work.over_at
-        for step in ((work.seen_at, 1), (min(work.over_at, time.monotonic()), -1))
+        for step in ((work.submitted_at, work.slots), (min(work.over_at, time.monotonic()), -work.slots))
     ]
     now, most = 0, 0
     for _, step in sorted(steps):

@@ -165,7 +165,8 @@ def rendering(story: Story) -> None:
     inputs: dict[str, tuple[Input, ...]] = {
         shot: (shot, farm.worth(farm.key_of(story.run, "clip", shot))) for shot in shots
     }
-    story.step("feature", joined(story.each("clip", inputs)))
+    poster = story.step("poster", story.nonce, farm.worth(farm.key_of(story.run, "poster")))
+    story.step("feature", joined(story.each("clip", inputs)), poster)
 
 
 def correspondence(story: Story) -> None:

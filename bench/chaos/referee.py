@@ -114,20 +114,28 @@ async def wrong_slots(connection: Connection) -> list[str]:
     return [f"{row['what']}: {row['step']}:{row['item']} in {row['run']}" for row in rows]
 
 
-def judge_outside(findings: Findings, works: Sequence[farm.Work], *, at_rest: Sequence[str], stood_still: int) -> None:
+def judge_outside(
+    findings: Findings, works: Sequence[farm.Work], store: Store, *, at_rest: Sequence[str], stood_still: int
+) -> None:
     """What the provider knows, and what the database says of slots when all runs are over.
 
-    `stood_still` is how often a worker was silent for longer than its lease: no other fault may double a submit.
+    `stood_still` is how often a worker was silent for longer than its lease: no other fault may double a submit. What
+    such a worker submits holds no slots, nor does what a job has submitted that was quarantined.
     """
     findings.expect("leaked slots, and jobs without theirs", at_rest)
-    most, doubled = farm.most_at_once(works), farm.duplicates(works)
-    findings.expect("more duplicate submits than workers that stood still", doubled[stood_still:])
-    findings.expect("more work outside than slots", [f"{most} at a time"] if most > farm.MOST else [])
+    doubled = farm.duplicates(works)
+    findings.expect(
+        "more duplicate submits than workers that stood still",
+        [f"{later.handle} while there was {former.handle}" for later, former in doubled.items()][stood_still:],
+    )
+    poison = {":".join(map(str, key)) for key, job in store.jobs.items() if job["state"] == "quarantined"}
+    most = farm.most_slots_at_once(work for work in works if work not in doubled and work.key not in poison)
+    findings.expect("more work outside than slots", [f"{most} slots at a time"] if most > farm.MOST else [])
     findings.figures |= {
         "outside work submitted": len(works),
         "duplicate submits (allowed, counted)": len(doubled),
         "submits that nobody asked after (allowed, counted)": len(farm.forgotten(works)),
-        "most work outside at a time": most,
+        "most slots of work outside at a time": most,
     }
 
 

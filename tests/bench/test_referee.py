@@ -42,8 +42,9 @@ class World:
         self.deafness: list[Deafness] = []
 
     def judged(self) -> Findings:
-        findings = judge(Store(self.runs, self.jobs, self.events), self.told, self.lines, deafness=self.deafness)
-        judge_outside(findings, self.submissions, at_rest=[], stood_still=self.stood_still)
+        store = Store(self.runs, self.jobs, self.events)
+        findings = judge(store, self.told, self.lines, deafness=self.deafness)
+        judge_outside(findings, self.submissions, store, at_rest=[], stood_still=self.stood_still)
         receiver = Receiver(None)  # type: ignore[arg-type]
         receiver.got = self.got
         judge_deliveries(findings, Deliveries(self.hooks, self.deliveries), self.told, receiver)
@@ -98,8 +99,24 @@ class Submitted(farm.Work):
     def seen_at(self) -> None:
         return None
 
+    @property
+    def over_at(self) -> float:
+        return 100.0
+
     def stands(self, now: float) -> str:
         return "running"
+
+
+class Wide(Submitted):
+    """Work of a key of its own that needs two slots."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.handle}:poster::1"
+
+    @property
+    def slots(self) -> int:
+        return 2
 
 
 def test_of_a_world_in_which_all_went_well_it_says_nothing() -> None:
@@ -149,9 +166,14 @@ def submit_twice(world: World) -> None:
     world.submissions = [Submitted("1"), Submitted("2")]
 
 
+def submit_more_than_fits(world: World) -> None:
+    world.submissions = [Wide("1"), Wide("2"), Wide("3")]
+
+
 @pytest.mark.parametrize(
     ("spoil", "heading"),
     [
+        (submit_more_than_fits, "more work outside than slots"),
         (lose_the_run, "lost: acknowledged and not stored"),
         (lose_a_job, "completed work that ran again"),
         (run_a_body_twice, "one attempt that ran twice"),
@@ -210,3 +232,12 @@ async def test_slots_that_are_held_for_nothing_are_named(open_sandbox: OpenSandb
             "insert into retoma.holdings select run, step, item, revision, pool, 1 from retoma.jobs"
         )
         assert await wrong_slots(connection) == [f"slots that are held by no job at work: clip: in {run}"]
+
+
+def test_work_of_a_quarantined_job_holds_no_slots() -> None:
+    world = World()
+    submit_more_than_fits(world)
+    world.jobs["3", "poster", "", 1] = a_job(world.run, "first", model.told("chain", world.run, NONCE, 0, set())) | {
+        "state": "quarantined"
+    }
+    assert not world.judged().wrong["more work outside than slots"]

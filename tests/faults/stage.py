@@ -211,7 +211,7 @@ class Stage:
             store = await Store.read(connection)
             slots = await wrong_slots(connection)
         findings = judge(store, self.told, self.lines)
-        judge_outside(findings, farm.works(self.folder), at_rest=slots, stood_still=0)
+        judge_outside(findings, farm.works(self.folder), store, at_rest=slots, stood_still=0)
         return findings
 
     async def check(self) -> None:
