@@ -13,6 +13,7 @@ from retoma.outgoing.addresses import Address, parsed
 LONGEST_URL = 2_000
 MASK = "***"
 PORTS = {"http": 80, "https": 443}
+_USERINFO = re.compile(r"^([^/]*//)[^/]*@")
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 
 
@@ -62,8 +63,10 @@ def without_path(url: str) -> str:
 
 
 def without_values(url: str) -> str:
-    """To show: the same URL with a mask in place of each value in its query, as one may be a token."""
+    """To show: the same URL with a mask in place of each value in its query, as one may be a token, and of a user and
+    password."""
     place, mark, query = url.partition("#")[0].partition("?")
+    place = _USERINFO.sub(rf"\1{MASK}@", place)
     given = (each.partition("=") for each in query.split("&") if each)
     return place + mark + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in given)
 

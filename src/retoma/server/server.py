@@ -31,10 +31,12 @@ from retoma.server.routes import (
     health,
     items,
     live,
+    media,
     pipelines,
     pools,
     reviews,
     runs,
+    webhooks,
     workers,
 )
 from retoma.server.sessions import Sessions
@@ -55,6 +57,7 @@ _ROUTERS = (
     workers.router,
     deliveries.router,
     endpoints.router,
+    webhooks.router,
     documents.router,
 )
 
@@ -74,6 +77,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     server.state.door = door
     server.state.app = app
     server.state.client = client
+    server.state.settings = settings
     server.state.live = Streams(client.database, settings.streams_per_key)
     problems.add_handlers(server)
     server.router.routes += _ours()
@@ -90,6 +94,7 @@ def _ours() -> list[BaseRoute]:
     ours = APIRouter()
     ours.include_router(health.router)
     ours.include_router(metrics.router)
+    ours.include_router(media.router, responses=problems.documented(422, 429, 503))
     for router in _ROUTERS:
         ours.include_router(router, prefix=ROOT, responses=problems.documented(400, 401, 403, 413, 422, 429, 503))
     ours.include_router(callbacks.router, prefix=ROOT, responses=problems.documented(400, 413, 422, 429, 503))

@@ -16,7 +16,7 @@ from retoma.server.sending import send_file
 router = APIRouter(tags=["files"])
 Reader = Annotated[Caller, caller("runs:read")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the content.")]
-_ANSWERS: dict[int | str, dict[str, Any]] = {
+ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The content.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -31,7 +31,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     "/runs/{run:uuid}/files/{digest}",
     summary="Fetch a file that a run's data names",
     response_class=Response,
-    responses=_ANSWERS,
+    responses=ANSWERS,
 )
 async def fetch(
     run: UUID,
