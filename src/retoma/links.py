@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import secrets
 from datetime import datetime, timedelta
-from urllib.parse import quote
 from uuid import UUID
 
 LIFETIME = timedelta(days=1)
@@ -16,11 +15,10 @@ def new_link_secret() -> str:
     return secrets.token_hex(32)
 
 
-def signed_path(secret: str, run: UUID, digest: str, name: str, expires_at: datetime) -> str:
-    """Return the path and query of a link. `name` is for people, and is not signed."""
+def link_query(secret: str, run: UUID, digest: str, expires_at: datetime) -> str:
+    """Return what to append to the address of a file of this run, so that it is served without a key."""
     expires = int(expires_at.timestamp())
-    signature = _signature(secret, run, digest, expires)
-    return f"/media/{run}/{digest}/{quote(name or digest, safe='')}?expires={expires}&signature={signature}"
+    return f"?expires={expires}&signature={_signature(secret, run, digest, expires)}"
 
 
 def is_signed(secret: str, run: UUID, digest: str, expires: int, signature: str) -> bool:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
 from retoma.client.base import Base
 from retoma.define.file import File
 from retoma.errors import Gone, NotFound
-from retoma.links import LIFETIME, PURPOSE, is_signed, new_link_secret, signed_path
+from retoma.links import LIFETIME, PURPOSE, is_signed, link_query, new_link_secret
 from retoma.store import deliveries
 
 
 class Links(Base):
     _link_secret: str | None = None
 
-    async def file_links(self, run: UUID, files: Iterable[File], *, lifetime: timedelta = LIFETIME) -> dict[File, str]:
-        """Return for each file the path of a link that serves it to anybody until `lifetime` is over.
+    async def sign_file_links(self, run: UUID, *, lifetime: timedelta = LIFETIME) -> Callable[[File], str]:
+        """Return a function that gives for a file of the run the query that serves it to anybody for `lifetime`.
 
-        The run must name the files: that is checked when a link is used.
+        Append it to the address of the file. That the run names the file is checked when the link is used.
         """
         secret, expires_at = await self._secret_of_links(), await self.now() + lifetime
-        return {file: signed_path(secret, run, file.file, file.name, expires_at) for file in files}
+        return lambda file: link_query(secret, run, file.file, expires_at)
 
     async def check_file_link(self, run: UUID, digest: str, expires: int, signature: str) -> None:
         """Raise NotFound unless we have signed this link, and Gone if its time is over."""

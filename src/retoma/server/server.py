@@ -31,7 +31,6 @@ from retoma.server.routes import (
     health,
     items,
     live,
-    media,
     pipelines,
     pools,
     reviews,
@@ -94,7 +93,6 @@ def _ours() -> list[BaseRoute]:
     ours = APIRouter()
     ours.include_router(health.router)
     ours.include_router(metrics.router)
-    ours.include_router(media.router, responses=problems.documented(422, 429, 503))
     for router in _ROUTERS:
         ours.include_router(router, prefix=ROOT, responses=problems.documented(400, 401, 403, 413, 422, 429, 503))
     ours.include_router(callbacks.router, prefix=ROOT, responses=problems.documented(400, 413, 422, 429, 503))

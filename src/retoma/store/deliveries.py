@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -166,7 +167,7 @@ async def endpoints(
 async def event_data(database: Database, delivery: UUID) -> dict[str, Any]:
     """Return what the event of this delivery says beside its run."""
     row = await database.fetch_one(_SQL["event_of_delivery"], id=delivery)
-    return row["data"] or {}
+    return json.loads(row["data"]) if row["data"] else {}
 
 
 async def count_subscriptions(database: Database, tenant: int) -> int:

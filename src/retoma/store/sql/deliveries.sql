@@ -94,7 +94,7 @@ returning s.host;
 
 -- name: event_of_delivery
 -- What the event says beside its run.
-select data
+select data::text as data
   from retoma.deliveries
  where id = :id;
 
