@@ -190,8 +190,8 @@ async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows
         jobs = []
         for _ in range(2):
             jobs.append(await ended(studio, f"{there.url}?token=canary"))
-            await send_until_over(studio.api.sandbox, run_id(jobs[-1]))
-    lines = [line for line in caplog.records if line.name == "retoma.webhooks"]
+            await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
+    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
     assert [(line.levelname, f"orc-{line.run}", line.attempt) for line in lines] == [
         ("WARNING", jobs[0], 1),
         ("INFO", jobs[0], 2),
@@ -238,7 +238,7 @@ async def test_who_sets_the_number_of_attempts_gets_as_many(
 
 
 def test_the_whole_schedule_is_the_default_and_five_attempts_can_be_had() -> None:
-    rules, five = (Rules.of(GpuSettings(**given), offline=False) for given in ({}, {"webhook_retry_max": 5}))
+    rules, five = (Rules.of(given, offline=False) for given in (GpuSettings(), GpuSettings(webhook_retry_max=5)))
     assert (rules.attempts, rules.webhook("https://a.example").profile) == (14, "standard")
     assert (five.attempts, five.webhook("https://a.example").profile) == (5, "short")
 

@@ -125,9 +125,9 @@ async def test_a_job_shows_the_request_as_it_came(operation: str, studio: Studio
 
 
 async def test_the_same_key_with_another_unknown_field_is_the_same_job(studio: Studio) -> None:
-    given = {"headers": {"Idempotency-Key": "k"}}
-    first = await studio.submit(img2vid(1, nota="a"), **given)
-    assert await studio.submit(img2vid(1, nota="b"), **given) == first
+    key = {"Idempotency-Key": "k"}
+    first = await studio.submit(img2vid(1, nota="a"), headers=key)
+    assert await studio.submit(img2vid(1, nota="b"), headers=key) == first
 
 
 async def test_a_token_in_the_address_of_a_callback_is_shown_nowhere(studio: Studio) -> None:
