@@ -66,6 +66,7 @@ async def empty(database: Database) -> None:
     tables = (
         "delivery_attempts",
         "deliveries",
+        "announcements",
         "hooks",
         "endpoints",
         "webhook_secrets",

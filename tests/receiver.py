@@ -33,12 +33,13 @@ Act = Callable[[Writer], Awaitable[None]]
 
 @dataclass
 class Receiver:
-    """Answers with what is first in `script`, and when that is used up with 200."""
+    """Answers with what is first in `script`, and when that is used up as `answer` says, or with 200."""
 
     url: str = ""
     port: int = 0
     script: list[Act] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
+    answer: Callable[[Got], Act] | None = None
     connections: int = 0
 
     async def serve(self, reader: Reader, writer: Writer) -> None:
@@ -48,6 +49,9 @@ class Receiver:
                 self.got.append(await _request(reader))
                 if self.script:
                     await self.script.pop(0)(writer)
+                    break
+                if self.answer is not None:
+                    await self.answer(self.got[-1])(writer)
                     break
                 writer.write(_plain(200, b"", {}))
                 await writer.drain()

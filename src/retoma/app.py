@@ -25,7 +25,8 @@ class App:
 
     A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
     server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
-    run as it was at the event. `measures(client)` gives families of metrics that `/metrics` shows beside its own.
+    run as it was at the event; where it returns None the usual one is sent. `measures(client)` gives families of
+    metrics that `/metrics` shows beside its own.
     `pages` are the dashboard's (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and
     stylesheets in the folder `static` are served under `/static/app/`, to anyone. `files` is where the files are that
     its runs name. `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of

@@ -320,6 +320,8 @@ class Outside:
     looks: int
     failed_looks: int
     error: Any
+    started_at: datetime | None = None
+    """When the attempt began that handed it over."""
 
 
 @dataclass(frozen=True)
@@ -467,7 +469,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A URL that webhooks of a tenant go to. `failures` are in a row; until `open_until` nothing is sent."""
+    """A URL that webhooks of a tenant go to. `failures` are in a row; until `open_until` nothing is sent.
+
+    `events` are those of all runs of the tenant that it has subscribed to. The tenant `*` stands for all tenants.
+    """
 
     id: int
     tenant: str
@@ -480,6 +485,19 @@ class Endpoint:
     disabled_because: str | None
     due: int
     dead: int
+    events: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A URL that gets these events of all runs of its tenant. `secret` signs them; it is shown only at the start."""
+
+    id: int
+    tenant: str
+    url: str
+    events: tuple[str, ...]
+    created_at: datetime
+    secret: str | None = field(default=None, repr=False)
 
 
 class WaitReason(StrEnum):

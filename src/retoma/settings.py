@@ -83,7 +83,13 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_WEBHOOK_SECRET", "WEBHOOK_SECRET"),
-        description="Signs every webhook. Unset: each tenant has a secret of its own for each host.",
+        description="Signs every webhook: whsec_ and the base64 of 24 to 64 bytes. Unset: each tenant has a secret of "
+        "its own for each host.",
+    )
+    webhook_previous_secret: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("RETOMA_WEBHOOK_PREVIOUS_SECRET", "WEBHOOK_PREVIOUS_SECRET"),
+        description="The webhook secret before a rotation: it signs beside the new one for as long as it is set.",
     )
 
     @property
@@ -95,7 +101,7 @@ class Settings(BaseSettings):
     def _split_at_commas(cls, given: object) -> object:
         return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
 
-    @field_validator("database_url", "webhook_secret", "admin_password_hash", mode="before")
+    @field_validator("database_url", "webhook_secret", "webhook_previous_secret", "admin_password_hash", mode="before")
     @classmethod
     def _empty_is_unset(cls, given: object) -> object:
         return None if given == "" else given

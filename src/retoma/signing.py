@@ -16,11 +16,20 @@ from datetime import datetime, timedelta
 
 from retoma.errors import BadSignature
 
-__all__ = ["BadSignature", "check_secret", "headers_for", "hex_signature", "new_secret", "standard_signature", "verify"]
+__all__ = [
+    "BadSignature",
+    "check_secret",
+    "headers_for",
+    "hex_signature",
+    "library_secret",
+    "new_secret",
+    "standard_signature",
+    "verify",
+]
 
 PREFIX = "whsec_"
 TOLERANCE = timedelta(minutes=5)
-_FEWEST_BYTES, _SECRET_BYTES = 24, 32
+_FEWEST_BYTES, _SECRET_BYTES, _MOST_BYTES = 24, 32, 64
 
 
 def new_secret() -> str:
@@ -32,15 +41,27 @@ def check_secret(secret: str) -> None:
     _key(secret)
 
 
-def headers_for(keys: Sequence[str], message: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Both families. While a secret is rotated there are two; the older header has room for the first alone."""
+def library_secret(secret: str) -> str:
+    """Return the secret in the form that libraries of Standard Webhooks take: `whsec_` and the base64 of the key.
+
+    One that is written otherwise is used as it is, letter by letter, and becomes the base64 of its letters.
+    """
+    return secret if secret.startswith(PREFIX) else PREFIX + base64.b64encode(secret.encode()).decode()
+
+
+def headers_for(keys: Sequence[str], message: str, at: datetime, body: bytes, *, attempt: int = 1) -> dict[str, str]:
+    """Both families. While a secret is rotated there are two keys, the new one first.
+
+    The older header has room for one signature, and receivers compare it whole. So attempts take turns, the former
+    key first: a receiver that knows either of the two accepts one of any two attempts.
+    """
     seconds = int(at.timestamp())
     return {
         "webhook-id": message,
         "webhook-timestamp": str(seconds),
         "webhook-signature": " ".join(standard_signature(key, message, seconds, body) for key in keys),
         "x-webhook-timestamp": str(seconds),
-        "x-webhook-signature": hex_signature(keys[0], seconds, body),
+        "x-webhook-signature": hex_signature(keys[attempt % len(keys)], seconds, body),
     }
 
 
@@ -124,9 +145,10 @@ def _key(secret: str) -> bytes:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except ValueError:
         key = b""
-    if len(key) < _FEWEST_BYTES:
+    if not _FEWEST_BYTES <= len(key) <= _MOST_BYTES:
         raise ValueError(
-            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_FEWEST_BYTES} bytes"
+            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_FEWEST_BYTES} bytes and at most "
+            f"{_MOST_BYTES}: echo {PREFIX}$(openssl rand -base64 {_SECRET_BYTES})"
         )
     return key
 

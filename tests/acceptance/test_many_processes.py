@@ -134,7 +134,7 @@ async def ends(database: Database) -> list[int]:
 async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(tmp_path: Path) -> None:
     async with fresh_database() as database:
         client = Client(None, database)
-        key = (await client.make_key("load", [Scope.RUNS_WRITE])).secret
+        key = (await client.make_key("load", [Scope.RUNS_WRITE, Scope.RUNS_READ])).secret
         (tmp_path / "film.py").write_text(FILM)
         variables = {"RETOMA_DATABASE_URL": database.url, "RETOMA_SILENCE_SECONDS": "2"}
         terminal = Terminal(tmp_path, variables)
@@ -144,6 +144,11 @@ async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(
                 load = Load(address, key)
                 for number in range(6):
                     await load.start_one(f"slow-{number}", {"title": "slow", "scenes": 2})
+                # The proxy has given them to both servers in turn, and either shows all of them.
+                for server in servers:
+                    for name in ("slow-0", "slow-1"):
+                        (run,) = load.acknowledged[name]
+                        assert await shown_by(server, key, run) == (str(run), "running")
                 await load.start(STARTS_BEFORE)
                 victim = await asyncio.to_thread(_at_work, terminal, workers)
                 starting = asyncio.create_task(load.start(STARTS_AFTER))
@@ -165,6 +170,13 @@ async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(
         assert set(await ends(database)) == {1}
         assert sum(died) > 0, "the worker held nothing when it was killed"
         assert proxy.refused > 0, "the server was not missed"
+
+
+async def shown_by(server: Process, key: str, run: UUID) -> tuple[str, str]:
+    """Id and state of a run as this server shows it."""
+    async with httpx2.AsyncClient(timeout=PATIENCE, headers={"X-API-Key": key}) as http:
+        shown = (await http.get(f"http://127.0.0.1:{port_of(server)}/api/v1/runs/{run}")).json()
+    return shown["id"], shown["state"]
 
 
 def _at_work(terminal: Terminal, workers: list[Process]) -> Process:

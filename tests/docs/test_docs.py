@@ -36,7 +36,7 @@ ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 WORD = re.compile(r"`([^`]+)`")
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
-GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "keys", "pools", "prices")
+GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "webhooks", "keys", "pools", "prices")
 MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Reviews": REVIEW_MOVES, "Deliveries": DELIVERY_MOVES}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

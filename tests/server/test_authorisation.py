@@ -40,7 +40,7 @@ BODIES: dict[str, Any] = {
     "/api/v1/reviews/{review}/assign": {"assignee": "ana"},
 }
 # Routes that name a thing of a tenant.
-OF_A_TENANT = ("{run}", "{delivery}", "{endpoint}", "{review}")
+OF_A_TENANT = ("{run}", "{delivery}", "{endpoint}", "{review}", "{subscription}")
 # Routes that name nothing of a tenant, so that another tenant's key gets its own list or the same answer.
 WITHOUT_A_TENANT = {
     "/metrics",
@@ -58,11 +58,18 @@ LISTS = {
     "/api/v1/runs": "runs",
     "/api/v1/deliveries": "deliveries",
     "/api/v1/endpoints": "endpoints",
+    "/api/v1/webhooks": "webhooks",
     "/api/v1/reviews": "reviews",
 }
 # Lists that begin empty for everyone; their own tests ask what is in them.
 OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck"}
-STARTS = {"/api/v1/runs", "/api/v1/runs/bulk", "/api/v1/deliveries/redrive", "/api/v1/reviews/decisions"}
+STARTS = {
+    "/api/v1/runs",
+    "/api/v1/runs/bulk",
+    "/api/v1/deliveries/redrive",
+    "/api/v1/reviews/decisions",
+    "/api/v1/webhooks",
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,7 @@ class Route:
             path.replace("{run}", str(run))
             .replace("{delivery}", str(delivery))
             .replace("{endpoint}", str(endpoint))
+            .replace("{subscription}", str(endpoint))
             .replace("{pool}", "gpu")
             .replace("{pipeline}", "film")
             .replace("{digest}", "0" * 64)
@@ -166,6 +174,9 @@ async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Ro
 async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
     delivery = await a_delivery(api, tenant="blog")
     review = UUID((await articles.asked(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
+    if "/webhooks" in route.path:
+        there = await api.client.endpoint(delivery.endpoint)
+        await api.client.subscribe(there.url, ["run.ended"], tenant="blog")
     key = await api.make_key(scope, tenant="shop")
     own = await api.make_key(scope, tenant="blog")
     path = route.filled(delivery.run, delivery.id, delivery.endpoint, review)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from standardwebhooks.webhooks import Webhook as Reference
 
 from retoma import Client, GiveUp, Pipeline, Retry, Webhook, signing
@@ -15,8 +17,12 @@ from retoma.settings import Settings
 from retoma.store import deliveries
 from tests.conftest import OpenSandbox, RowsRead
 from tests.engine.builders import rows, value
-from tests.receiver import receiver, says
-from tests.webhooks.builders import BOTH, a_sender, ended_run, one_step, only
+from tests.receiver import Act, Got, receiver, says
+from tests.webhooks.builders import BOTH, a_sender, ended_run, one_step, only, send_until_over
+
+
+class Article(BaseModel):
+    text: str
 
 
 async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
@@ -38,6 +44,10 @@ async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
             "url": f"https://retoma.example.com/api/v1/runs/{run}",
             "input": {},
             "results": {"answer": 42},
+            "error": None,
+            "review": None,
+            "stuck": None,
+            "omitted": [],
         },
     }
 
@@ -202,18 +212,36 @@ async def test_an_applications_own_body_is_of_the_run_as_it_was(open_sandbox: Op
     ]
 
 
-async def test_results_that_are_too_large_are_left_out(open_sandbox: OpenSandbox) -> None:
-    large = Pipeline("one")
+@pytest.mark.parametrize(
+    ("given", "made", "omitted"),
+    [(1, 1, []), (1, 15_000, ["results"]), (15_000, 15_000, ["results", "input"])],
+    ids=["small", "large results", "large input too"],
+)
+async def test_a_body_has_the_same_fields_whatever_its_size(
+    given: int, made: int, omitted: list[str], open_sandbox: OpenSandbox
+) -> None:
+    large = Pipeline("one", Article)
 
     @large.step
-    async def answer() -> str:
-        return "é" * 15_000
+    async def answer(text: str) -> str:
+        return "é" * made
 
     async with open_sandbox(large) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url)
+        run = await sandbox.run("one", {"text": "é" * given}, webhook=Webhook(there.url, events=BOTH))
         await sandbox.send_webhooks(Settings(public_url="https://retoma.example.com"))
-    assert len(there.got[0].body) < 20_000
-    assert set(there.got[0].json["data"]) == {"run", "tenant", "pipeline", "state", "seq", "url", "input"}
+    started, ended = [got.json["data"] for got in there.got]
+    assert max(len(got.body) for got in there.got) < 20_000
+    assert list(started) == list(ended)
+    assert ended["omitted"] == omitted
+    assert [name for name in ("results", "input") if ended[name] is None] == omitted
+    assert ended["url"] == f"https://retoma.example.com/api/v1/runs/{run.id}"
+
+
+async def test_without_a_public_address_links_are_paths(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks()
+    assert there.got[0].json["data"]["url"] == f"/api/v1/runs/{run}"
 
 
 async def test_results_that_could_never_fit_are_not_even_read(open_sandbox: OpenSandbox, rows_read: RowsRead) -> None:
@@ -227,7 +255,8 @@ async def test_results_that_could_never_fit_are_not_even_read(open_sandbox: Open
         await ended_run(sandbox, there.url)
         rows_read.clear()
         await sandbox.send_webhooks()
-    assert "results" not in there.got[0].json["data"]
+    told = there.got[0].json["data"]
+    assert (told["results"], told["omitted"]) == (None, ["results"])
     assert rows_read["results_of_run"] == []
 
 
@@ -235,8 +264,8 @@ async def test_the_word_of_the_start_has_no_results_however_late_it_is_sent(open
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
         await ended_run(sandbox, there.url, events=("run.started",))
         await sandbox.send_webhooks()
-    assert there.got[0].json["data"]["state"] == "running"
-    assert "results" not in there.got[0].json["data"]
+    told = there.got[0].json["data"]
+    assert (told["state"], told["results"], told["omitted"]) == ("running", None, [])
 
 
 async def test_for_a_day_after_a_rotation_both_secrets_sign(open_sandbox: OpenSandbox) -> None:
@@ -255,6 +284,71 @@ async def test_for_a_day_after_a_rotation_both_secrets_sign(open_sandbox: OpenSa
         await sandbox.send_webhooks()
     signing.verify(secret, there.got[-1].headers, there.got[-1].body, now + timedelta(hours=25))
     assert len(there.got[-1].headers["webhook-signature"].split(" ")) == 1
+
+
+@pytest.mark.parametrize("knows", ["the former secret", "the new secret"])
+async def test_a_receiver_of_the_older_header_accepts_either_secret_while_one_is_rotated(
+    knows: str, open_sandbox: OpenSandbox
+) -> None:
+    """It knows one secret and compares the header whole; what does not match it answers with 401."""
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
+        secret = await value(sandbox, "select secret from retoma.webhook_secrets")
+        (endpoint,) = await sandbox.client.endpoints()
+        new = await sandbox.client.rotate_secret(endpoint.id)
+        there.answer = accepts_only(secret if knows == "the former secret" else new)
+        await send_until_over(sandbox, (await sandbox.client.runs())[0].id)
+        (delivery,) = await sandbox.client.deliveries()
+    assert str(delivery.state) == "delivered"
+    assert delivery.attempt == (1 if knows == "the former secret" else 2)
+
+
+@pytest.mark.parametrize("knows", ["segredo antigo", "segredo novo"])
+async def test_the_secret_of_the_settings_is_rotated_with_an_overlap(knows: str, open_sandbox: OpenSandbox) -> None:
+    both = Settings(webhook_secret="segredo novo", webhook_previous_secret="segredo antigo")
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        there.answer = accepts_only(knows)
+        for _ in range(2):
+            await sandbox.send_webhooks(both)
+            await sandbox.clock.advance(timedelta(seconds=5))
+        assert str((await only(sandbox, run)).state) == "delivered"
+    for got in there.got:
+        signing.verify(knows, standard(got.headers), got.body, fresh(got))
+
+
+@pytest.mark.parametrize("secret", ["segredo-do-canal", signing.new_secret()], ids=["plain", "whsec_"])
+async def test_the_reference_library_verifies_any_secret_of_the_settings(
+    secret: str, open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        await ended_run(sandbox, there.url)
+        await sandbox.send_webhooks(Settings(webhook_secret=secret))
+    (got,) = there.got
+    monkeypatch.setattr("standardwebhooks.webhooks.Webhook._Webhook__verify_timestamp", lambda *_: fresh(got))
+    library = Reference(signing.library_secret(secret))
+    assert library.verify(got.body.decode(), got.headers)["type"] == "run.completed"
+
+
+async def test_each_attempt_is_logged_with_run_url_and_what_follows(
+    open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "retoma.webhooks")
+    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(200), says(500), says(500)) as there:
+        delivered = await ended_run(sandbox, f"{there.url}?token=canary")
+        await send_until_over(sandbox, delivered)
+        dead = await ended_run(sandbox, f"{there.url}?token=canary", retries=1)
+        await send_until_over(sandbox, dead)
+    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
+    assert [(line.levelname, line.msg, line.run, line.attempt, line.status) for line in lines] == [
+        ("WARNING", "webhook failed", str(delivered), 1, 500),
+        ("INFO", "webhook delivered", str(delivered), 2, 200),
+        ("WARNING", "webhook failed", str(dead), 1, 500),
+        ("ERROR", "webhook given up", str(dead), 2, 500),
+    ]
+    assert {line.url for line in lines} == {f"{there.url}?token=***"}
+    assert all(2 <= line.retry_in_seconds <= 2.4 for line in (lines[0], lines[2]))
+    assert all("500" in line.error for line in (lines[0], lines[2], lines[3]))
 
 
 async def test_a_rotation_that_is_sent_twice_keeps_the_former_secret(open_sandbox: OpenSandbox) -> None:
@@ -297,6 +391,20 @@ async def test_nothing_secret_is_in_what_is_recorded(
     assert "given up" in caplog.text
     assert "canary-1" not in said
     assert secret not in said
+
+
+def accepts_only(secret: str) -> Callable[[Got], Act]:
+    """As a receiver that compares `X-Webhook-Signature` with the one signature that it computes."""
+
+    def answer(got: Got) -> Act:
+        right = signing.hex_signature(secret, int(got.headers["x-webhook-timestamp"]), got.body)
+        return says(200 if got.headers["x-webhook-signature"] == right else 401)
+
+    return answer
+
+
+def standard(headers: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in headers.items() if not name.startswith("x-webhook-")}
 
 
 def fresh(got: Any) -> Any:

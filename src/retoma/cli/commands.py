@@ -30,6 +30,7 @@ from retoma.cli.revisions import diff, edit, fork, rerun
 from retoma.cli.runs import runs
 from retoma.cli.serving import serve
 from retoma.cli.start import start
+from retoma.cli.webhooks import webhooks
 from retoma.cli.worker import worker
 from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError, UnsafeUrl
 from retoma.terminal import clean
@@ -47,6 +48,7 @@ tree.add_typer(runs, name="runs")
 tree.add_typer(reviews, name="reviews")
 tree.add_typer(deliveries, name="deliveries")
 tree.add_typer(endpoints, name="endpoints")
+tree.add_typer(webhooks, name="webhooks")
 tree.add_typer(pools, name="pools")
 tree.command()(charges)
 tree.add_typer(prices, name="prices")

@@ -16,6 +16,7 @@ from retoma.client.charges import ChargedBy, Charges
 from retoma.client.checks import Input
 from retoma.client.deliveries import Deliveries
 from retoma.client.keys import Keys
+from retoma.client.links import Links
 from retoma.client.outside import OutsideWork
 from retoma.client.profiles import Profiles
 from retoma.client.reviews import Reviews
@@ -27,7 +28,7 @@ from retoma.store.database import Database
 __all__ = ["ChargedBy", "Client", "Input", "connect"]
 
 
-class Client(Starts, Acts, Reviews, OutsideWork, Capacity, Charges, Profiles, Keys, Deliveries):
+class Client(Starts, Acts, Reviews, OutsideWork, Capacity, Charges, Profiles, Keys, Deliveries, Links):
     """Acts on runs of an application. Make it with `connect`; use it from one event loop.
 
     Without an application it can do everything but start runs.

@@ -17,6 +17,7 @@ from retoma.store import clock
 from retoma.store.database import Database
 
 NOBODY = 0
+ALL_TENANTS = -1  # whose endpoints get the events of every tenant
 
 
 class Base:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from retoma.client.base import Base
+from retoma.client.base import ALL_TENANTS, Base
 from retoma.client.checks import id_range
+from retoma.define.webhook import Webhook, expand_events
 from retoma.errors import Conflict, NotFound
-from retoma.records import Delivery, Endpoint
+from retoma.records import Delivery, Endpoint, Subscription
 from retoma.signing import new_secret
 from retoma.states import DeliveryState
 from retoma.store import deliveries
 
 SECRETS_OVERLAP = timedelta(hours=24)
+MOST_SUBSCRIPTIONS = 100
 
 
 class Deliveries(Base):
@@ -105,6 +108,42 @@ class Deliveries(Base):
         if not await deliveries.enable(self.database, endpoint, await self._tenant_filter(tenant)):
             raise NotFound(f"there is no endpoint {endpoint}")
 
+    async def subscribe(self, url: str, events: Sequence[str], *, tenant: str | None = None) -> Subscription:
+        """Send these events of all runs of a tenant to `url` from now on; without a tenant, of all tenants' runs.
+
+        The same URL again replaces its events. Its `secret` is that of the tenant's webhooks to this host. Raises
+        UnsafeUrl if the URL must not be called, and InvalidInput for an unknown event.
+        """
+        wanted = expand_events(Webhook(url, events).events)
+        host = self.guard.check(url).origin
+        owner = ALL_TENANTS if tenant is None else await self._tenants.id_of(tenant)
+        if await deliveries.count_subscriptions(self.database, owner) >= MOST_SUBSCRIPTIONS:
+            raise Conflict(f"there are {MOST_SUBSCRIPTIONS} subscriptions already: remove one that is not needed")
+        endpoint, secret = await deliveries.subscribe(
+            self.database, owner, url=url, host=host, events=wanted, secret=new_secret()
+        )
+        return replace(await self.subscription(endpoint), secret=secret)
+
+    async def subscriptions(
+        self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[Subscription]:
+        """List the URLs that have subscribed, the newest first."""
+        owner = await self._tenant_filter(tenant)
+        found = await deliveries.endpoints(self.database, tenant=owner, subscribed=True, before=before, limit=limit)
+        return [_subscription(one) for one in found]
+
+    async def subscription(self, subscription: int, *, tenant: str | None = None) -> Subscription:
+        owner = await self._tenant_filter(tenant)
+        found = await deliveries.endpoints(self.database, id=subscription, tenant=owner, subscribed=True)
+        if not found:
+            raise NotFound(f"there is no subscription {subscription}")
+        return _subscription(found[0])
+
+    async def unsubscribe(self, subscription: int, *, tenant: str | None = None) -> None:
+        """Send it no further events; those that it is already owed are still sent."""
+        if not await deliveries.unsubscribe(self.database, subscription, await self._tenant_filter(tenant)):
+            raise NotFound(f"there is no subscription {subscription}")
+
     async def rotate_secret(
         self, endpoint: int, *, tenant: str | None = None, overlap: timedelta = SECRETS_OVERLAP
     ) -> str:
@@ -117,3 +156,7 @@ class Deliveries(Base):
         if await deliveries.rotate(self.database, endpoint, owner, secret, overlap) is None:
             raise NotFound(f"there is no endpoint {endpoint}")
         return secret
+
+
+def _subscription(endpoint: Endpoint) -> Subscription:
+    return Subscription(endpoint.id, endpoint.tenant, endpoint.url, endpoint.events, endpoint.created_at)

@@ -13,7 +13,9 @@ from retoma.states import RUN_ENDS
 STARTED = "run.started"
 ENDED = "run.ended"
 ENDS = tuple(sorted(f"run.{state}" for state in RUN_ENDS))
-EVENTS = (STARTED, ENDED, *ENDS)
+STUCK = "run.stuck"
+REVIEW_OPENED = "review.opened"
+EVENTS = (STARTED, ENDED, *ENDS, STUCK, REVIEW_OPENED)
 # Seconds to wait before each attempt.
 SCHEDULES: dict[str, tuple[int, ...]] = {
     "short": (0, 2, 4, 8, 16),
@@ -24,7 +26,8 @@ MOST_RETRIES = 100
 
 @dataclass(frozen=True)
 class Webhook:
-    """Tell `url` of these events of a run: `run.started`, `run.completed`, ..., or `run.ended` for every end.
+    """Tell `url` of these events of a run: `run.started`, `run.completed`, ..., or `run.ended` for every end; and
+    `run.stuck` and `review.opened` if they are asked for.
 
     `profile` is the schedule of attempts, `standard` (about three days) or `short` (half a minute), of which at most
     `retries` follow the first attempt.
@@ -47,14 +50,18 @@ class Webhook:
             )
 
 
+def expand_events(given: Sequence[str]) -> list[str]:
+    """Return each event by its own name: every end in place of `run.ended`."""
+    return sorted({event for each in given for event in (ENDS if each == ENDED else (each,))})
+
+
 def recorded(webhook: Webhook, host: str) -> str:
     """As the database takes it, with every event named."""
-    events = {event for given in webhook.events for event in (ENDS if given == ENDED else (given,))}
     return json.dumps(
         {
             "url": webhook.url,
             "host": host,
-            "events": sorted(events),
+            "events": expand_events(webhook.events),
             "profile": webhook.profile,
             "retries": webhook.retries,
         }

@@ -13,6 +13,7 @@ from retoma.outgoing.addresses import Address, parsed
 LONGEST_URL = 2_000
 MASK = "***"
 PORTS = {"http": 80, "https": 443}
+_USERINFO = re.compile(r"^([^/]*//)[^/]*@")
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 
 
@@ -64,12 +65,10 @@ def without_path(url: str) -> str:
 
 
 def without_values(url: str) -> str:
-    """To show: the same URL with a mask in place of each value in its query and of a user, as one may be a token."""
+    """To show: the same URL with a mask in place of each value in its query, as one may be a token, and of a user and
+    password."""
     place, mark, query = url.partition("#")[0].partition("?")
-    scheme, slashes, rest = place.partition("//")
-    host, slash, path = rest.partition("/")
-    if "@" in host:
-        place = f"{scheme}{slashes}{MASK}@{host.rpartition('@')[2]}{slash}{path}"
+    place = _USERINFO.sub(rf"\1{MASK}@", place)
     given = (each.partition("=") for each in query.split("&") if each)
     return place + mark + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in given)
 

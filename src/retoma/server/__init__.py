@@ -10,12 +10,12 @@ async def job(job: UUID, by: Annotated[Caller, caller("runs:read")]) -> dict[str
 A route without `caller` must say so with `dependencies=[public]`, otherwise the server does not start.
 """
 
-from retoma.server.callers import Caller, caller, public
+from retoma.server.callers import Caller, caller, caller_or_link, public
 from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
 from retoma.server.problems import Problem, documented, problem_of
-from retoma.server.sending import asked_part, send_file
+from retoma.server.sending import asked_part, public_address, send_file
 from retoma.server.server import make_server
 from retoma.server.shapes import idempotency_key
 
@@ -27,6 +27,7 @@ __all__ = [
     "Visit",
     "asked_part",
     "caller",
+    "caller_or_link",
     "documented",
     "ended_by",
     "episodes",
@@ -34,5 +35,6 @@ __all__ = [
     "make_server",
     "problem_of",
     "public",
+    "public_address",
     "send_file",
 ]

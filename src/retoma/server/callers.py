@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from uuid import UUID
 
-from fastapi import Depends, Security
+from fastapi import Depends, Query, Security
 from fastapi.routing import RouteContext
 from fastapi.security import APIKeyHeader, HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, description="An API key: `retoma keys create`.")
 _BEARER = HTTPBearer(auto_error=False, description="The same key as a bearer token.")
+_LATEST = 2**53
 _NEEDED: dict[object, Scope | None] = {}  # by the function that lets a caller pass
 
 
@@ -61,6 +63,30 @@ def caller(scope: str | None) -> Any:
         door: Door = request.app.state.door
         by: Caller = await door.admit(request, needed)
         return by
+
+    _NEEDED[admitted] = needed
+    return Depends(admitted)
+
+
+def caller_or_link(scope: str, *, run: str, digest: str) -> Any:
+    """The same for a file of a run: a signed link to it, which has not expired, needs no key.
+
+    `run` and `digest` are what the route calls them in its path.
+    """
+    needed = Scope(scope)
+
+    async def admitted(
+        request: Request,
+        _key: Annotated[str | None, Security(_HEADER)] = None,
+        _bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)] = None,
+        expires: Annotated[int, Query(ge=0, le=_LATEST, description="Of a signed link, in Unix seconds.")] = 0,
+        signature: Annotated[str | None, Query(max_length=100, description="Of a signed link.")] = None,
+    ) -> Caller:
+        door: Door = request.app.state.door
+        if signature is None:
+            return await door.admit(request, needed)
+        of, content = UUID(str(request.path_params[run])), str(request.path_params[digest])
+        return await door.admit_link(request, of, content, expires, signature)
 
     _NEEDED[admitted] = needed
     return Depends(admitted)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable
+from uuid import UUID
 
 from starlette.requests import Request
 
 from retoma.client import Client
 from retoma.engine import keys, sessions
 from retoma.engine.keys import is_well_formed
-from retoma.errors import NotFound
+from retoma.errors import Gone, NotFound
 from retoma.records import KeyRecord, Scope
 from retoma.server.buckets import Buckets
 from retoma.server.callers import Caller, Credential
@@ -65,6 +66,21 @@ class Door:
         if scope is not None and not by.may(scope):
             raise Problem(403, "SCOPE_MISSING", f"this key lacks the scope {scope}", scope=scope)
         return by
+
+    async def admit_link(self, request: Request, run: UUID, digest: str, expires: int, signature: str) -> Caller:
+        """Let in a caller with a signed link to this file. Raises NotFound, Gone, or a Problem (429).
+
+        A valid link is served however many wrong ones came from the same address.
+        """
+        try:
+            await self._client.check_file_link(run, digest, expires, signature)
+        except Gone:
+            raise
+        except NotFound:
+            self.check_failures(address_of(request))
+            self.note_failure(address_of(request))
+            raise
+        return Caller(self._client, None, frozenset(), "a signed link")
 
     async def check_known(self, request: Request) -> None:
         """Raise a Problem unless it comes from a page or with a valid key, whatever that may do, or needs neither."""

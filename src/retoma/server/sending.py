@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from retoma.define.file import File
 from retoma.errors import NotFound
 from retoma.files import Files
 from retoma.server.problems import Problem
+from retoma.settings import Settings
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f/\\]")
@@ -29,6 +31,12 @@ async def send_file(files: Files | None, file: File, asked: str | None) -> Respo
     if part is not None:
         headers["Content-Range"] = f"bytes {part[0]}-{part[1] - 1}/{size}"
     return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, _media_type(file))
+
+
+def public_address(request: Request) -> str:
+    """Where callers reach this server: RETOMA_PUBLIC_URL, or as this request came."""
+    settings: Settings = request.app.state.settings
+    return (settings.public_url or str(request.base_url)).rstrip("/")
 
 
 def asked_part(asked: str | None, size: int) -> tuple[int, int] | None:

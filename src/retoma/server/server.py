@@ -36,6 +36,7 @@ from retoma.server.routes import (
     pools,
     reviews,
     runs,
+    webhooks,
     workers,
 )
 from retoma.server.sessions import Sessions
@@ -56,6 +57,7 @@ _ROUTERS = (
     workers.router,
     deliveries.router,
     endpoints.router,
+    webhooks.router,
     documents.router,
 )
 
@@ -77,6 +79,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     server.state.app = app
     server.state.client = client
     server.state.live = Streams(client.database, settings.streams_per_key, door.find_ended)
+    server.state.settings = settings
     problems.add_handlers(server)
     server.router.routes += _ours()
     _add_own(server, () if app is None else app.routes)

@@ -315,6 +315,39 @@ class EndpointShape(BaseModel):
     disabled_because: str | None
     due: int = Field(description="How many webhooks are still to be sent to it.")
     dead: int = Field(description="How many were given up, and can be sent again once it is not disabled.")
+    events: list[str] = Field(description="What it has subscribed to, of all runs of its tenant.")
+
+
+class SubscriptionGiven(Given):
+    url: Annotated[str, AfterValidator(_storable)] = Field(
+        min_length=1,
+        max_length=2_000,
+        json_schema_extra={"format": "uri"},
+        description="Public, and https if it can be.",
+    )
+    events: list[Literal[EVENTS]] = Field(min_length=1, max_length=20)  # type: ignore[valid-type]
+    tenant: Name | None = Field(
+        None, description="Whose runs. A key of one tenant need not say; unset by another, the runs of all tenants."
+    )
+
+
+class SubscriptionShape(BaseModel):
+    id: int = Field(description="That of its endpoint.")
+    tenant: str = Field(description="`*` stands for all tenants.")
+    url: str
+    events: list[str]
+    created_at: datetime
+
+
+class SubscriptionMade(SubscriptionShape):
+    secret: str | None = Field(
+        description="Signs all webhooks of this tenant to this host. Null if RETOMA_WEBHOOK_SECRET signs them."
+    )
+
+
+class SubscriptionPage(BaseModel):
+    webhooks: list[SubscriptionShape]
+    next: int | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
 
 
 class EndpointPage(BaseModel):

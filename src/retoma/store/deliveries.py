@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -41,10 +42,11 @@ class Taken:
 
 @dataclass(frozen=True)
 class Recorded:
-    """`disabled` says that this attempt was the one that disabled the endpoint."""
+    """`disabled` says that this attempt disabled the endpoint. `retry_in` is set if another attempt follows."""
 
     state: DeliveryState
     disabled: bool
+    retry_in: timedelta | None
 
 
 async def claim(database: Database, pipelines: Sequence[str], limit: int, each: int, lease: timedelta) -> list[Taken]:
@@ -85,7 +87,7 @@ async def record(
         error=error,
         answer=answer,
     )
-    return Recorded(DeliveryState(row["state"]), row["disabled"]) if row else None
+    return Recorded(DeliveryState(row["state"]), row["disabled"], row["retry_in"]) if row else None
 
 
 async def listed(
@@ -151,12 +153,47 @@ async def endpoints(
     *,
     tenant: int | None = None,
     id: int | None = None,  # noqa: A002
+    subscribed: bool = False,
     before: int | None = None,
     limit: int = 100,
 ) -> list[Endpoint]:
     """Newest first. `before` is the last id of the page before."""
-    rows = await database.fetch(_SQL["list_endpoints"], tenant=tenant, id=id, before=before, limit=limit)
-    return [Endpoint(**row) for row in rows]
+    rows = await database.fetch(
+        _SQL["list_endpoints"], tenant=tenant, id=id, subscribed=subscribed, before=before, limit=limit
+    )
+    return [Endpoint(**{**row, "events": tuple(row["events"] or ())}) for row in rows]
+
+
+async def event_data(database: Database, delivery: UUID) -> dict[str, Any]:
+    """Return what the event of this delivery says beside its run."""
+    row = await database.fetch_one(_SQL["event_of_delivery"], id=delivery)
+    return json.loads(row["data"]) if row["data"] else {}
+
+
+async def count_subscriptions(database: Database, tenant: int) -> int:
+    row = await database.fetch_one(_SQL["count_subscriptions"], tenant=tenant)
+    return int(row["subscriptions"])
+
+
+async def subscribe(
+    database: Database, tenant: int, *, url: str, host: str, events: Sequence[str], secret: str
+) -> tuple[int, str]:
+    """Return the endpoint's id and the secret that signs what is sent to its host: `secret`, unless there was one."""
+    row = await database.fetch_one(
+        _SQL["subscribe"], tenant=tenant, url=url, host=host, events=list(events), secret=secret
+    )
+    return row["id"], row["secret"]
+
+
+async def unsubscribe(database: Database, endpoint: int, tenant: int | None) -> bool:
+    return bool(await database.fetch(_SQL["unsubscribe"], id=endpoint, tenant=tenant))
+
+
+async def signing_key(database: Database, purpose: str, secret: str) -> str:
+    """Return the secret of this purpose: `secret`, if there was none yet."""
+    rows = await database.fetch(_SQL["signing_key"], purpose=purpose, secret=secret)
+    # No row: somebody else has made it just now, which only a new statement sees.
+    return str(rows[0]["secret"]) if rows else await signing_key(database, purpose, secret)
 
 
 async def enable(database: Database, endpoint: int, tenant: int | None) -> bool:

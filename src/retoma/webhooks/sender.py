@@ -10,6 +10,9 @@ import asyncio
 import time
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
+
+from pydantic import SecretStr
 
 from retoma.client import Client
 from retoma.define.codec import sentence_of
@@ -17,13 +20,13 @@ from retoma.engine.deliveries import Outcome, Verdict, after_answer, after_failu
 from retoma.errors import DatabaseUnavailable, NoAnswer, NoBody, UnsafeUrl
 from retoma.logs import get_logger
 from retoma.masking import masked
-from retoma.outgoing import Answer, Outgoing, without_path
+from retoma.outgoing import Answer, Outgoing, without_values
 from retoma.settings import Settings
 from retoma.signing import check_secret, headers_for
 from retoma.states import DeliveryState
 from retoma.store import deliveries
 from retoma.store.database import Database
-from retoma.store.deliveries import Taken
+from retoma.store.deliveries import Recorded, Taken
 from retoma.store.notify import listen
 from retoma.tracebacks import release_frames
 from retoma.webhooks.body import body_of
@@ -45,7 +48,7 @@ class Sender:
         self._database: Database = client.database
         self._pipelines = sorted(client.app.pipelines) if client.app else []
         self._settings = settings
-        self._check_secret()
+        self._check_secrets()
         self._outgoing = outgoing
         self._concurrency = concurrency
         self._sending: set[asyncio.Task[None]] = set()
@@ -151,7 +154,7 @@ class Sender:
             raise NoBody(f"its body cannot be made: {type(wrong).__name__}: {sentence_of(wrong)}") from wrong
 
     async def _post(self, taken: Taken, body: bytes) -> Answer:
-        headers = headers_for(self._secrets(taken), str(taken.id), taken.now, body)
+        headers = headers_for(self._secrets(taken), str(taken.id), taken.now, body, attempt=taken.tries)
         return await self._outgoing.request(
             "POST",
             taken.url,
@@ -162,12 +165,17 @@ class Sender:
         )
 
     def _secrets(self, taken: Taken) -> list[str]:
+        """The newest first."""
         if self._settings.webhook_secret is not None:
-            return [self._settings.webhook_secret.get_secret_value()]
+            return [each.get_secret_value() for each in self._set_secrets()]
         return [taken.secret, taken.former] if taken.former else [taken.secret]
 
-    def _check_secret(self) -> None:
-        if (secret := self._settings.webhook_secret) is not None:
+    def _set_secrets(self) -> list[SecretStr]:
+        given = (self._settings.webhook_secret, self._settings.webhook_previous_secret)
+        return [each for each in given if each is not None]
+
+    def _check_secrets(self) -> None:
+        for secret in self._set_secrets():
             check_secret(secret.get_secret_value())
 
     async def _record(
@@ -186,10 +194,30 @@ class Sender:
         )
         if recorded is None:
             log.warning("a late end of an attempt is refused: another sender has taken it up", delivery=str(taken.id))
-        elif recorded.disabled:
-            log.warning("an endpoint is disabled", endpoint=taken.endpoint, host=without_path(taken.url))
-        elif recorded.state is DeliveryState.DEAD:
-            log.warning("a webhook is given up", delivery=str(taken.id), host=without_path(taken.url))
+        else:
+            _log(taken, recorded, status=answer.status if answer else None, error=error or _said(answer))
+
+
+def _log(taken: Taken, recorded: Recorded, *, status: int | None, error: str | None) -> None:
+    """One line for each attempt, so that the log alone tells what became of a webhook. Values in its URL are masked."""
+    about: dict[str, Any] = {
+        "run": str(taken.run),
+        "attempt": taken.attempt,
+        "type": taken.event,
+        "delivery": str(taken.id),
+        "url": without_values(taken.url),
+        "status": status,
+    }
+    match recorded.state:
+        case DeliveryState.DELIVERED:
+            log.info("webhook delivered", **about)
+        case DeliveryState.DEAD:
+            log.error("webhook given up", **about, error=error)
+        case _:
+            wait = None if recorded.retry_in is None else round(recorded.retry_in.total_seconds(), 1)
+            log.warning("webhook failed", **about, error=error, retry_in_seconds=wait)
+    if recorded.disabled:
+        log.warning("webhook endpoint disabled", endpoint=taken.endpoint, url=about["url"])
 
 
 def _judged(taken: Taken, answer: Answer) -> Verdict:

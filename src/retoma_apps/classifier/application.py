@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retoma import App, Settings
 from retoma.files import Files, FileSettings, files_of
+from retoma_apps.classifier.callback import callback
 from retoma_apps.classifier.labelling import Labeller
 from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, pages_for
 from retoma_apps.classifier.pipeline import classification
@@ -20,6 +21,7 @@ def make_app(files: Files, llm: Llm | None) -> App:
         pipelines=[classification],
         resources={"labeller": Labeller(files, llm), "accuracies": accuracies},
         routes=[router],
+        webhook_body=callback,
         pages=pages_for(accuracies, is_offline=llm is None),
         templates=TEMPLATES,
         static=STATIC,

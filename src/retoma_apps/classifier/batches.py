@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retoma import Client
+from retoma import Client, Webhook
 from retoma.errors import AtWork, InvalidInput, NotFound
 from retoma.files import Files
 from retoma.records import Item, ItemTotals, Run, Stuck
@@ -31,12 +31,23 @@ from retoma_apps.classifier.uploads import AT_ONCE, Upload, documents
 SOURCE = "documents"
 LABEL = "label"
 SHOWN_ERRORS = 20
+EVENTS = ("run.ended", "run.stuck")
 
 
 async def started(
-    client: Client, files: Files, kept: Kept, uploads: Sequence[Upload], *, name: str = "", key: str | None = None
+    client: Client,
+    files: Files,
+    kept: Kept,
+    uploads: Sequence[Upload],
+    *,
+    name: str = "",
+    key: str | None = None,
+    webhook_url: str | None = None,
 ) -> Run:
-    """Begin to classify these. The execution keeps the project as it is now."""
+    """Begin to classify these. The execution keeps the project as it is now.
+
+    `webhook_url` is told of its end, and whenever it is stuck.
+    """
     if not 1 <= len(uploads) <= MOST_DOCUMENTS:
         raise InvalidInput(f"an execution takes 1 to {MOST_DOCUMENTS:,} documents; given: {len(uploads):,}")
     await _check_files(files, uploads)
@@ -62,6 +73,7 @@ async def started(
         key=key,
         resumes=project.max_retries_execucao,
         retries=project.max_retries_documento,
+        webhook=None if webhook_url is None else Webhook(webhook_url, events=EVENTS),
     )
     return await client.show(begun.id)
 
@@ -182,12 +194,12 @@ async def detailed(client: Client, run: Run) -> dict[str, Any]:
         "max_retries": seen.batch.get("max_retries", 0),
         "max_retries_documento": seen.batch.get("max_retries_documento", 0),
         "erros": [document(each) for each in failed],
-        "travamento": await _stuck(client, run),
+        "travamento": await stuck_details(client, run),
         "esperando": [] if run.is_over else [wait.why for wait in await client.waits(run.id)],
     }
 
 
-async def _stuck(client: Client, run: Run) -> dict[str, Any] | None:
+async def stuck_details(client: Client, run: Run) -> dict[str, Any] | None:
     """Why it stands still, or why it was given up."""
     if run.state not in (RunState.STUCK, RunState.FAILED):
         return None

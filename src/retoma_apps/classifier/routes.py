@@ -53,6 +53,11 @@ class NewExecution(BaseModel):
     documentos: Annotated[list[Upload], Field(min_length=1)] = Field(
         description=f"As `POST /arquivos` answered them, 1 to {MOST_DOCUMENTS:,}."
     )
+    webhook_url: Annotated[str, Field(min_length=1, max_length=2_000)] | None = Field(
+        None,
+        description="Where its end is told, and that it is stuck.",
+        json_schema_extra={"format": "uri"},
+    )
 
 
 class Correction(BaseModel):
@@ -148,7 +153,9 @@ async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey =
             "give it some with PUT /projetos/{projeto}, or on its page",
         )
     try:
-        run = await batches.started(by.client, _files(by), kept, given.documentos, name=given.nome, key=key)
+        run = await batches.started(
+            by.client, _files(by), kept, given.documentos, name=given.nome, key=key, webhook_url=given.webhook_url
+        )
     except Conflict as error:
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
     shown = await batches.execution(by.client, run)

@@ -9,8 +9,13 @@ from retoma_apps.gpu.outcomes import Run, began, execution, moment, outcome
 from retoma_apps.gpu.states import job_id, status_of
 
 
-async def callback(client: Client, run: Run, event: str) -> dict[str, Any]:
-    """It says the same at every attempt, of the job as it was at the event: its times are not those of the sending."""
+async def callback(client: Client, run: Run, event: str) -> dict[str, Any] | None:
+    """It says the same at every attempt, of the job as it was at the event: its times are not those of the sending.
+
+    What happens before a job has ended is left to the engine's own body: the document has no words for it.
+    """
+    if run.ended_at is None:
+        return None
     began_at = await began(client, run)
     return {
         "jobId": job_id(run.id),

@@ -38,7 +38,7 @@ async def details(client: Client, run: Run) -> dict[str, Any]:
         "progress": _progress(done, total) if is_under_way else None,
         "estimatedCompletion": moment(await _estimate(client, run, began_at)) if is_under_way else None,
         "webhookUrl": run.input.get("webhook_url"),
-        "data": run.input,
+        "data": run.input.get("received") or run.input,
         "runpodJobIds": [str(each.handle).rpartition("/")[2] for each in outside],
         "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in POOLED),
         "attempts": {_part(job): tried for job in jobs if job.step in POOLED and (tried := _tries(job))},

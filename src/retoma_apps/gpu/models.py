@@ -65,6 +65,12 @@ class Submission(BaseModel):
         return 0.0
 
 
+class Kept(BaseModel):
+    """What a run keeps beside what it works with."""
+
+    received: dict[str, Any] | None = Field(None, description="The request as it came, shown as `data`.")
+
+
 class Img2VidJob(Img2VidFields, Submission):
     model_config = _example(
         images=[{"id": "1", "image_url": f"{_MEDIA}/1.jpg", "duracao": 5.32}], zoom_types=["zoomin"]
@@ -94,3 +100,12 @@ class AddAudioJob(AddAudioFields, Submission):
     @property
     def media(self) -> dict[str, str]:
         return {"video_url": self.video_url, "audio_url": self.audio_url}
+
+
+class Img2VidRun(Kept, Img2VidJob): ...
+
+
+class CaptionRun(Kept, CaptionJob): ...
+
+
+class AddAudioRun(Kept, AddAudioJob): ...

@@ -48,7 +48,10 @@ async def began(client: Client, run: Run) -> datetime | None:
     first = (await client.began([run.id])).get(run.id)
     if first is None or run.revision == 1:
         return first
-    parked = {(each.step, each.item, each.revision): each.parked_at for each in await client.outside(run.id)}
+    parked = {
+        (each.step, each.item, each.revision): each.started_at or each.parked_at
+        for each in await client.outside(run.id)
+    }
     starts = [
         min(job.started_at, parked.get((job.step, job.item, job.revision), job.started_at))
         for job in await client.jobs(run.id, revision=run.revision)

@@ -13,7 +13,7 @@ from typing import Any
 from retoma import Context, GiveUp, Items, OutsideFailed, Pipeline, Pool, Retry
 from retoma.outgoing import UnsafeUrl
 from retoma_apps.gpu.measures import POOL
-from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob
+from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun
 from retoma_apps.gpu.parts import Clips, Fault, Output, Part, Video, divided, together, with_zooms
 from retoma_apps.gpu.settings import Rules
 from retoma_apps.gpu.states import job_id
@@ -30,9 +30,9 @@ _TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
 _UNSAFE = "UNSAFE_URL"
 _FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", _UNSAFE, "INVALID_INPUT", "NOT_INSTALLED")
 
-img2vid = Pipeline("img2vid", inputs=Img2VidJob)
-caption = Pipeline("caption", inputs=CaptionJob)
-addaudio = Pipeline("addaudio", inputs=AddAudioJob)
+img2vid = Pipeline("img2vid", inputs=Img2VidRun)
+caption = Pipeline("caption", inputs=CaptionRun)
+addaudio = Pipeline("addaudio", inputs=AddAudioRun)
 
 
 @img2vid.step

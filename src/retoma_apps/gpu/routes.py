@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from retoma import Client, RetomaError
 from retoma.errors import Conflict, NotFound
+from retoma.outgoing import without_values
 from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of
 from retoma_apps.gpu.jobs import details, summary
 from retoma_apps.gpu.models import AddAudioJob, Asked, CaptionJob, Img2VidJob, Submission
@@ -58,19 +59,19 @@ _ACCEPTED: dict[str, Any] = {"status_code": 202, "response_model": JobAccepted}
 
 
 @router.post("/video/img2vid/async", summary="Turn images into videos", **_ACCEPTED)
-async def submit_img2vid(given: Img2VidJob, by: Writer, key: IdempotencyKey = None) -> Response:
-    return await _submitted("img2vid", given, by, key)
+async def submit_img2vid(request: Request, given: Img2VidJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submitted("img2vid", given, await request.json(), by, key)
 
 
 @router.post("/video/caption_style/async", summary="The same as /video/caption/async", **_ACCEPTED)
 @router.post("/video/caption/async", summary="Burn subtitles or a text into a video", **_ACCEPTED)
-async def submit_caption(given: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
-    return await _submitted("caption", given, by, key)
+async def submit_caption(request: Request, given: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submitted("caption", given, await request.json(), by, key)
 
 
 @router.post("/video/addaudio/async", summary="Mix audio into a video", **_ACCEPTED)
-async def submit_addaudio(given: AddAudioJob, by: Writer, key: IdempotencyKey = None) -> Response:
-    return await _submitted("addaudio", given, by, key)
+async def submit_addaudio(request: Request, given: AddAudioJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submitted("addaudio", given, await request.json(), by, key)
 
 
 @router.get("/jobs", summary="List jobs, newest first", response_model=JobPage)
@@ -106,14 +107,17 @@ async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
     return {"message": "Job cancelled", "jobId": job}
 
 
-async def _submitted(operation: str, given: Submission, by: Caller, key: str | None) -> Response:
+async def _submitted(
+    operation: str, given: Submission, received: dict[str, Any], by: Caller, key: str | None
+) -> Response:
     rules = _rules(by.client)
     _check_urls(given, by.client)
     webhook = None if given.webhook_url is None else rules.webhook(given.webhook_url)
     try:
         started = await by.client.start(
             operation,
-            given,
+            _kept(given, received),
+            asked=given,
             key=key,
             webhook=webhook,
             tenant=by.tenant or DEFAULT_TENANT,
@@ -133,6 +137,13 @@ def _check_urls(given: Submission, client: Client) -> None:
     webhook = {} if given.webhook_url is None else {"webhook_url": given.webhook_url}
     for field, url in (given.media | webhook).items():
         client.guard.check(url, field)
+
+
+def _kept(given: Submission, received: dict[str, Any]) -> dict[str, Any]:
+    """The input of the run. Only the webhook itself knows a token that its URL may hold."""
+    url = given.webhook_url
+    masked = {} if url is None else {"webhook_url": without_values(url)}
+    return given.model_dump() | masked | {"received": received | masked}
 
 
 def _accepted(run: Run, given: Submission, status: Status, *, offline: bool) -> dict[str, Any]:

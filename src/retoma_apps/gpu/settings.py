@@ -28,10 +28,10 @@ class GpuSettings(BaseSettings):
         None, ge=1_000, le=7 * 86_400_000, description="The limit of every operation. Unset: 60, 10 and 5 minutes."
     )
     webhook_retry_max: int = Field(
-        SHORT_ATTEMPTS,
+        MOST_ATTEMPTS,
         ge=1,
         le=MOST_ATTEMPTS,
-        description="How often a callback is sent before it is given up: at most 14 times, in three days.",
+        description="How often a callback is sent before it is given up. Unset: 14 times, in three days.",
     )
     gpu_part_seconds: float = Field(
         60.0, gt=0, le=3600, description="Images are rendered in parts of about so many seconds of video."
@@ -48,7 +48,7 @@ class Rules:
     offline: bool
     every: timedelta
     part_seconds: float = 60.0
-    attempts: int = SHORT_ATTEMPTS
+    attempts: int = MOST_ATTEMPTS
     limits: Mapping[str, timedelta] = field(default_factory=lambda: LIMITS)
     other_limit: timedelta = OTHER_LIMIT
     guard: Guard = field(default_factory=Guard)
@@ -72,6 +72,6 @@ class Rules:
         return 2 * self.limit(operation)
 
     def webhook(self, url: str) -> Webhook:
-        """The document's schedule has five attempts; who asks for more gets those of the standard one."""
+        """The standard schedule begins with the document's five attempts; `short` ends with them."""
         profile = "short" if self.attempts <= SHORT_ATTEMPTS else "standard"
         return Webhook(url, profile=profile, retries=self.attempts - 1)

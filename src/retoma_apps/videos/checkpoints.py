@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 from uuid import UUID
@@ -15,14 +17,26 @@ PREVIEW = 300
 Kind = Literal["audio", "broll", "video", "thumb"]
 
 
+@dataclass(frozen=True)
+class Links:
+    """Addresses of a video's files that need no key for a day. `base` is where the server is reached."""
+
+    base: str
+    query: Callable[[File], str]
+
+    def to(self, kind: Kind, run: UUID, file: File) -> str:
+        return f"{self.base}{file_url(kind, run, file)}{self.query(file)}"
+
+
 def file_url(kind: Kind, run: UUID, file: File) -> str:
-    """Where a file of a video is fetched."""
+    """Where a file of a video is fetched with a key."""
     return f"/api/v1/files/{kind}/{run}/{file.file}/{quote(file.name, safe='')}"
 
 
-async def payload(client: Client, review: Review) -> dict[str, Any]:
-    """A checkpoint with all that a person decides by."""
+async def payload(client: Client, review: Review, base: str) -> dict[str, Any]:
+    """A checkpoint with all that a person decides by. `base` is where the server is reached."""
     run = await client.show(review.run)
+    links = Links(base, await client.sign_file_links(run.id))
     subjects = await client.subjects(review)
     return {
         "checkpoint_id": str(review.id),
@@ -39,7 +53,8 @@ async def payload(client: Client, review: Review) -> dict[str, Any]:
         "decided": _decided(review) if review.decided_by else None,
         "can_go_back_to": list(review.may_go_back_to),
         "times_sent_back": review.sent_back,
-        "data": await _data(client, review, run, subjects),
+        "review_url": f"{base}/reviews/{review.id}",
+        "data": await _data(client, review, run, subjects, links),
     }
 
 
@@ -56,16 +71,16 @@ def _decided(review: Review) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Subject]) -> dict[str, Any]:
+async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Subject], links: Links) -> dict[str, Any]:
     match review.step:
         case "script_review":
             return script_data(run, Script.model_validate(subjects["script_generation"].value))
         case "audio_review":
             spoken = subjects["audio_generation"]
             script = await _script_of(client, run, spoken.revision)
-            return audio_data(run, Narration.model_validate(spoken.value), script)
+            return audio_data(run, Narration.model_validate(spoken.value), script, links)
         case "broll_review":
-            return broll_data(run, Broll.model_validate(subjects["broll_search"].value))
+            return broll_data(run, Broll.model_validate(subjects["broll_search"].value), links)
         case "final_review":
             return final_data(
                 run,
@@ -73,6 +88,7 @@ async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Su
                 Thumbnails.model_validate(subjects["thumbnail_gen"].value),
                 Script.model_validate(subjects["script_review"].value),
                 Broll.model_validate(subjects["broll_review"].value) if "broll_review" in subjects else None,
+                links,
             )
         case _:  # a step that asks for help
             return {"topic": run.input["topic"], "reason": review.reason}
@@ -98,9 +114,9 @@ def script_data(run: Run, script: Script) -> dict[str, Any]:
     }
 
 
-def audio_data(run: Run, narration: Narration, script: Script) -> dict[str, Any]:
+def audio_data(run: Run, narration: Narration, script: Script, links: Links) -> dict[str, Any]:
     return {
-        "audio_url": file_url("audio", run.id, narration.audio),
+        "audio_url": links.to("audio", run.id, narration.audio),
         "duration_seconds": round(narration.seconds, 2),
         "voice_used": narration.voice,
         "rate": narration.rate,
@@ -109,13 +125,13 @@ def audio_data(run: Run, narration: Narration, script: Script) -> dict[str, Any]
     }
 
 
-def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
+def broll_data(run: Run, broll: Broll, links: Links) -> dict[str, Any]:
     return {
         "clips": [
             {
                 "number": number,
-                "thumbnail_url": file_url("broll", run.id, clip.thumbnail),
-                "preview_url": file_url("broll", run.id, clip.video),
+                "thumbnail_url": links.to("broll", run.id, clip.thumbnail),
+                "preview_url": links.to("broll", run.id, clip.video),
                 "source": clip.source,
                 "query_used": clip.query,
                 "duration_seconds": round(clip.seconds, 2),
@@ -134,15 +150,17 @@ def broll_data(run: Run, broll: Broll) -> dict[str, Any]:
     }
 
 
-def final_data(run: Run, film: Assembly, thumbnails: Thumbnails, script: Script, broll: Broll | None) -> dict[str, Any]:
+def final_data(
+    run: Run, film: Assembly, thumbnails: Thumbnails, script: Script, broll: Broll | None, links: Links
+) -> dict[str, Any]:
     return {
-        "video_preview_url": file_url("video", run.id, film.video),
+        "video_preview_url": links.to("video", run.id, film.video),
         "duration_seconds": round(film.seconds, 2),
         "resolution": f"{film.width}x{film.height}",
         "file_size_mb": round(film.size / 1e6, 2),
         "subtitles": film.subtitles,
         "thumbnail_variants": [
-            {"number": number, "url": file_url("thumb", run.id, variant.image), "text": variant.text}
+            {"number": number, "url": links.to("thumb", run.id, variant.image), "text": variant.text}
             for number, variant in enumerate(thumbnails.variants, 1)
         ],
         "metadata": {"title": script.title, "description": script.description, "tags": script.tags},

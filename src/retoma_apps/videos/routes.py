@@ -7,12 +7,23 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from retoma import Decision
 from retoma.errors import AlreadyDecided, Conflict, NotFound, RetomaError
 from retoma.records import Decided, Review, Run, Scope
-from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of, send_file
+from retoma.server import (
+    Caller,
+    Problem,
+    caller,
+    caller_or_link,
+    documented,
+    idempotency_key,
+    problem_of,
+    public_address,
+    send_file,
+)
 from retoma_apps.videos import checkpoints
 from retoma_apps.videos.channels import channel_of, kept_channel, ordered
 from retoma_apps.videos.checkpoints import TYPES, Kind
@@ -25,6 +36,7 @@ from retoma_apps.videos.verdicts import WHO_DECIDED, Revision, Verdict, decision
 from retoma_apps.videos.voices import check_voice
 
 Reader = Annotated[Caller, caller("runs:read")]
+Viewer = Annotated[Caller, caller_or_link("runs:read", run="video", digest="digest")]
 Writer = Annotated[Caller, caller("runs:write")]
 Reviewer = Annotated[Caller, caller("reviews:write")]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -133,23 +145,23 @@ async def approve_batch(given: BatchApproval, by: Reviewer, key: DecisionKey = N
 
 
 @router.get("/checkpoints/{checkpoint:uuid}", summary="Show a checkpoint with all that a person decides by")
-async def show_checkpoint(checkpoint: UUID, by: Reader) -> Response:
+async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Response:
     review = await _checkpoint(by, checkpoint)
-    shown = await checkpoints.payload(by.client, review)
+    shown = await checkpoints.payload(by.client, review, public_address(request))
     return JSONResponse(shown, headers={"ETag": f'"{review.revision}"'})
 
 
 @router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint")
-async def decide(checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None) -> Response:
+async def decide(request: Request, checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None) -> Response:
     review = await _checkpoint(by, checkpoint)
     decision = await decision_of(by.client, given, review, _studio(by).voices, by=by.name, key=key)
     try:
         decided = await by.client.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:
         told = problem_of(error)
-        told.members["decision"] = await checkpoints.payload(by.client, error.winner)
+        told.members["decision"] = await checkpoints.payload(by.client, error.winner, public_address(request))
         raise told from error
-    return JSONResponse(await checkpoints.payload(by.client, decided))
+    return JSONResponse(await checkpoints.payload(by.client, decided, public_address(request)))
 
 
 @router.get("/files/{kind}/{video:uuid}/{digest}/{name}", summary="Fetch a file of a video", response_class=Response)
@@ -158,7 +170,7 @@ async def fetch(
     video: UUID,
     digest: Digest,
     name: Name,
-    by: Reader,
+    by: Viewer,
     part: Annotated[str | None, Header(alias="Range")] = None,
 ) -> Response:
     """`kind` and `name` are for people: the content alone says which file it is."""

@@ -110,7 +110,7 @@ class Office:
         return str(answer.json()["id"])
 
     async def start(self, project: str, documents: Iterable[dict[str, Any]], **options: Any) -> httpx2.Response:
-        body = {"projeto": project, "documentos": list(documents)}
+        body = {"projeto": project, "documentos": list(documents), **options.pop("also", {})}
         return await self.api.post("/execucoes", json=body, **options)
 
     async def done(self, texts: Mapping[str, bytes | str] = TEXTS, **changed: Any) -> str:

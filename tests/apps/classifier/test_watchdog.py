@@ -5,16 +5,19 @@ import asyncio
 import pytest
 
 from retoma import minutes, seconds
+from retoma.outgoing import Guard
 from retoma.settings import SILENCE
 from retoma.store import workers
 from tests.apps.classifier.office import SPOILT, Office
 from tests.apps.classifier.test_executions import first_steps
+from tests.receiver import receiver
 from tests.server.test_live import watching
 
 
-async def held(office: Office, **changed: int) -> str:
+async def held(office: Office, webhook_url: str | None = None, **changed: int) -> str:
     """An execution of three with `a.txt` done, and the others held by a worker that lives."""
-    execution = await office.begin(await office.project(**changed))
+    also = {} if webhook_url is None else {"webhook_url": webhook_url}
+    execution = await office.begin(await office.project(**changed), also=also)
     await first_steps(office)
     claims = await office.hands.claim(100)
     (first,) = (claim for claim in claims if claim.item == "a.txt")
@@ -45,6 +48,31 @@ async def test_five_minutes_without_progress_make_an_execution_stuck_and_say_why
     assert [each["id"] for each in (await office.api.get("/execucoes?status=TRAVADO")).json()["execucoes"]] == [
         execution
     ]
+
+
+async def test_a_webhook_tells_of_an_execution_that_is_stuck_and_of_its_end(office: Office) -> None:
+    async with receiver() as there:
+        execution = await held(office, there.url)
+        await office.watch(minutes(5))
+        shown = await office.status(execution)
+        await office.api.sandbox.send_webhooks()
+        await office.watch(seconds(5))
+        await office.work()
+        await office.api.sandbox.send_webhooks()
+        ended = await office.status(execution)
+    stuck, end = [got.json for got in there.got]
+    assert (stuck["evento"], stuck["id"], stuck["status"]) == ("run.stuck", execution, "TRAVADO")
+    assert stuck["travamento"] == shown["travamento"]
+    assert (end["evento"], end["status"], end["contagem"]) == ("run.completed", "CONCLUIDO", ended["contagem"])
+    assert set(stuck) == set(end) == {*shown} & {*end} | {"evento", "travamento"}
+
+
+async def test_a_webhook_of_an_execution_reaches_no_private_address(office: Office) -> None:
+    office.api.client.guard = Guard()
+    also = {"webhook_url": "http://169.254.169.254/latest"}
+    answer = await office.start(await office.project(), await office.send("a.txt", "Julgo."), also=also)
+    assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
+    assert (await office.api.get("/execucoes")).json()["execucoes"] == []
 
 
 async def test_it_resumes_by_itself_after_5_10_and_20_seconds_and_then_ends_in_error(office: Office) -> None:

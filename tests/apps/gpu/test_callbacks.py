@@ -152,41 +152,58 @@ def signed(got: Got) -> str:
     return hmac.new(SECRET.encode(), text, hashlib.sha256).hexdigest()
 
 
-async def test_a_callback_is_tried_five_times_and_is_then_a_dead_letter(studio: Studio) -> None:
-    async with receiver(*[says(500)] * 9) as there:
+async def test_a_callback_that_used_up_its_attempts_is_a_dead_letter(
+    open_studio: OpenStudio,
+) -> None:
+    async with open_studio(settings={"webhook_retry_max": 5}) as studio, receiver(*[says(500)] * 9) as there:
         job = await ended(studio, there.url)
         run = (await studio.client.runs())[0].id
         waits = await send_until_over(studio.api.sandbox, run)
+        (dead,) = await studio.client.deliveries(states=["dead"])
+        letter = await studio.client.delivery(dead.id)
     assert len(there.got) == 5
     assert waits[0] == timedelta(0)
     for wait, told in zip(waits[1:], (2, 4, 8, 16), strict=True):
         assert wait.total_seconds() == pytest.approx(told, rel=0.2)
-    (dead,) = await studio.client.deliveries(states=["dead"])
-    letter = await studio.client.delivery(dead.id)
     assert (letter.url, json.loads(letter.body)["jobId"]) == (there.url, job)
     assert isinstance(letter.ended_at, datetime)
     assert "500" in letter.error
 
 
-async def test_every_attempt_is_in_the_log_with_its_number_and_when_the_next_one_comes(studio: Studio) -> None:
-    async with receiver(says(500)) as there:
-        job = await ended(studio, there.url)
-        await studio.api.sandbox.send_webhooks()
-        (failing,) = await studio.client.deliveries()
-        now = await studio.api.sandbox.clock.now()
-        first = await studio.client.delivery(failing.id)
-        assert (first.url, f"orc-{first.run}", first.attempt, first.state) == (there.url, job, 1, "due")
-        assert timedelta(seconds=2) <= first.next_at - now < timedelta(seconds=3)
-        assert [(one.attempt, one.status) for one in first.attempts] == [(1, 500)]
-        await studio.pass_time()
-        await studio.api.sandbox.send_webhooks()
-        second = await studio.client.delivery(failing.id)
-    assert (second.url, f"orc-{second.run}", second.state) == (there.url, job, "delivered")
-    assert [(one.attempt, one.status) for one in second.attempts] == [(1, 500), (2, 200)]
+async def test_a_callback_outlives_a_restart_of_its_receiver(studio: Studio) -> None:
+    """After the document's five attempts it goes on by the standard schedule."""
+    async with receiver(*[says(500)] * 13) as there:
+        await ended(studio, there.url)
+        waits = await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
+        (delivery,) = await studio.client.deliveries()
+    assert (len(there.got), delivery.state) == (14, "delivered")
+    assert [wait.total_seconds() for wait in waits[1:5]] == [pytest.approx(told, rel=0.2) for told in (2, 4, 8, 16)]
+    assert sum(waits, timedelta()) > timedelta(days=3)
 
 
-async def test_a_dead_letter_can_be_sent_again(studio: Studio) -> None:
-    async with receiver(*[says(503)] * 5) as there:
+async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows(
+    open_studio: OpenStudio, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "retoma.webhooks")
+    script = [says(500), says(200), says(500), says(500)]
+    async with open_studio(settings={"webhook_retry_max": 2}) as studio, receiver(*script) as there:
+        jobs = []
+        for _ in range(2):
+            jobs.append(await ended(studio, f"{there.url}?token=canary"))
+            await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
+    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
+    assert [(line.levelname, f"orc-{line.run}", line.attempt) for line in lines] == [
+        ("WARNING", jobs[0], 1),
+        ("INFO", jobs[0], 2),
+        ("WARNING", jobs[1], 1),
+        ("ERROR", jobs[1], 2),
+    ]
+    assert {line.url for line in lines} == {f"{there.url}?token=***"}
+    assert [line.retry_in_seconds for line in lines if line.levelname == "WARNING"] == [pytest.approx(2, rel=0.2)] * 2
+
+
+async def test_a_dead_letter_can_be_sent_again(open_studio: OpenStudio) -> None:
+    async with open_studio(settings={"webhook_retry_max": 5}) as studio, receiver(*[says(503)] * 5) as there:
         job = await ended(studio, there.url)
         run = (await studio.client.runs())[0].id
         await send_until_over(studio.api.sandbox, run)
@@ -195,8 +212,8 @@ async def test_a_dead_letter_can_be_sent_again(studio: Studio) -> None:
         assert answer.status_code < 300
         await studio.pass_time(timedelta(hours=1))
         await studio.api.sandbox.send_webhooks()
-    assert there.got[-1].json["jobId"] == job
-    assert (await studio.client.delivery(dead.id)).state == "delivered"
+        assert there.got[-1].json["jobId"] == job
+        assert (await studio.client.delivery(dead.id)).state == "delivered"
 
 
 @pytest.mark.parametrize("status", [404, 409])
@@ -220,9 +237,10 @@ async def test_who_sets_the_number_of_attempts_gets_as_many(
         assert len(there.got) == attempts
 
 
-def test_five_attempts_are_the_default() -> None:
-    rules = Rules.of(GpuSettings(), offline=False)
-    assert (rules.attempts, rules.webhook("https://a.example").profile) == (5, "short")
+def test_the_whole_schedule_is_the_default_and_five_attempts_can_be_had() -> None:
+    rules, five = (Rules.of(given, offline=False) for given in (GpuSettings(), GpuSettings(webhook_retry_max=5)))
+    assert (rules.attempts, rules.webhook("https://a.example").profile) == (14, "standard")
+    assert (five.attempts, five.webhook("https://a.example").profile) == (5, "short")
 
 
 async def test_no_callback_is_owed_where_none_was_asked_for(studio: Studio) -> None:

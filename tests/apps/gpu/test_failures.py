@@ -255,6 +255,26 @@ def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatc
     assert {rules.limit(name) for name in ("img2vid", "caption", "addaudio")} == {timedelta(seconds=90)}
 
 
+@pytest.mark.parametrize(
+    ("queue", "work", "status"), [(80.0, 80.0, "COMPLETED"), (80.0, 120.0, "FAILED"), (120.0, 1.0, "FAILED")]
+)
+async def test_a_job_may_wait_for_the_set_limit_and_then_run_for_it(
+    queue: float, work: float, status: str, open_studio: OpenStudio
+) -> None:
+    """So that it may take up to twice the limit."""
+    settings = {"job_timeout_ms": 90_000}
+    async with open_studio(queue_seconds=queue, seconds=lambda _: work, settings=settings) as studio:
+        job = await studio.submit(operation="caption")
+        await studio.do()
+        studio.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
+        await studio.work()
+        shown = await studio.show(job)
+    assert (shown["status"], shown.get("error", {}).get("code")) == (
+        status,
+        None if status == "COMPLETED" else "TIMEOUT",
+    )
+
+
 @pytest.mark.parametrize(("operation", "limit"), [("img2vid", 60), ("caption", 10), ("addaudio", 5)])
 async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
     operation: str, limit: int, open_studio: OpenStudio, caplog: pytest.LogCaptureFixture

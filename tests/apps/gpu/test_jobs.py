@@ -99,7 +99,6 @@ async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> No
         "attempts": {},
         "waiting": None,
     }
-    assert queued["data"]["images"][1]["id"] == "2"
     await studio.api.sandbox.clock.advance(MINUTE)
     await studio.do()
     under_way = await studio.show(job)
@@ -111,6 +110,49 @@ async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> No
     ended = await studio.show(job)
     assert (ended["status"], ended["completedAt"]) == ("COMPLETED", "2030-01-01T12:01:08.000Z")
     assert (ended["progress"], ended["estimatedCompletion"], ended["workersReserved"]) == (None, None, 0)
+
+
+@pytest.mark.parametrize("operation", BODIES)
+async def test_a_job_shows_the_request_as_it_came(operation: str, studio: Studio) -> None:
+    """With what is not known and as it was spelt, and without what was left out."""
+    body = {**BODIES[operation], "id_roteiro": "34", "canal": {"nome": "Chá"}, "webhook_url": HOOK}
+    if operation == "img2vid":
+        body["images"] = [{"id": 1, "image_url": "https://example.com/1.png", "duracao": "5.5", "nota": "capa"}]
+    job = await studio.submit(body, operation)
+    assert (await studio.show(job))["data"] == body
+    await studio.work()
+    assert (await studio.show(job))["data"] == body
+
+
+async def test_the_same_key_with_another_unknown_field_is_the_same_job(studio: Studio) -> None:
+    key = {"Idempotency-Key": "k"}
+    first = await studio.submit(img2vid(1, nota="a"), headers=key)
+    assert await studio.submit(img2vid(1, nota="b"), headers=key) == first
+
+
+async def test_a_token_in_the_address_of_a_callback_is_shown_nowhere(studio: Studio) -> None:
+    async with receiver() as there:
+        job = await studio.submit(img2vid(1, webhook_url=f"{there.url}?token=CANARY"))
+        await studio.work()
+        await studio.callbacks(there)
+        run = job.removeprefix("orc-")
+        places = (f"/jobs/{job}", f"/api/v1/runs/{run}", "/api/v1/deliveries", f"/api/v1/runs/{run}/events")
+        shown = [(await studio.api.get(place)).text for place in places]
+    assert there.got[0].path.endswith("?token=CANARY")
+    assert [text for text in shown if "CANARY" in text] == []
+    assert "token=***" in shown[0]
+
+
+async def test_when_a_job_started_does_not_change_with_its_state(studio: Studio) -> None:
+    job = await studio.submit(operation="caption")
+    claims = await studio.hands.claim()
+    await studio.api.sandbox.clock.advance(timedelta(milliseconds=158))  # before it is submitted
+    await studio.hands.give_back(await studio.hands.attempt(claims))
+    under_way = await studio.show(job)
+    await studio.work()
+    ended = await studio.show(job)
+    assert (under_way["status"], ended["status"]) == ("IN_PROGRESS", "COMPLETED")
+    assert under_way["startedAt"] == ended["startedAt"] == "2030-01-01T12:00:00.000Z"
 
 
 @pytest.mark.parametrize("operation", BODIES)
@@ -324,11 +366,11 @@ async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(studi
         on_work=told,
         on_look=told,
     )
-    async with receiver(*[says(500)] * 5) as there:
+    async with receiver(*[says(500)] * 14) as there:
         job = await studio.submit(img2vid(1, webhook_url=there.url))
         await studio.work()
         shown = await studio.show(job)
-        for sent, state in ((1, "due"), (5, "dead")):
+        for sent, state in ((1, "due"), (5, "due"), (14, "dead")):
             while len(there.got) < sent:
                 await studio.callbacks(there)
                 await studio.api.sandbox.clock.advance(timedelta(hours=25))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -263,8 +264,11 @@ async def test_the_blocking_route_of_old_is_not_there(studio: Studio) -> None:
 
 
 async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(studio: Studio) -> None:
-    jobs = [await studio.submit(img2vid(100)) for _ in range(4)]
-    assert [(await studio.show(job))["status"] for job in jobs] == ["QUEUED"] * 4
+    answers = await asyncio.gather(*(studio.post("img2vid", img2vid(100)) for _ in range(4)))
+    assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "QUEUED")] * 4
+    assert studio.standin.submits.total() == 0, "nobody waits for the host"
+    shown = [await studio.show(answer.json()["jobId"]) for answer in answers]
+    assert [one["status"] for one in shown] == ["QUEUED"] * 4
 
 
 async def test_the_path_is_a_label_and_reaches_no_file(studio: Studio) -> None:

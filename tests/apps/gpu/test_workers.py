@@ -198,12 +198,29 @@ async def test_the_number_of_free_workers_can_be_read(studio: Studio) -> None:
 
 async def test_the_host_is_asked_every_eight_seconds(studio: Studio) -> None:
     studio.standin.fleet.seconds = lambda _: 600.0
-    await studio.submit(img2vid(36))
+    job = await studio.submit(img2vid(36))
     await studio.do()
-    for _ in range(3):
-        await studio.pass_time(timedelta(seconds=8))
     (run,) = await studio.client.runs()
-    assert [work.looks for work in await studio.client.outside(run.id)] == [3, 3, 3]
+    looks = []
+    for _ in range(6):
+        await studio.pass_time(timedelta(seconds=4))
+        for _ in range(3):
+            await studio.show(job)  # callers are answered from what is stored
+        looks.append([work.looks for work in await studio.client.outside(run.id)])
+    assert looks == [[number] * 3 for number in (0, 1, 1, 2, 2, 3)]
+    assert studio.standin.asked.total() == 9
+
+
+async def test_a_job_starts_on_all_three_workers_as_soon_as_it_is_submitted(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SHORTEST_LOOK", "LONGEST_LOOK"):  # so that nothing is found by looking
+        monkeypatch.setattr(wakeup, name, 1e6)
+    async with working(studio.api.sandbox, silence=3600):
+        jobs = await asyncio.gather(*(studio.submit(img2vid(100)) for _ in range(4)))
+        await until(lambda: seen(studio, 3))
+        shown = [await studio.show(job) for job in jobs]
+    assert sorted(one["workersReserved"] for one in shown) == [0, 0, 0, 3]
 
 
 async def test_cancelling_a_job_cancels_its_work_and_frees_its_workers_when_that_is_confirmed(studio: Studio) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import httpx2
@@ -73,7 +74,7 @@ async def _travel(house: House, seen: Journey) -> None:
         checkpoint = seen.checkpoints[name] = await house.asked(video)
         seen.videos[name] = await house.show(video)
         for url in _urls(checkpoint["data"]):
-            seen.files[url] = await house.api.get(url)
+            seen.files[url] = await house.api.get(url, key=None)
         if name == "final_review":
             await _try_without_thumbnail(house, checkpoint, seen)
         chosen = {"thumbnail": 2, "tags": ["renda fixa"]} if name == "final_review" else {}
@@ -98,7 +99,7 @@ async def _try_without_thumbnail(house: House, checkpoint: dict[str, Any], seen:
 
 def _urls(data: Any) -> list[str]:
     text = json.dumps(data)
-    return [word for word in text.split('"') if word.startswith("/api/v1/files/")]
+    return [word for word in text.split('"') if "/api/v1/files/" in word]
 
 
 def test_a_video_in_which_nothing_goes_wrong_asks_exactly_four_times(journey: Journey) -> None:
@@ -137,7 +138,7 @@ def test_the_script_review_has_every_field(journey: Journey) -> None:
 
 def test_the_audio_review_has_every_field_and_a_playable_recording(journey: Journey) -> None:
     data = journey.data("audio_review")
-    assert data["audio_url"].startswith("/api/v1/files/audio/")
+    assert "/api/v1/files/audio/" in data["audio_url"]
     sound = journey.files[data["audio_url"]]
     assert (sound.status_code, sound.headers["content-type"]) == (200, "audio/x-wav")
     with wave.open(io.BytesIO(sound.content)) as read:
@@ -164,7 +165,7 @@ def test_the_broll_review_has_every_field_and_its_files(journey: Journey) -> Non
 
 def test_the_final_review_has_every_field_and_its_files(journey: Journey) -> None:
     data = journey.data("final_review")
-    assert data["video_preview_url"].startswith("/api/v1/files/video/")
+    assert "/api/v1/files/video/" in data["video_preview_url"]
     film = journey.files[data["video_preview_url"]]
     assert (film.status_code, film.headers["content-type"]) == (200, "video/mp4")
     assert data["file_size_mb"] == round(len(film.content) / 1e6, 2)
@@ -236,5 +237,5 @@ def test_what_was_found_out_is_kept(journey: Journey) -> None:
 
 
 def test_file_addresses_name_nothing_of_this_machine(journey: Journey, tmp_path_factory: Any) -> None:
-    assert all(Path(url).parts[1:4] == ("api", "v1", "files") for url in journey.files)
+    assert all(Path(urlsplit(url).path).parts[1:4] == ("api", "v1", "files") for url in journey.files)
     assert str(tmp_path_factory.getbasetemp()) not in json.dumps(journey.checkpoints)

@@ -52,7 +52,7 @@ async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_
     for _ in range(8):
         review = await asked(studio, run)
         kinds.append(review.step)
-        shown = await payload(studio.client, review)
+        shown = await payload(studio.client, review, "")
         assert shown["data"]
         back = notes.pop(review.step, None)
         final: dict[str, Any] = {"value": {"thumbnail": 2}} if review.step == "final_review" else {}
@@ -81,5 +81,5 @@ async def test_what_one_video_learnt_is_known_to_the_next_of_its_channel(studio:
         await approved(studio, first, **given)
     await studio.work()
     longer = (await studio.client.start("longform", {**BRIEF, "seconds": 60}, tenant="financas")).id
-    data = (await payload(studio.client, await asked(studio, longer)))["data"]
+    data = (await payload(studio.client, await asked(studio, longer), ""))["data"]
     assert data["knowledge_reuse_rate"] > 0.5

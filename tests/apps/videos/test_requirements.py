@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import asyncpg
@@ -684,7 +685,7 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
     assert (edited["data"]["voice_used"], edited["data"]["rate"]) == ("espeak_pt", 1.4)
     assert (first["data"]["voice_used"] != "espeak_pt", first["data"]["rate"]) == (True, 1.0)
     assert (again["data"]["voice_used"], again["data"]["rate"]) == ("espeak_pt", 1.4)
-    assert again["data"]["audio_url"] != first["data"]["audio_url"]
+    assert len({one["data"]["audio_url"].partition("?")[0] for one in (again, first)}) == 2
     assert again["data"]["script_text"] == first["data"]["script_text"]
 
 
@@ -800,6 +801,21 @@ async def test_a_broll_review_tells_how_well_each_clip_fits_and_how_much_of_the_
     assert (fitting, other) == (relevance("um gato", Stock.only), relevance("um rio", Stock.only))
     assert 1 > fitting > other > 0
     assert data["coverage_percentage"] == 40
+
+
+async def test_a_reviewer_elsewhere_hears_and_sees_the_files_without_a_key(house: QuickHouse) -> None:
+    heard = await house.at("audio_review")
+    seen = await house.at("final_review")
+    link = heard["data"]["audio_url"]
+    links = [link, seen["data"]["video_preview_url"], *(one["url"] for one in seen["data"]["thumbnail_variants"])]
+    assert {urlsplit(each).netloc for each in [*links, seen["review_url"]]} == {"api.example"}
+    assert seen["review_url"].endswith(f"/reviews/{seen['checkpoint_id']}")
+    assert [(await house.api.get(each, key=None)).status_code for each in links] == [200] * len(links)
+    other = link.replace(heard["video_id"], seen["video_id"])
+    refused = [await house.api.get(each, key=None) for each in (link.partition("?")[0], other, link[:-1])]
+    assert [answer.status_code for answer in refused] == [401, 404, 404]
+    await house.api.sandbox.clock.advance(timedelta(hours=25))
+    assert (await house.api.get(link, key=None)).status_code == 410
 
 
 def digest_in(final: dict[str, Any]) -> str:

@@ -319,7 +319,7 @@ async def test_each_thumbnail_is_paid_for_once_and_a_new_film_keeps_them(house: 
     ] * 3
     assert len(painter.asked) == 4
     assert again["data"]["thumbnail_variants"] == final["data"]["thumbnail_variants"]
-    assert again["data"]["video_preview_url"] != final["data"]["video_preview_url"]
+    assert len({one["data"]["video_preview_url"].partition("?")[0] for one in (again, final)}) == 2
 
 
 async def test_thumbnails_keep_the_words_and_the_wishes_of_reviewers(house: QuickHouse, painter: Painter) -> None:

@@ -44,4 +44,4 @@ async def enable(endpoint: EndpointId, by: Writer) -> EndpointShape:
 
 def _shape(endpoint: Endpoint) -> EndpointShape:
     shown = {name: getattr(endpoint, name) for name in EndpointShape.model_fields}
-    return EndpointShape(**shown | {"url": without_values(endpoint.url)})
+    return EndpointShape(**shown | {"url": without_values(endpoint.url), "events": list(endpoint.events)})

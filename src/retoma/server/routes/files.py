@@ -8,13 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Path
 from starlette.responses import Response
 
-from retoma.server.callers import Caller, caller
+from retoma.server.callers import Caller, caller_or_link
 from retoma.server.problems import documented
 from retoma.server.routes.runs import own
 from retoma.server.sending import send_file
 
 router = APIRouter(tags=["files"])
-Reader = Annotated[Caller, caller("runs:read")]
+Reader = Annotated[Caller, caller_or_link("runs:read", run="run", digest="digest")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the content.")]
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -23,13 +23,13 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     },
     206: {"description": "The part that `Range` asks for."},
     416: {"description": "There is nothing of the file in that range."},
-    **documented(404),
+    **documented(404, 410),
 }
 
 
 @router.get(
     "/runs/{run:uuid}/files/{digest}",
-    summary="Fetch a file that a run's data names",
+    summary="Fetch a file that a run's data names, with a key or by a signed link",
     response_class=Response,
     responses=_ANSWERS,
 )

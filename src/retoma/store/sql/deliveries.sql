@@ -12,17 +12,17 @@ returning body;
 
 -- name: record_attempt
 -- Say how an attempt went; no row if another has taken the delivery up.
-select state, disabled
+select state, disabled, retry_in
   from retoma.record_attempt(:id, :attempt, :outcome, :delay, :pause, :ms, :status, :error, :answer);
 
 -- name: list_deliveries
 -- Newest first, after the one that ended the page before.
-select d.id, d.run, t.name as tenant, d.pipeline, d.event, d.seq, d.endpoint, e.url, d.state::text as state, d.attempt,
+select d.id, d.run, coalesce(t.name, '*') as tenant, d.pipeline, d.event, d.seq, d.endpoint, e.url, d.state::text as state, d.attempt,
        case when d.ended_at is null and d.next_at < 'infinity' then d.next_at end as next_at,
        d.created_at, d.ended_at, a.status,
        coalesce(a.error, case when d.state = 'dead' then 'the endpoint is disabled: ' || e.disabled_because end) as error
   from retoma.deliveries d
-  join retoma.tenants t on t.id = d.tenant
+  left join retoma.tenants t on t.id = d.tenant
   join retoma.endpoints e on e.id = d.endpoint
   left join lateral (
     select a.status, a.error
@@ -63,14 +63,15 @@ select id
 select retoma.redrive(:tenant, :id, :endpoint, :url, :from_at, :to_at) as deliveries;
 
 -- name: list_endpoints
-select e.id, t.name as tenant, e.url, e.created_at, e.failures, e.failing_since, e.open_until, e.disabled_at,
-       e.disabled_because,
+select e.id, coalesce(t.name, '*') as tenant, e.url, e.created_at, e.failures, e.failing_since, e.open_until,
+       e.disabled_at, e.disabled_because, e.events,
        (select count(*) from retoma.deliveries d where d.endpoint = e.id and d.ended_at is null) as due,
        (select count(*) from retoma.deliveries d where d.endpoint = e.id and d.state = 'dead') as dead
   from retoma.endpoints e
-  join retoma.tenants t on t.id = e.tenant
+  left join retoma.tenants t on t.id = e.tenant
  where (:tenant::int is null or e.tenant = :tenant)
    and (:id::int is null or e.id = :id)
+   and (not :subscribed or e.events is not null)
    and (:before::int is null or e.id < :before)
  order by e.id desc
  limit :limit;
@@ -90,3 +91,52 @@ update retoma.webhook_secrets s
   from retoma.endpoints e
  where e.id = :id and (:tenant::int is null or e.tenant = :tenant) and s.tenant = e.tenant and s.host = e.host
 returning s.host;
+
+-- name: event_of_delivery
+-- What the event says beside its run.
+select data::text as data
+  from retoma.deliveries
+ where id = :id;
+
+-- name: count_subscriptions
+select count(*)::int as subscriptions
+  from retoma.endpoints
+ where tenant = :tenant and events is not null;
+
+-- name: subscribe
+-- Let a URL have these events of all runs of a tenant, in place of those that it had. The secret of its host stays.
+with kept as (
+  insert into retoma.webhook_secrets as s (tenant, host, secret)
+  values (:tenant, :host, :secret)
+      on conflict (tenant, host) do update
+     set secret = s.secret
+  returning s.secret
+), subscribed as (
+  insert into retoma.endpoints as e (tenant, host, url, created_at, events)
+  values (:tenant, :host, :url, retoma.now(), :events)
+      on conflict (tenant, url) do update
+     set events = excluded.events, disabled_at = null, disabled_because = null, failures = 0, failing_since = null,
+         open_until = null
+  returning e.id
+)
+select subscribed.id, kept.secret
+  from subscribed, kept;
+
+-- name: unsubscribe
+update retoma.endpoints
+   set events = null
+ where id = :id and (:tenant::int is null or tenant = :tenant) and events is not null
+returning id;
+
+-- name: signing_key
+-- The secret for this purpose; the first to ask makes it.
+with made as (
+  insert into retoma.signing_keys (purpose, secret)
+  values (:purpose, :secret)
+      on conflict do nothing
+  returning secret
+)
+select secret from made
+union all
+select secret from retoma.signing_keys where purpose = :purpose
+limit 1;

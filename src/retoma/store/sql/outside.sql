@@ -24,7 +24,7 @@ select handle::text as handle, state, result::text as result, error::text as err
 
 -- name: outside_of_run
 -- What a run has had done outside.
-select step, item, revision, state, handle::text as handle, parked_at, running_at, stopping_at, ended_at, progress, looks,
+select step, item, revision, state, handle::text as handle, parked_at, started_at, running_at, stopping_at, ended_at, progress, looks,
        failed_looks, error::text as error
   from retoma.outside
  where run = :run

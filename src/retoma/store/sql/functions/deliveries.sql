@@ -36,17 +36,50 @@ begin
   perform retoma.owe(p_now, v_hooked, 'run.started');
 end $$;
 
+-- Tell those that have subscribed to the start of runs of these that are new. One that was told of was started by an
+-- earlier try.
+create or replace function retoma.tell_subscribers_of_start(p_now timestamptz, p_id uuid[]) returns void language sql as $$
+  select retoma.owe(p_now, array_agg(r.id order by r.id), 'run.started')
+    from retoma.runs r
+   where r.id = any (p_id) and r.created_at = p_now
+     and not exists (select from retoma.deliveries d where d.run = r.id and d.event = 'run.started')
+  having count(*) > 0;
+$$;
+
 -- 244 random bits.
 create or replace function retoma.new_webhook_secret() returns text volatile language sql as $$
   select 'whsec_' || encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'base64');
 $$;
 
 -- Write down what is owed for this event of these runs, in the transaction that made it true. The caller holds the
--- runs' locks. What comes after a delivery that is still open waits for it at `infinity`.
+-- runs' locks.
 create or replace function retoma.owe(p_now timestamptz, p_runs uuid[], p_event text) returns void
 language plpgsql as $$
 begin
-  if not exists (select from retoma.hooks where run = any (p_runs)) then
+  perform retoma.enqueue_announced(p_runs);
+  perform retoma.enqueue_deliveries(p_now, p_runs, p_event, null);
+end $$;
+
+-- Whether anybody may want to know of events of this run.
+create or replace function retoma.has_receivers(p_run uuid) returns boolean stable language sql as $$
+  select exists (select from retoma.hooks h where h.run = p_run)
+      or exists (select from retoma.endpoints e where e.events is not null);
+$$;
+
+-- The same for one kind of event.
+create or replace function retoma.has_receivers_of(p_run uuid, p_tenant int, p_event text) returns boolean stable language sql as $$
+  select exists (select from retoma.hooks h where h.run = p_run and p_event = any (h.events))
+      or exists (select from retoma.endpoints e
+                  where e.tenant in (p_tenant, -1) and e.events is not null and p_event = any (e.events));
+$$;
+
+-- One delivery for each URL that wants this event: as its run asked, or as it has subscribed. The caller holds the runs'
+-- locks. A delivery that follows one that is still open waits for it at `infinity`.
+create or replace function retoma.enqueue_deliveries(p_now timestamptz, p_runs uuid[], p_event text, p_data json) returns void
+language plpgsql as $$
+begin
+  if not exists (select from retoma.hooks where run = any (p_runs))
+     and not exists (select from retoma.endpoints where events is not null) then
     return;
   end if;
   -- A delivery that ends just now wakes the next one: let it see ours, or see its end.
@@ -54,21 +87,69 @@ begin
     where run = any (p_runs) and ended_at is null
     order by run, endpoint, seq for update;
   insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, retries,
-                                 state, next_at, created_at, ended_at)
-  select h.run, h.endpoint, coalesce(former.seq, 0) + 1, e.tenant, v.pipeline, e.host, p_event, h.profile, h.retries,
+                                 state, next_at, created_at, ended_at, data)
+  select w.run, w.endpoint, coalesce(former.seq, 0) + 1, e.tenant, v.pipeline, e.host, p_event, w.profile, w.retries,
          case when e.disabled_at is null then 'due' else 'dead' end::retoma.delivery_state,
          case when former.open then 'infinity' else greatest(p_now, e.open_until) end,
-         p_now, case when e.disabled_at is not null then p_now end
-    from retoma.hooks h
-    join retoma.endpoints e on e.id = h.endpoint
-    join retoma.runs r on r.id = h.run
+         p_now, case when e.disabled_at is not null then p_now end, p_data
+    from (
+      select h.run, h.endpoint, h.profile, h.retries
+        from retoma.hooks h
+       where h.run = any (p_runs) and p_event = any (h.events)
+      union all
+      select r.id, e.id, 'standard', null
+        from retoma.runs r
+        join retoma.endpoints e on e.tenant in (r.tenant, -1) and e.events is not null and p_event = any (e.events)
+       where r.id = any (p_runs)
+         and not exists (select from retoma.hooks h
+                          where h.run = r.id and h.endpoint = e.id and p_event = any (h.events))) w
+    join retoma.endpoints e on e.id = w.endpoint
+    join retoma.runs r on r.id = w.run
     join retoma.versions v on v.id = r.version
     cross join lateral (
       select max(d.seq) as seq, bool_or(d.ended_at is null) as open
         from retoma.deliveries d
-       where d.run = h.run and d.endpoint = h.endpoint) former
-   where h.run = any (p_runs) and p_event = any (h.events)
-   order by h.run, h.endpoint;
+       where d.run = w.run and d.endpoint = w.endpoint) former
+   order by w.run, w.endpoint;
+end $$;
+
+-- Keep an event of a run that the caller must not lock: jobs are locked before runs, and it holds one. It is written in
+-- the caller's transaction, and becomes deliveries once somebody holds the run's lock.
+create or replace function retoma.announce(p_now timestamptz, p_run uuid, p_tenant int, p_event text, p_data json) returns void
+language plpgsql as $$
+begin
+  if retoma.has_receivers_of(p_run, p_tenant, p_event) then
+    insert into retoma.announcements (run, event, data, at) values (p_run, p_event, p_data, p_now);
+  end if;
+end $$;
+
+-- Turn the announcements of these runs, whose locks the caller holds, into deliveries, in their order.
+create or replace function retoma.enqueue_announced(p_runs uuid[]) returns void language plpgsql as $$
+declare
+  v_announced record;
+begin
+  for v_announced in
+    with taken as (delete from retoma.announcements a where a.run = any (p_runs) returning a.*)
+    select * from taken order by id
+  loop
+    perform retoma.enqueue_deliveries(v_announced.at, array[v_announced.run], v_announced.event, v_announced.data);
+  end loop;
+end $$;
+
+-- The same for whatever was announced. A run that somebody holds is passed over: it is done by them, or the next time.
+create or replace function retoma.enqueue_all_announced(p_limit int) returns void language plpgsql as $$
+declare
+  v_runs uuid[];
+begin
+  with announced as (
+    select distinct a.run from (select run from retoma.announcements order by id limit p_limit) a
+  ), locked as (
+    select r.id from retoma.runs r join announced a on a.run = r.id order by r.id for update of r skip locked
+  )
+  select array_agg(id) into v_runs from locked;
+  if v_runs is not null then
+    perform retoma.enqueue_announced(v_runs);
+  end if;
 end $$;
 
 -- Take up to `p_limit` deliveries that are due and send them before `p_lease` is over. No host gets more than
@@ -86,6 +167,9 @@ language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
 begin
+  if exists (select from retoma.announcements) then
+    perform retoma.enqueue_all_announced(1000);
+  end if;
   return query
   with recursive hosts as (
     (select d.host from retoma.deliveries d where d.ended_at is null order by d.host limit 1)
@@ -143,12 +227,13 @@ returns boolean stable language sql as $$
 $$;
 
 -- Say how an attempt went: `delivered`, `again` after `p_delay`, `dead`, or `gone` for good with its endpoint. Gives
--- the delivery's state afterwards, or null if the attempt is no longer the last one: then nothing is changed.
+-- the delivery's state afterwards, and how long it waits for its next attempt; no row if the attempt is no longer the last
+-- one: then nothing is changed.
 -- `p_pause` holds back all that is owed to the endpoint, as its answer asked.
 create or replace function retoma.record_attempt(
   p_id uuid, p_attempt int, p_outcome text, p_delay interval, p_pause interval,
   p_ms int, p_status int, p_error text, p_answer text)
-returns table (state text, disabled boolean)
+returns table (state text, disabled boolean, retry_in interval)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -176,7 +261,10 @@ begin
     perform retoma.wake_next(v_now, v_delivery);
   end if;
   v_disabled := retoma.judge_endpoint(v_now, v_delivery.endpoint, p_outcome, p_pause);
-  return query select d.state::text, v_disabled from retoma.deliveries d where d.id = p_id;
+  return query
+  select d.state::text, v_disabled, case when d.state = 'due' then d.next_at - v_now end
+    from retoma.deliveries d
+   where d.id = p_id;
 end $$;
 
 create or replace function retoma.wake_next(p_now timestamptz, p_ended retoma.deliveries) returns void language sql as $$

@@ -63,7 +63,7 @@ begin
   select array_agg(id) into v_closed from closed;
   perform retoma.owe(p_now, array_agg(r.id), 'run.' || r.state)
      from retoma.runs r
-    where r.id = any (v_closed) and exists (select from retoma.hooks h where h.run = r.id)
+    where r.id = any (v_closed) and retoma.has_receivers(r.id)
     group by r.state;
 end $$;
 

@@ -93,7 +93,7 @@ begin
     where (c.run, c.step, c.item, c.revision) in (select j.run, j.step, j.item, j.revision from unnest(p_jobs) j)
     order by token_hash for update;
   insert into retoma.outside (run, step, item, revision, version, handle, effect, poll, cancel, every, queued_for, running_for,
-                              total_for, next_at, parked_at)
+                              total_for, next_at, parked_at, started_at)
   select j.run, j.step, j.item, j.revision, j.version, h -> 'handle', h ->> 'effect', h ->> 'poll', h ->> 'cancel',
          make_interval(secs => (h ->> 'every')::float), make_interval(secs => (h ->> 'queued')::float),
          make_interval(secs => (h ->> 'running')::float), make_interval(secs => (h ->> 'total')::float),
@@ -103,7 +103,7 @@ begin
               then p_now
               else p_now + make_interval(secs => coalesce(case when h ->> 'poll' is null then (h ->> 'total')::float end,
                                                           (h ->> 'every')::float)) end,
-         p_now
+         p_now, j.started_at
     from unnest(p_jobs) with ordinality as j
     join unnest(p_handovers) with ordinality as g (h, place) on g.place = j.ordinality
       on conflict (run, step, item, revision) do update set next_at = excluded.next_at;

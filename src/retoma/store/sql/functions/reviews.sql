@@ -35,10 +35,13 @@ create or replace function retoma.add_review(p_now timestamptz, p_job retoma.job
                          retoma.seconds(h.review -> 'expires'))
       from held h
     returning *
+  ), told as (
+    insert into retoma.events (run, at, revision, kind, step, item, data)
+    select o.run, p_now, o.revision, 'review', o.step, o.item,
+           json_build_object('review', o.id, 'what', 'opened', 'planned', o.planned, 'code', o.reason ->> 'code')
+      from opened o
   )
-  insert into retoma.events (run, at, revision, kind, step, item, data)
-  select o.run, p_now, o.revision, 'review', o.step, o.item,
-         json_build_object('review', o.id, 'what', 'opened', 'planned', o.planned, 'code', o.reason ->> 'code')
+  select retoma.announce(p_now, o.run, o.tenant, 'review.opened', json_build_object('review', o.id))
     from opened o;
 $$;
 

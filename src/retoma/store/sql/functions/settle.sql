@@ -130,6 +130,8 @@ create or replace function retoma.end_runs(p_now timestamptz, p_motions retoma.m
   )
   select retoma.owe(p_now, array_agg(c.id), 'run.' || c.state)
     from counted c
-   where c.ended_at is not null and exists (select from retoma.hooks h where h.run = c.id)
+   where c.ended_at is not null
+     and (exists (select from retoma.hooks h where h.run = c.id)
+          or exists (select from retoma.endpoints e where e.events is not null))
    group by c.state;
 $$;

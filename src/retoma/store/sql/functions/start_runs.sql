@@ -20,6 +20,9 @@ begin
   if array_remove(p_hook::text[], null) <> '{}' then
     perform retoma.hook_runs(v_now, p_id, p_tenant, p_hook);
   end if;
+  if exists (select from retoma.endpoints e where e.events is not null) then
+    perform retoma.tell_subscribers_of_start(v_now, p_id);
+  end if;
   if p_tell then
     perform pg_notify('retoma_ready', '');
   end if;

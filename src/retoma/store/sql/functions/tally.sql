@@ -94,7 +94,7 @@ $$;
 create or replace function retoma.beginning_of(p_run uuid, p_version int) returns table (began_at timestamptz)
 stable language sql as $$
   -- A job that was parked starts again when its outside work has ended: its last start is not its first.
-  select min(least(j.started_at - j.spent_ms * interval '1 ms', o.parked_at, f.begun_at))
+  select min(least(j.started_at - j.spent_ms * interval '1 ms', o.started_at, o.parked_at, f.begun_at))
     from retoma.jobs j
     join retoma.steps s on s.version = j.version and s.step = j.step
     left join retoma.outside o on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision

@@ -73,6 +73,8 @@ begin
          resumes = case when s.seen = excluded.seen then s.resumes else 0 end;
   insert into retoma.events (run, at, revision, kind, step, item, data)
   select id, v_now, revision, 'stuck', p_data ->> 'step', p_data ->> 'item', p_data from retoma.runs where id = p_run;
+  perform retoma.enqueue_announced(array[p_run]);
+  perform retoma.enqueue_deliveries(v_now, array[p_run], 'run.stuck', p_data);
   return true;
 end $$;
 

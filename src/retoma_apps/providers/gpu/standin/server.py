@@ -93,6 +93,8 @@ class StandIn(Breakable[Faults]):
         """Submissions of a key whose work went on or had succeeded: work that is paid for twice."""
         self.refused: Counter[int] = Counter()
         self.webhooks: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        """How often the status of each job was asked for."""
         self.fleet = Fleet(
             workers,
             seconds or _never_by_itself if twin else seconds or _by_images(seconds_per_image),
@@ -291,6 +293,7 @@ class StandIn(Breakable[Faults]):
         self._settle()
 
     async def _status(self, endpoint: str, job: str) -> Response:
+        self.asked[job] += 1
         found = self._found(endpoint, job)
         return JSONResponse(self._told(found)) if found else _unknown()
 

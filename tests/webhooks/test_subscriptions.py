@@ -1,0 +1,230 @@
+"""URLs that have subscribed to events of all runs, reviews and stuck runs among them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from retoma import App, Decision, Pipeline, Settings, Webhook, signing
+from retoma.define.file import File
+from retoma.engine import watchdog
+from retoma.errors import Conflict, InvalidInput, NotFound, UnsafeUrl
+from retoma.files import FileSettings, files_of
+from retoma.outgoing import Guard
+from retoma.store.database import Database
+from tests.conftest import OpenSandbox, empty
+from tests.engine.builders import SILENCE, rows, value
+from tests.receiver import receiver
+from tests.server.api import Api, an_api
+from tests.webhooks.builders import one_step
+
+PUBLIC = "https://retoma.example.com"
+URL = "http://127.0.0.1:9/hook"
+
+
+async def test_a_subscriber_gets_every_run_of_its_tenant(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        await sandbox.client.subscribe(there.url, ["run.started", "run.ended"], tenant="blog")
+        mine = (await sandbox.run("one", tenant="blog")).id
+        await sandbox.run("one", tenant="shop")
+        await sandbox.send_webhooks()
+    assert [(got.json["type"], got.json["data"]["run"], got.json["data"]["seq"]) for got in there.got] == [
+        ("run.started", str(mine), 1),
+        ("run.completed", str(mine), 2),
+    ]
+
+
+async def test_a_subscriber_of_all_tenants_gets_runs_of_all(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        made = await sandbox.client.subscribe(there.url, ["run.completed"])
+        for tenant in ("blog", "shop"):
+            await sandbox.run("one", tenant=tenant)
+        await sandbox.send_webhooks()
+        now = await sandbox.clock.now()
+        seen_by_a_tenant = await sandbox.client.deliveries(tenant="blog")
+        seen_by_nobodys = await sandbox.client.deliveries(tenant="never heard of")
+    assert {got.json["data"]["tenant"] for got in there.got} == {"blog", "shop"}
+    assert (made.tenant, seen_by_a_tenant, seen_by_nobodys) == ("*", [], [])
+    signing.verify(made.secret or "", there.got[0].headers, there.got[0].body, now)
+
+
+async def test_a_url_that_a_run_names_too_is_told_once(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await sandbox.client.subscribe(URL, ["run.ended"], tenant="default")
+        await sandbox.run("one", webhook=Webhook(URL))
+        assert len(await sandbox.client.deliveries()) == 1
+
+
+async def test_what_a_subscriber_is_owed_is_written_with_the_change(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        await sandbox.client.subscribe(URL, ["run.completed"])
+        run = (await sandbox.run("one")).id
+        written = """
+            select count(distinct xmin::text)
+              from (select xmin from retoma.runs where id = $1
+                    union all select xmin from retoma.deliveries where run = $1) as rows
+        """
+        assert await value(sandbox, written, run) == 1
+        assert await value(sandbox, "select count(*) from retoma.deliveries") == 1
+
+
+async def test_a_removed_subscription_gets_nothing_more(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        made = await sandbox.client.subscribe(URL, ["run.ended"])
+        await sandbox.client.unsubscribe(made.id)
+        await sandbox.run("one")
+        assert (await sandbox.client.deliveries(), await sandbox.client.subscriptions()) == ([], [])
+        with pytest.raises(NotFound):
+            await sandbox.client.unsubscribe(made.id)
+
+
+async def test_the_same_url_again_replaces_its_events_and_keeps_its_secret(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        first = await sandbox.client.subscribe(URL, ["run.started"])
+        again = await sandbox.client.subscribe(URL, ["run.stuck"])
+        assert (again.id, again.events, again.secret) == (first.id, ("run.stuck",), first.secret)
+        assert [one.secret for one in await sandbox.client.subscriptions()] == [None]
+
+
+async def test_a_subscription_that_cannot_be_is_refused(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        with pytest.raises(InvalidInput, match=r"did you mean 'review\.opened'"):
+            await sandbox.client.subscribe(URL, ["review.opend"])
+        monkeypatch.setattr("retoma.client.deliveries.MOST_SUBSCRIPTIONS", 0)
+        with pytest.raises(Conflict, match="remove one"):
+            await sandbox.client.subscribe(URL, ["run.ended"])
+        sandbox.client.guard = Guard()
+        with pytest.raises(UnsafeUrl, match="RETOMA_ALLOW_HOSTS"):
+            await sandbox.client.subscribe(URL, ["run.ended"])
+
+
+async def test_a_stuck_run_is_told_with_its_cause(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there, receiver() as asked, receiver() as usual:
+        await sandbox.client.subscribe(there.url, ["run.stuck"])
+        runs = [
+            (await sandbox.client.start("one", webhook=hook)).id
+            for hook in (Webhook(asked.url, events=["run.stuck"]), Webhook(usual.url))
+        ]
+        await sandbox.clock.advance(timedelta(minutes=10))
+        await watchdog.look(sandbox.database, SILENCE)
+        await sandbox.send_webhooks()
+    assert {got.json["data"]["run"] for got in there.got} == set(map(str, runs))
+    told = there.got[0].json
+    assert (told["type"], told["data"]["state"], told["data"]["stuck"]["cause"]) == ("run.stuck", "stuck", "no_worker")
+    assert "start one: retoma worker" in told["data"]["stuck"]["why"]
+    assert (len(asked.got), usual.got) == (1, [])
+
+
+@asynccontextmanager
+async def reviewing(database: Database, folder: Path) -> AsyncIterator[tuple[Api, Any]]:
+    """A server whose runs ask a person about a recording."""
+    await empty(database)
+    files = files_of(FileSettings(home=folder, files_url=None))
+    pipeline = Pipeline("talk")
+
+    @pipeline.step
+    async def recording() -> File:
+        return await files.save(b"RIFF of a talk", name="talk.wav")
+
+    pipeline.review("approved", of=recording, send_back_to=[recording])
+    application = App("talks", pipelines=[pipeline], files=files)
+    async with an_api(database, application=application) as api, receiver() as there:
+        yield api, there
+
+
+async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database: Database, tmp_path: Path) -> None:
+    async with reviewing(database, tmp_path) as (api, there):
+        await api.client.subscribe(there.url, ["review.opened"])
+        run = (await api.client.start("talk")).id
+        await api.sandbox.work()
+        assert await value(api.sandbox, "select count(*) from retoma.announcements") == 1
+        await api.sandbox.send_webhooks(Settings(public_url=PUBLIC))
+        (review,) = await api.client.reviews()
+        (got,) = there.got
+        told = got.json["data"]["review"]
+        (file,) = told["files"]
+        link = file["url"].removeprefix(PUBLIC)
+        served = await api.get(link, key=None)
+        part = await api.get(link, key=None, headers={"Range": "bytes=0-3"})
+        refused = [(await api.get(wrong, key=None)).status_code for wrong in tampered(link)]
+        await api.sandbox.clock.advance(timedelta(hours=25))
+        expired = await api.get(link, key=None)
+    assert (got.json["type"], got.json["data"]["run"]) == ("review.opened", str(run))
+    assert (told["id"], told["step"], told["item"], told["revision"]) == (str(review.id), "approved", "", 1)
+    assert told["review_url"] == f"{PUBLIC}/reviews/{review.id}"
+    assert (file["step"], file["name"], file["size"]) == ("recording", "talk.wav", 14)
+    assert (served.status_code, served.content, part.content) == (200, b"RIFF of a talk", b"RIFF")
+    assert refused == [404, 404, 404, 401, 404]
+    assert (expired.status_code, expired.json()["code"]) == (410, "GONE")
+
+
+def tampered(link: str) -> list[str]:
+    """Another signature, a later end, another run, no signature at all, and a file of which there is no link."""
+    path, query = link.split("?")
+    expires = int(query.split("&")[0].removeprefix("expires="))
+    digest = urlsplit(path).path.rpartition("/")[2]
+    return [
+        f"{path}?expires={expires}&signature={'0' * 64}",
+        link.replace(str(expires), str(expires + 1)),
+        link.replace(path, f"/api/v1/runs/01a1e5bf-11be-75bd-a0ef-d9c6878b405b/files/{digest}"),
+        path,
+        link.replace(digest, "a" * 64),
+    ]
+
+
+async def test_each_round_of_a_review_is_told_once_and_in_order(database: Database, tmp_path: Path) -> None:
+    async with reviewing(database, tmp_path) as (api, there):
+        run = (await api.client.start("talk", webhook=Webhook(there.url, events=["review.opened", "run.ended"]))).id
+        await api.sandbox.work()
+        for action in ("send_back", "approve"):
+            (review,) = await api.client.reviews(run=run)
+            await api.client.decide(review.id, Decision(action, by="ana", notes="slower"))
+            await api.sandbox.clock.advance(timedelta(minutes=1))
+            await api.sandbox.work()
+        await api.sandbox.send_webhooks()
+    told = [(got.json["type"], got.json["data"]["seq"]) for got in there.got]
+    assert told == [("review.opened", 1), ("review.opened", 2), ("run.completed", 3)]
+
+
+async def test_reviews_of_runs_that_nobody_listens_to_are_not_announced(database: Database, tmp_path: Path) -> None:
+    async with reviewing(database, tmp_path) as (api, there):
+        await api.client.subscribe(there.url, ["run.ended"])
+        await api.client.start("talk", webhook=Webhook(there.url))
+        await api.sandbox.work()
+        assert await rows(api.sandbox, "select * from retoma.announcements") == []
+
+
+async def test_subscriptions_over_http_are_those_of_the_keys_tenant(database: Database) -> None:
+    await empty(database)
+    async with an_api(database) as api:
+        blog = await api.make_key("deliveries:read", "deliveries:write", "runs:read", tenant="blog")
+        shop = await api.make_key("deliveries:read", "deliveries:write", "runs:read", tenant="shop")
+        blind = await api.make_key("deliveries:write", tenant="blog", name="blind")
+        given = {"url": f"{URL}?token=CANARY", "events": ["review.opened"]}
+        made = await api.post("/api/v1/webhooks", json=given, key=blog)
+        listed = (await api.get("/api/v1/webhooks", key=blog)).json()["webhooks"]
+        path = f"/api/v1/webhooks/{made.json()['id']}"
+        answers = [
+            await api.get("/api/v1/webhooks", key=shop),
+            await api.call("DELETE", path, key=shop),
+            await api.post("/api/v1/webhooks", json=given | {"tenant": "blog"}, key=shop),
+            await api.post("/api/v1/webhooks", json=given, key=blind),
+            await api.call("DELETE", path, key=blog),
+        ]
+        everyone = await api.post("/api/v1/webhooks", json=given)
+    assert (made.status_code, made.json()["secret"][:6]) == (201, "whsec_")
+    assert [(one["tenant"], one["url"], one["events"]) for one in listed] == [
+        ("blog", f"{URL}?token=***", ["review.opened"])
+    ]
+    assert "secret" not in listed[0]
+    assert answers[0].json()["webhooks"] == []
+    assert [answer.status_code for answer in answers[1:]] == [404, 403, 403, 204]
+    assert everyone.json()["tenant"] == "*"
