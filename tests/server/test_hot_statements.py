@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from uuid import UUID
 
 import pytest
 
+from retoma import Pipeline
 from retoma.engine.keys import digest
 from retoma.errors import Conflict
-from retoma.store.statements import statements
+from retoma.states import RunState
+from retoma.store import runs
+from retoma.store.database import Connection
+from retoma.store.statements import Statement, statements
+from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.test_hot_statements import FEW, TABLES, Table, prepared, reading
 from tests.server.api import Api
@@ -25,26 +32,41 @@ async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbo
     assert "runs" not in read.whole_tables
 
 
-@pytest.mark.parametrize(("name", "chosen"), [("list_runs", "small"), ("list_runs_gone_wrong", None)])
-async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, name: str, chosen: str | None) -> None:
-    async with prepared(open_sandbox, "analysed") as (sandbox, _, connection):
-        run = (await sandbox.client.start("labels", tenant="small")).id
-        tenant = await connection.fetchval("select tenant from retoma.runs where id = $1", run)
-        asked = {
-            "tenant": tenant if chosen else None,
-            "pipeline": None,
-            "states": None if chosen else ["failed"],
-            "before": None,
-            "first": None,
-            "limit": 50,
-            "with_input": True,
-        }
-        statement = statements("runs")[name]
+@pytest.mark.parametrize(
+    "asked",
+    [{"tenant": "small"}, {"states": [RunState.FAILED]}, {"states": [RunState.RUNNING]}, {"pipeline": "rare"}],
+    ids=lambda asked: next(iter(asked)),
+)
+async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, asked: dict[str, Any]) -> None:
+    rare = Pipeline("rare")
+
+    @rare.step
+    def one() -> int:
+        return 1
+
+    async with prepared(open_sandbox, "analysed", rare) as (sandbox, _, connection):
+        run = (await sandbox.client.start("rare", tenant="small")).id
         async with reading(connection) as read:
-            found = await connection.fetch(statement.sql, *statement.bind(asked))
-    assert [row["id"] for row in found] == ([run] if chosen else [])
+            found = await list_runs(sandbox, connection, **asked)
+        unfinished = await connection.fetchval("select count(*) from retoma.runs where ended_at is null")
+    assert found == ([] if asked.get("states") == [RunState.FAILED] else [run])
     assert "runs" not in read.whole_tables
-    assert sum(read.entries.values()) <= FEW
+    assert sum(read.entries.values()) <= FEW + (unfinished if asked.get("states") == [RunState.RUNNING] else 0)
+
+
+async def list_runs(sandbox: Sandbox, connection: Connection, **asked: Any) -> list[UUID]:
+    """List runs as the client does, on this connection."""
+
+    async def fetch(statement: Statement, **given: Any) -> list[Any]:
+        return list(await connection.fetch(statement.sql, *statement.bind(given)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox.database, "fetch", fetch)
+        if "tenant" in asked:
+            asked["tenant"] = await connection.fetchval(
+                "select id from retoma.tenants where name = $1", asked["tenant"]
+            )
+        return [run.id for run in await runs.listed(sandbox.database, **asked)]
 
 
 async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: OpenSandbox) -> None:

@@ -44,9 +44,9 @@ async def listed(
     with_input: bool = True,
 ) -> list[Run]:
     """Newest first, down to `first`. `before` is the last id of the page before."""
-    wrong = bool(states) and all(state in _GONE_WRONG for state in states or ())
     rows = await database.fetch(
-        _SQL["list_runs_gone_wrong" if wrong else "list_runs"],
+        _SQL["list_runs"],
+        by=_index_for(pipeline, states),
         tenant=tenant,
         pipeline=pipeline,
         states=list(states) if states else None,
@@ -56,6 +56,16 @@ async def listed(
         with_input=with_input,
     )
     return [_run(row) for row in rows]
+
+
+def _index_for(pipeline: str | None, states: Sequence[RunState] | None) -> str:
+    """Return which index leads to these runs without passing many others."""
+    wanted = set(states or RunState)
+    if wanted <= _GONE_WRONG:
+        return "wrong"
+    if not wanted & RUN_ENDS:
+        return "open"
+    return "run" if pipeline is None else "pipeline"
 
 
 async def started_by(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:

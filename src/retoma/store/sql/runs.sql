@@ -12,35 +12,64 @@ select input::text as input
  where id = :run;
 
 -- name: list_runs
--- Newest first, after the one that ended the page before.
+-- Newest first, after the one that ended the page before. `by` chooses the index: of all runs, of those that are not over, of those
+-- that are over and have not completed, or of each version of the pipeline.
+with found as (
+    (select r.*
+      from retoma.runs r
+     where :by = 'run'
+       and (:tenant::int is null or r.tenant = :tenant)
+       and (:states::text[] is null or r.state::text = any (:states))
+       and (:before::uuid is null or r.id < :before)
+       and (:first::uuid is null or r.id >= :first)
+     order by r.id desc
+     limit :limit)
+     union all
+    (select r.*
+      from retoma.runs r
+      join retoma.versions v on v.id = r.version
+     where :by = 'open' and r.ended_at is null
+       and (:pipeline::text is null or v.pipeline = :pipeline)
+       and (:tenant::int is null or r.tenant = :tenant)
+       and (:states::text[] is null or r.state::text = any (:states))
+       and (:before::uuid is null or r.id < :before)
+       and (:first::uuid is null or r.id >= :first)
+     order by r.id desc
+     limit :limit)
+     union all
+    (select r.*
+      from retoma.runs r
+      join retoma.versions v on v.id = r.version
+     where :by = 'wrong' and r.ended_at is not null and r.state <> 'completed'
+       and (:pipeline::text is null or v.pipeline = :pipeline)
+       and (:tenant::int is null or r.tenant = :tenant)
+       and (:states::text[] is null or r.state::text = any (:states))
+       and (:before::uuid is null or r.id < :before)
+       and (:first::uuid is null or r.id >= :first)
+     order by r.id desc
+     limit :limit)
+     union all
+    (select r.*
+      from retoma.versions v,
+           lateral (select r.*
+                      from retoma.runs r
+                     where r.version = v.id
+                       and (:tenant::int is null or r.tenant = :tenant)
+                       and (:states::text[] is null or r.state::text = any (:states))
+                       and (:before::uuid is null or r.id < :before)
+                       and (:first::uuid is null or r.id >= :first)
+                     order by r.id desc
+                     limit :limit) r
+     where :by = 'pipeline' and v.pipeline = :pipeline
+     order by r.id desc
+     limit :limit)
+)
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
        case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
-  from retoma.runs r
+  from found r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
- where (:tenant::int is null or r.tenant = :tenant)
-   and (:pipeline::text is null or v.pipeline = :pipeline)
-   and (:states::text[] is null or r.state::text = any (:states))
-   and (:before::uuid is null or r.id < :before)
-   and (:first::uuid is null or r.id >= :first)
- order by r.id desc
- limit :limit;
-
--- name: list_runs_gone_wrong
--- The same of runs that are over and have not completed, which have an index of their own.
-select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
-  from retoma.runs r
-  join retoma.tenants t on t.id = r.tenant
-  join retoma.versions v on v.id = r.version
- where r.ended_at is not null and r.state <> 'completed'
-   and (:tenant::int is null or r.tenant = :tenant)
-   and (:pipeline::text is null or v.pipeline = :pipeline)
-   and r.state::text = any (:states)
-   and (:before::uuid is null or r.id < :before)
-   and (:first::uuid is null or r.id >= :first)
- order by r.id desc
- limit :limit;
+ order by r.id desc;
 
 -- name: states_of
 -- Which of these runs are over, and how.
