@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from inspect import isawaitable
@@ -12,22 +13,28 @@ from pydantic_core import to_jsonable_python
 
 from retoma.client import Client
 from retoma.define.webhook import STARTED
+from retoma.engine.contained import call_contained
 from retoma.records import Run
 from retoma.states import RunState
 from retoma.store import runs
 from retoma.store.deliveries import Taken
 
 LARGEST = 20_000
+PATIENCE = 15.0  # seconds for the application to make a body: with the time to send it, less than a sender's lease
 MOST_READ = 6 * LARGEST  # bytes of results: a letter may be written as six in what is stored, and as one in a body
 
 
 async def body_of(client: Client, taken: Taken, public_url: str | None) -> str:
     """The body for this event: the application's own, or ours. It is JSON, and is signed and sent as it is here."""
     run = await _at_its_event(client, taken)
-    if client.app is not None and client.app.webhook_body is not None:
-        made = client.app.webhook_body(client, run, taken.event)
-        return _text(await made if isawaitable(made) else made)
+    if client.app is not None and (make := client.app.webhook_body) is not None:
+        return await call_contained(lambda: _own(make, client, run, taken.event), PATIENCE)
     return await _standard(client, run, taken, public_url)
+
+
+async def _own(make: Callable[..., Any], client: Client, run: Run, event: str) -> str:
+    made = make(client, run, event)
+    return _text(await made if isawaitable(made) else made)
 
 
 async def _at_its_event(client: Client, taken: Taken) -> Run:

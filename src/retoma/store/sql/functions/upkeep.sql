@@ -36,6 +36,7 @@ begin
   -- A call of this worker that is under way ends first; a later one finds no lane.
   delete from retoma.lanes where worker = p_worker;
   update retoma.workers set ended_at = v_now where id = p_worker and ended_at is null;
+  perform retoma.end_looks(v_now, p_worker, p_outcome = 'died');
 
   select back.*, h.run as runs into v_back
     from (select array_agg(run) as run, array_agg(step) as step, array_agg(item) as item, array_agg(revision) as revision,
