@@ -20,10 +20,6 @@ select started, created, same_input
   from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :hook, :resumes, :retries, :deadline,
                          :tell);
 
--- name: cancel_run
--- Cancel a run; gives its state afterwards.
-select retoma.cancel_run(:run, :tenant, :by)::text as state;
-
 -- name: sweep
 -- Declare silent workers dead and give back what they held.
 select worker, jobs
