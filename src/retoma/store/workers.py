@@ -15,10 +15,12 @@ _SQL = statements("workers")
 _CALLS = statements("calls")
 
 
-async def register(database: Database, name: str, queues: list[str], concurrency: int, lanes: int) -> int:
-    """A new id, never used before."""
+async def register(
+    database: Database, name: str, queues: list[str], concurrency: int, lanes: int, silence: timedelta | None = None
+) -> int:
+    """A new id, never used before. `silence` is the worker's heartbeat timeout, by which all others judge it."""
     row = await database.fetch_one(
-        _SQL["register_worker"], name=name, queues=queues, concurrency=concurrency, lanes=lanes
+        _SQL["register_worker"], name=name, queues=queues, concurrency=concurrency, lanes=lanes, silence=silence
     )
     return int(row["id"])
 
@@ -39,9 +41,13 @@ async def alive(database: Database) -> list[WorkerRecord]:
     return [WorkerRecord(**row) for row in await database.fetch(_SQL["list_workers"])]
 
 
-async def sweep(database: Database, silence: timedelta) -> list[tuple[int, int]]:
-    """Workers that were silent for so long and are now dead, each with the number of jobs it held."""
-    return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence)]
+async def sweep(database: Database, silence: timedelta, seen_for: timedelta | None = None) -> list[tuple[int, int]]:
+    """Declare silent workers dead; return each with the number of jobs it held.
+
+    `silence` is the timeout of workers without their own. `seen_for` is how long the caller has been able to reach the
+    database: a worker that was silent before may have been cut off just as the caller was.
+    """
+    return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence, seen_for=seen_for)]
 
 
 @dataclass(frozen=True)

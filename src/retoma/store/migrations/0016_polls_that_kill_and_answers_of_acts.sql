@@ -8,6 +8,7 @@ drop function if exists retoma.looks_due(int[], int, interval);
 
 -- The heartbeat timeout is each worker's own: a process with a shorter one must not declare another dead.
 alter table retoma.workers add column silence interval;
+drop function if exists retoma.sweep(interval);
 
 -- What each act on a run or a review was answered with, by its idempotency key.
 create table retoma.act_keys (

@@ -23,7 +23,7 @@ select started, created, same_input
 -- name: sweep
 -- Declare silent workers dead and give back what they held.
 select worker, jobs
-  from retoma.sweep(:silence);
+  from retoma.sweep(:silence, :seen_for);
 
 -- name: promote
 -- Make delayed jobs claimable whose time has come.

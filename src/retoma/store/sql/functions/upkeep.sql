@@ -1,6 +1,7 @@
--- Declare dead the workers that have not beaten for `p_silence`, and make what they ran ready again.
--- Any process may call it at any time; a worker's jobs go back once.
-create or replace function retoma.sweep(p_silence interval) returns table (worker int, jobs int)
+-- Declare dead the workers that have not beaten for their own heartbeat timeout, and make what they ran ready again; those of an
+-- earlier release have none, and `p_silence` counts. Any process may call it at any time; a worker's jobs go back once.
+-- Only the time counts in which the caller could reach the database: the others may have been cut off together with it.
+create or replace function retoma.sweep(p_silence interval, p_seen_for interval default null) returns table (worker int, jobs int)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -15,7 +16,7 @@ begin
     select w.id from retoma.workers w
      where w.ended_at is null
        -- Nobody could beat while the server was down.
-       and greatest(w.beat_at, pg_postmaster_start_time()) < v_now - p_silence
+       and greatest(w.beat_at, pg_postmaster_start_time(), v_now - p_seen_for) < v_now - coalesce(w.silence, p_silence)
      order by w.id for update skip locked
   loop
     return query select v_dead, retoma.bury(v_dead, 'died', 'WORKER_DIED');
