@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from retoma.identifiers import Handle
 from retoma.records import WorkerRecord
@@ -62,6 +63,12 @@ class Promotion:
 
 async def promote(database: Database, limit: int) -> Promotion:
     return Promotion(**await database.fetch_one(_CALLS["promote"], limit=limit))
+
+
+async def repair_runs(database: Database, after: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:
+    """End open runs in which nothing lives any more; return them, and the last run that was looked at."""
+    row = await database.fetch_one(_CALLS["repair_runs"], after=after, limit=limit)
+    return list(row["ended"] or []), row["last"]
 
 
 async def unwanted(database: Database, worker: int, jobs: Sequence[Handle]) -> set[Handle]:

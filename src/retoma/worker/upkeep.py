@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from math import inf
+from uuid import UUID
 
 from retoma.engine import watchdog
 from retoma.errors import DatabaseUnavailable
@@ -19,6 +20,8 @@ log = get_logger("retoma.upkeep")
 SECONDS_BETWEEN_TICKS = 1.0
 TICKS_BETWEEN_REFRESHES = 5
 TICKS_BETWEEN_TALLIES = 60
+TICKS_BETWEEN_REPAIRS = 10
+RUNS_PER_REPAIR = 2_000
 LARGEST_PROMOTION = 1_000
 SHORTEST_PAUSE = 0.01
 NOW = timedelta(0)
@@ -46,6 +49,7 @@ class Upkeep:
         self._on_work = on_work
         self._on_look = on_look
         self._answered_at = inf
+        self._repaired_to: UUID | None = None  # the last open run that was looked at; None begins with the first
         self._in_touch_since: float | None = None  # monotonic; None if it never lost the database
 
     async def run(self) -> None:
@@ -66,6 +70,8 @@ class Upkeep:
             await self._refresh()
         if tick % TICKS_BETWEEN_TALLIES == 0:
             await gauges.tally(self._database)  # what is to be counted must not pile up while nobody looks
+        if tick % TICKS_BETWEEN_REPAIRS == 0:
+            await self._repair()
         found = await workers.promote(self._database, LARGEST_PROMOTION)
         if found.promoted:
             self._on_work()
@@ -91,6 +97,11 @@ class Upkeep:
             self._in_touch_since = now
         self._answered_at = now
         return None if self._in_touch_since is None else timedelta(seconds=now - self._in_touch_since)
+
+    async def _repair(self) -> None:
+        ended, self._repaired_to = await workers.repair_runs(self._database, self._repaired_to, RUNS_PER_REPAIR)
+        for run in ended:
+            log.error("a run in which nothing lived any more is ended", run=str(run))
 
     async def _sweep(self, seen_for: timedelta | None) -> None:
         for worker, jobs in await workers.sweep(self._database, self._silence, seen_for):

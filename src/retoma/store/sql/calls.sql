@@ -25,6 +25,11 @@ select started, created, same_input
 select worker, jobs
   from retoma.sweep(:silence, :seen_for);
 
+-- name: repair_runs
+-- End open runs in which nothing lives any more.
+select o_ended as ended, o_last as last
+  from retoma.repair_runs(:after, :limit);
+
 -- name: promote
 -- Make delayed jobs claimable whose time has come.
 select promoted, next_at - retoma.now() as next_in, look_at - retoma.now() as look_in,
