@@ -1102,9 +1102,9 @@ async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
     [
         WordlessReport("queued"),
         WordlessText(),
-        Report("failed", code=WordlessText()),
-        Report("failed", message=Wordless()),
-    ],  # type: ignore[arg-type]
+        Report("failed", code=WordlessText()),  # type: ignore[arg-type]
+        Report("failed", message=Wordless()),  # type: ignore[arg-type]
+    ],
     ids=["state", "no report", "code", "message"],
 )
 async def test_a_report_that_cannot_be_read_holds_up_nothing(open_sandbox: OpenSandbox, report: Any) -> None:

@@ -450,7 +450,7 @@ end $$;
 create or replace function retoma.keep_answer(p_subject uuid, p_ask jsonb, p_answer jsonb) returns void language sql as $$
   insert into retoma.act_keys (subject, key, digest, answer, created_at)
   select p_subject, p_ask ->> 'key', p_ask ->> 'digest', p_answer, retoma.now()
-   where p_ask is not null
+   where p_ask ->> 'key' is not null
       on conflict do nothing;
 $$;
 
