@@ -96,6 +96,7 @@ async def empty(database: Database) -> None:
         "api_keys",
         "sessions",
         "profiles",
+        "act_keys",
         "tenants",
     )
     async with database.connection() as connection:

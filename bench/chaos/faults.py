@@ -21,7 +21,7 @@ from retoma.store.database import PATIENCE, Database
 
 SECONDS_BETWEEN_SERVER_KILLS = 9.0
 LONGEST_RESTART = 5.0  # of PostgreSQL
-CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_run", "retoma.sweep", "retoma.promote")
+CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_once", "retoma.sweep", "retoma.promote")
 OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look", "retoma.call_back")
 PEOPLE = ("retoma.decide_review",)
 WEBHOOKS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")

@@ -1,5 +1,8 @@
 """Retoma: runs long, costly, failure-prone production work to its end, on PostgreSQL alone."""
 
+from retoma import early_stop as _early_stop  # before the rest, which takes a moment  # noqa: F401
+
+# isort: split
 from retoma.app import App
 from retoma.client import Client, connect
 from retoma.define.context import Context

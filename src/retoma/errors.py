@@ -38,6 +38,15 @@ from datetime import timedelta
 from typing import Any
 
 
+def describe_error(error: BaseException) -> str:
+    """Return the class and the message of an error. Never raises, whatever the error's own methods do."""
+    try:
+        message = str(error)
+    except BaseException:  # noqa: BLE001  (application code: its `__str__` may raise anything)
+        message = "its message cannot be read"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
 class RetomaError(Exception):
     """The root of every error that callers of Retoma meet."""
 

@@ -74,8 +74,15 @@ def set_up() -> None:
 def _with_error(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """An error that says nothing, as a timeout does, is told by its name."""
     if isinstance(error := event.get("error"), BaseException):
-        event["error"] = str(error) or type(error).__name__
+        event["error"] = _said(error) or type(error).__name__
     return event
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  (an error of an application may fail even at saying what it is)
+        return ""
 
 
 def _with_attempt(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -299,7 +299,13 @@ class WorkerRecord:
     concurrency: int
     started_at: datetime
     silent_for: timedelta
+
     ended_at: datetime | None
+    heartbeat_timeout: timedelta | None = None  # its own; a worker of an earlier release has none
+
+    def is_alive(self, timeout: timedelta) -> bool:
+        """Whether its last heartbeat is recent enough, by its own timeout; by this one if it has none."""
+        return self.silent_for <= (self.heartbeat_timeout or timeout)
 
 
 @dataclass(frozen=True)

@@ -147,8 +147,14 @@ class Hands:
         self._ledger = desks.ledger
         self._runner = Runner(catalog, Tenants(database), self._threads, self._children, desks)
         self._poller = Poller(database, catalog, on_end=lambda: None)
+        self._poller.worker = worker
         self._lane = Lane(database, worker, 1)
         self._held: set[Handle] = set()
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions of pipelines that this worker serves."""
+        return list(self._catalog.served)
 
     async def claim(self, room: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
         return await self._exchange([], [], room, queues)

@@ -344,3 +344,26 @@ def one_step(retry: Retry | None = None) -> Pipeline:
         return "answer"
 
     return pipeline
+
+
+async def test_a_worker_is_judged_by_its_own_heartbeat_timeout(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        patient = await workers.register(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
+        hasty = await workers.register(sandbox.database, "hasty", ["default"], 1, 1, timedelta(seconds=1))
+        await sandbox.clock.advance(timedelta(seconds=3))
+        assert {one.id: one.is_alive(timedelta(seconds=1)) for one in await sandbox.client.workers()} == {
+            patient: True,
+            hasty: False,
+        }
+        assert await workers.sweep(sandbox.database, timedelta(seconds=1)) == [(hasty, 0)]
+        await sandbox.clock.advance(timedelta(seconds=4))
+        assert await workers.sweep(sandbox.database, timedelta(minutes=1)) == [(patient, 0)]
+
+
+async def test_a_judge_that_was_cut_off_gives_others_their_own_time_to_beat(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        patient = await workers.register(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
+        await sandbox.clock.advance(timedelta(minutes=1))
+        hasty = timedelta(seconds=1)
+        assert await workers.sweep(sandbox.database, hasty, seen_for=timedelta(seconds=5)) == []
+        assert await workers.sweep(sandbox.database, hasty, seen_for=timedelta(seconds=7)) == [(patient, 0)]

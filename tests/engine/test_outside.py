@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -25,13 +25,15 @@ from retoma import (
 )
 from retoma.define.codec import LARGEST_RESULT
 from retoma.errors import Gone, NotFound
+from retoma.store import outside
 from retoma.store.outside import Look
 from retoma.testing import Sandbox
 from retoma.worker import poller as poller_module
 from retoma.worker.catalog import Catalog
 from retoma.worker.poller import Poller
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, rows, state, states, value
+from tests.engine.builders import codes, do, do_next, fall_silent, rows, state, states, value
+from tests.engine.test_leases import dying_hands
 from tests.patience import PATIENCE
 
 EVERY = seconds(8)
@@ -1008,3 +1010,205 @@ def token_of(url: str | None) -> str:
 async def let_it_park(sandbox: Sandbox, step: str) -> None:
     """As if a job of this step had been parked before."""
     assert await rows(sandbox, "update retoma.steps set parks = true where step = $1 returning step", step)
+
+
+class Wordless(BaseException):
+    """Cannot even say what it is."""
+
+    def __repr__(self) -> str:
+        raise SystemExit(3)
+
+    __str__ = __repr__
+
+
+class WordlessReport(Report):
+    @property
+    def is_end(self) -> bool:
+        raise Wordless
+
+
+class Hostile(Host):
+    """A provider whose client raises `error` from `poll` and `cancel`, or gives it back as the report."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__()
+        self.error = error
+
+    async def status(self, handle: str) -> Report:
+        if isinstance(self.error, BaseException):
+            raise self.error
+        report: Report = self.error
+        return report
+
+    async def cancel(self, handle: str) -> None:
+        await self.status(handle)
+
+
+class Ignoring(Host):
+    """Its poll ends when the test says so, and takes no notice of its cancellation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = asyncio.Event()
+
+    async def status(self, handle: str) -> Report:
+        while not self.released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return Report("running")
+
+
+class WordlessText:
+    def __str__(self) -> str:
+        raise Wordless
+
+    __repr__ = __str__
+
+
+HOSTILE = [
+    asyncio.CancelledError(),
+    Wordless(),
+    SystemExit(1),
+    KeyboardInterrupt(),
+    StopAsyncIteration(),
+    GeneratorExit(),
+]
+
+
+@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
+async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sandbox: OpenSandbox, error: Any) -> None:
+    host, pipeline = Hostile(error), film(retry=0, total=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        run = await parked(sandbox, pipeline)
+        await look(sandbox)
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.failed_looks) == ("queued", 1)
+        await sandbox.work()
+        assert (await states(sandbox, run), await codes(sandbox, run)) == ({"clip": "failed"}, {"clip": "TIMEOUT"})
+        assert (await state(sandbox, run), await used(sandbox)) == ("failed", 0)
+
+
+@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
+async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
+    open_sandbox: OpenSandbox, error: Any
+) -> None:
+    host, pipeline = Hostile(error), film(retry=0, total=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelled", 0)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        WordlessReport("queued"),
+        WordlessText(),
+        Report("failed", code=WordlessText()),  # type: ignore[arg-type]
+        Report("failed", message=Wordless()),  # type: ignore[arg-type]
+    ],
+    ids=["state", "no report", "code", "message"],
+)
+async def test_a_report_that_cannot_be_read_holds_up_nothing(open_sandbox: OpenSandbox, report: Any) -> None:
+    host, pipeline = Hostile(report), film(retry=0, total=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+        run = await parked(sandbox, pipeline)
+        await sandbox.work()
+        assert (await state(sandbox, run), await used(sandbox)) == ("failed", 0)
+
+
+async def test_a_poll_that_ignores_its_cancellation_is_left_behind(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller_module, "PATIENCE", 0.01)
+    host, pipeline = Ignoring(), film(retry=0, total=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await sandbox.work()
+        finally:
+            host.released.set()
+        assert (await state(sandbox, run), await used(sandbox)) == ("failed", 0)
+
+
+async def die_while_looking(sandbox: Sandbox) -> int:
+    """A worker claims the looks that are due and vanishes; gives how many it had claimed."""
+    async with dying_hands(sandbox) as hands:
+        claimed = await outside.due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
+        await fall_silent(sandbox)
+    return len(claimed)
+
+
+async def test_a_poll_that_kills_three_workers_is_quarantined(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=3)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        for death in (1, 2):
+            assert await die_while_looking(sandbox) == 1
+            assert (await states(sandbox, run), await used(sandbox)) == ({"clip": "parked"}, 1), death
+        assert await die_while_looking(sandbox) == 1
+        assert (await states(sandbox, run), await codes(sandbox, run)) == (
+            {"clip": "quarantined"},
+            {"clip": "QUARANTINED"},
+        )
+        assert (await state(sandbox, run), await used(sandbox)) == ("failed", 0)
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, (outside.error or {})["code"]) == ("lost", "QUARANTINED")
+
+
+async def test_a_cancelled_run_ends_though_its_poll_kills_workers(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        for _ in range(3):
+            await die_while_looking(sandbox)
+        assert (await state(sandbox, run), await used(sandbox)) == ("cancelled", 0)
+
+
+async def test_polls_that_died_beside_a_killer_are_tried_one_at_a_time(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), two_clips()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        for _ in range(3):
+            await parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        assert [await die_while_looking(sandbox) for _ in range(2)] == [3, 1]
+        assert await value(sandbox, "select array_agg(deaths order by deaths) from retoma.outside") == [1, 1, 2]
+
+
+async def test_a_poll_that_was_answered_is_trusted_again(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        await die_while_looking(sandbox)
+        assert await look(sandbox) == 1
+        assert await value(sandbox, "select deaths from retoma.outside") == 0
+
+
+async def test_a_suspect_poll_waits_while_its_worker_tries_a_suspect_step(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, suspect = Host(), film(), True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        await die_while_looking(sandbox)
+        catalog = Catalog(sandbox.app)
+        await catalog.open(sandbox.database)
+        poller = Poller(sandbox.database, catalog, lambda: None, lambda: suspect)
+        assert await poller.look() == 0
+        suspect = False
+        assert await poller.look() == 1
+
+
+async def test_a_worker_that_stops_leaves_its_polls_to_others_at_once(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        async with sandbox.hands() as hands:
+            await outside.due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
+        assert await value(sandbox, "select deaths from retoma.outside") == 0
+        assert await look(sandbox, seconds(0)) == 1

@@ -91,7 +91,7 @@ async def test_a_cancel_that_meets_a_job_that_parks_reaches_its_outside_work(ope
         claims = await lane.call(room=1)
         async with not_yet_committed(sandbox, lane, parking(claims)) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
         (look,) = await due(sandbox)

@@ -183,7 +183,10 @@ class Stage:
         """Declare dead all workers that there are, also one whose last call is still under way."""
 
         async def none_is_left() -> bool:
-            await workers.sweep(self.database, timedelta(0))
+            async with self.database.connection() as connection:
+                await connection.execute(
+                    "select retoma.bury(id, 'died', 'WORKER_DIED') from retoma.workers where ended_at is null"
+                )
             return not await workers.alive(self.database)
 
         await until(none_is_left, "all are buried")

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import typer
 
-from retoma import private
+from retoma import early_stop, private
 from retoma.app import App
 from retoma.cli import application
 from retoma.cli.config import FLAGS
@@ -234,6 +234,8 @@ def _on_signals(kept: KeptWorker, board: Board, shown: asyncio.Task[bool] | None
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    if early_stop.was_asked():
+        stop()
     return stopped
 
 

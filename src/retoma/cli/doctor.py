@@ -173,7 +173,7 @@ async def _database(database: Database, settings: Settings) -> AsyncIterator[Fin
 
 async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding]:
     known = await workers.alive(database)
-    live = [worker for worker in known if worker.silent_for <= silence]
+    live = [worker for worker in known if worker.is_alive(silence)]
     ready = await health.ready_by_queue(database)
     yield _live(live)
     for worker in known:

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from retoma import early_stop
 from retoma.app import App
 from retoma.cli import application
 from retoma.cli.listening import Listener, address, bound
@@ -110,6 +111,8 @@ async def _stopped(listener: Listener) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    if early_stop.was_asked():
+        stop()
     await asked.wait()
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from retoma import early_stop
 from retoma.app import App
 from retoma.cli import application
 from retoma.cli.garbage import collect_on_growth, collect_rarely
@@ -129,6 +130,8 @@ def _stop_on_signals(worker: Worker) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    if early_stop.was_asked():
+        stop()
 
 
 def _stop_when_stdin_closes(worker: Worker) -> None:

@@ -18,7 +18,7 @@ from retoma.errors import AtWork, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
 from retoma.records import Made, Revision, Run
 from retoma.states import JOB_ENDS, RunState
-from retoma.store import revisions, runs, watchdog
+from retoma.store import revisions
 from retoma.store.revisions import Ask
 
 
@@ -27,28 +27,29 @@ class Acts(Runs):
     done twice. The same key for something else raises KeyReused.
     """
 
-    async def cancel(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
+    async def cancel(
+        self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
+    ) -> RunState:
         """Let nothing new start in this run. Gives its state: `cancelling` while something still ends."""
-        state = await runs.cancel(self.database, run, await self._tenant_filter(tenant), by)
+        owner = await self._tenant_filter(tenant)
+        state = await revisions.cancel(self.database, run, owner, by, _ask(key, "cancel"))
         if state is None:
             raise NotFound(f"there is no run {run}")
         return state
 
-    async def resume(self, run: UUID, *, tenant: str | None = None, by: str = "client") -> RunState:
+    async def resume(
+        self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
+    ) -> RunState:
         """Let a run go on that is stuck or has failed: from where it stood, with all results that it has.
 
         Gives the run's state; for one that goes on already it changes nothing. Raises AtWork for a run that has
         ended in another way.
         """
-        state = await watchdog.resume(
-            self.database, run, await self._tenant_filter(tenant), by, automatic=False, pause=FIRST_PAUSE
-        )
+        owner = await self._tenant_filter(tenant)
+        state, goes_on = await revisions.resume(self.database, run, owner, by, _ask(key, "resume"), FIRST_PAUSE)
         if state is None:
             raise NotFound(f"there is no run {run}")
-        if state is RunState.FAILED:
-            await self.rerun_failed(run, tenant=tenant, by=by)
-            return (await self.show(run)).state
-        if state.is_over or state is RunState.CANCELLING:
+        if not goes_on:
             raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
         self._starter.tell_of_work()
         return state
@@ -95,12 +96,16 @@ class Acts(Runs):
 
         Raises AtWork while the same part of the run is being made.
         """
+        owner = await self._tenant_filter(tenant)
+        ask = _ask(key, "rerun", steps, items, group, after, stale, alone, fresh, why)
+        if known := await revisions.answered_before(self.database, run, owner, ask):
+            return known
         found = await self.show(run, tenant=tenant)
         chosen = None if stale else await self._chosen_steps(found, steps, group, after)
         made = await revisions.rerun(
             self.database,
             run,
-            await self._tenant_filter(tenant),
+            owner,
             by=by,
             why=why,
             steps=chosen,
@@ -108,7 +113,7 @@ class Acts(Runs):
             stale=stale,
             alone=alone,
             fresh=fresh or after is not None,
-            ask=_ask(key, "rerun", steps, items, group, after, stale, alone, fresh, why),
+            ask=ask,
         )
         return self._revised(made, f"run {run}")
 
@@ -168,11 +173,13 @@ class Acts(Runs):
 
         It must be of the type that the step gives, as far as this client's application defines the step.
         """
+        owner, ask = await self._tenant_filter(tenant), _ask(key, "edit", step, item, value, and_continue)
+        if known := await revisions.answered_before(self.database, run, owner, ask):
+            return known
         found, text = await self.show(run, tenant=tenant), encoded(value)
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
             await self._check_ended(found, step, item)
             text = self._fitting(found.pipeline, step, text)
-        owner, ask = await self._tenant_filter(tenant), _ask(key, "edit", step, item, value, and_continue)
         made = await revisions.edit(self.database, run, owner, by, step, item, text, ask, stay=not and_continue)
         return self._revised(made, f"{step}{f' of {item}' if item else ''} in run {run}")
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from retoma.define.mistakes import Place, quoted, suggestion
+from retoma.errors import describe_error
 
 Key = str | Callable[[Any], Any]
 """Gives an item's key: the name of its attribute or dict key, or a function of the item."""
@@ -100,7 +101,9 @@ class ItemSet:
         try:
             return key(element)
         except Exception as error:
-            raise ValueError(f"key= cannot tell the key of item {position} of {self.source!r}: {error!r}") from error
+            raise ValueError(
+                f"key= cannot tell the key of item {position} of {self.source!r}: {describe_error(error)}"
+            ) from error
 
     def _looked_up(self, key: str, element: Any, position: int) -> Any:
         try:

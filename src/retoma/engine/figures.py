@@ -75,4 +75,4 @@ async def _oldest_transaction(database: Database) -> timedelta:
 
 
 async def _alive(database: Database, silence: timedelta) -> int:
-    return sum(worker.silent_for <= silence for worker in await workers.alive(database))
+    return sum(worker.is_alive(silence) for worker in await workers.alive(database))

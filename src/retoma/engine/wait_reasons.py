@@ -28,7 +28,7 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
     if not waiting:
         return []
     scene = Scene(
-        live=[worker for worker in await workers.alive(database) if worker.silent_for <= silence],
+        live=[worker for worker in await workers.alive(database) if worker.is_alive(silence)],
         held=await waits.held(database),
         pools={pool.name: pool for pool in await pools.listed(database)},
     )

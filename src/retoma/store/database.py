@@ -50,9 +50,32 @@ _PASSING = (
 PATIENCE = 10.0
 UPGRADES = 40  # tries, in about four minutes
 _FAREWELL = 2.0  # seconds for a connection to end well
-# To compile our statements takes a hundred times longer than to run them. A process that stands still at this very
+# What our statements rely on, whatever an administrator has set for the database or the role. Each statement of a
+# function must see what others have just committed. Timeouts are ours: a call that takes too long is made again on
+# another connection. To compile our statements takes a hundred times longer than to run them.
+_NEEDED = {
+    "jit": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "synchronous_commit": "on",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "search_path": "public",
+    "timezone": "UTC",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "transform_null_equals": "off",
+}
+# Behind a pooler nothing can be set for a connection, only for a transaction. A process that stands still at this very
 # moment must not keep what it has locked.
-_MANNERS = "set local jit = off; set local idle_in_transaction_session_timeout = '10s'"
+_MANNERS = "; ".join(
+    [
+        "set transaction isolation level read committed, read write",
+        *(f"set local {name} = '{value}'" for name, value in _NEEDED.items() if not name.startswith("default_")),
+        "set local idle_in_transaction_session_timeout = '10s'",
+    ]
+)
 
 
 def is_cut(error: BaseException) -> bool:
@@ -184,7 +207,7 @@ class Database:
     @property
     def _connection_options(self) -> dict[str, Any]:
         # Behind a transaction pooler the next statement may meet another server, which knows no prepared ones.
-        return {"statement_cache_size": 0} if self.pooled else {"server_settings": {"jit": "off"}}
+        return {"statement_cache_size": 0} if self.pooled else {"server_settings": _NEEDED}
 
     async def _opened_pool(self) -> asyncpg.Pool:
         if self._pool is None:
@@ -251,6 +274,7 @@ class Database:
 
     async def _note_server(self, connection: asyncpg.Connection) -> None:
         async with connection.transaction():
+            await connection.execute(_MANNERS)
             (row,) = await connection.fetch(
                 "select pg_backend_pid() as pid, current_setting('server_version_num')::int as version"
             )

@@ -63,6 +63,7 @@ async def upgrade(connection: Connection) -> list[str]:
     LockNotAvailableError when others keep a table for long.
     """
     async with connection.transaction():
+        await connection.execute("set transaction isolation level read committed, read write")
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
         await connection.execute(f"set local lock_timeout = '{LONGEST_WAIT}'")
         await connection.execute(_BOOKS)

@@ -80,7 +80,10 @@ async def of_run(database: Database, run: UUID) -> list[Outside]:
 
 @dataclass(frozen=True)
 class Look:
-    """Outside work that this process should look at; `looks` is the number of the look, `stop` why it should end."""
+    """Outside work that this process should look at; `looks` is the number of the look, `stop` why it should end.
+
+    `deaths` is how many workers in a row died while they looked at it.
+    """
 
     run: UUID
     step: str
@@ -96,10 +99,27 @@ class Look:
     given_up: bool
     called: bool
     called_with: str | None
+    deaths: int
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the application's code is asked: not if nobody waits any longer for what it may kill a worker."""
+        return not (self.deaths and self.given_up)
 
 
-async def due(database: Database, versions: Sequence[int], limit: int, lease: timedelta) -> list[Look]:
-    rows = await database.fetch(_SQL["looks_due"], versions=list(versions), limit=limit, lease=lease)
+async def due(
+    database: Database,
+    versions: Sequence[int],
+    limit: int,
+    lease: timedelta,
+    worker: int | None = None,
+    *,
+    suspect: bool = True,
+) -> list[Look]:
+    """Claim looks for a worker; with `suspect`, at most one of those during which a worker has died."""
+    rows = await database.fetch(
+        _SQL["looks_due"], versions=list(versions), limit=limit, lease=lease, worker=worker, suspect=suspect
+    )
     return [Look(**row) for row in rows]
 
 

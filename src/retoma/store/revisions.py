@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +13,10 @@ import asyncpg
 
 from retoma.errors import AtWork, KeyReused
 from retoma.records import Made, Revision
-from retoma.states import JobState
+from retoma.states import JobState, RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements
+from retoma.store.watchdog import GRACE
 
 _SQL = statements("revisions")
 _NOT_OVER, _LIST_HAS_ITEMS, _AT_WORK, _KEY_REUSED = "RT002", "RT003", "RT004", "RT005"
@@ -29,6 +31,29 @@ class Ask:
 
     key: str
     digest: str
+
+
+async def answered_before(database: Database, run: UUID, tenant: int | None, ask: Ask) -> Revision | None:
+    """Return the first answer to this act, or None if it was not done yet."""
+    try:
+        row = await database.fetchrow(_SQL["answered_before"], run=run, tenant=tenant, ask=json.dumps(asdict(ask)))
+    except asyncpg.PostgresError as error:
+        raise _explained(run, error) from error
+    return None if row is None else _revision(row)
+
+
+async def cancel(database: Database, run: UUID, tenant: int | None, by: str, ask: Ask) -> RunState | None:
+    """Cancel a run; return its state, as this act was first answered. None if there is no such run."""
+    state = (await _acted(database, "cancel", run, ask, tenant=tenant, by=by))["state"]
+    return None if state is None else RunState(state)
+
+
+async def resume(
+    database: Database, run: UUID, tenant: int | None, by: str, ask: Ask, pause: timedelta
+) -> tuple[RunState | None, bool]:
+    """Return the run's state, as this act was first answered, and whether the run goes on by it."""
+    row = await _acted(database, "resume", run, ask, tenant=tenant, by=by, pause=pause, grace=GRACE)
+    return None if row["state"] is None else RunState(row["state"]), bool(row["done"])
 
 
 async def rerun_failed(

@@ -16,7 +16,6 @@ from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("runs")
-_CALLS = statements("calls")
 _ASK = {"key", "digest"}
 _GONE_WRONG = RUN_ENDS - {RunState.COMPLETED}
 
@@ -190,12 +189,6 @@ async def last_failure(database: Database, run: UUID, through: int) -> dict[str,
     """What failed last through this revision: step, item, code and message, where there is one."""
     row = await database.fetchrow(_SQL["last_failure_of_run"], run=run, through=through)
     return {name: value for name, value in (row or {}).items() if value}
-
-
-async def cancel(database: Database, run: UUID, tenant: int | None, by: str) -> RunState | None:
-    """The run's state afterwards; None if there is no such run."""
-    row = await database.fetchrow(_CALLS["cancel_run"], run=run, tenant=tenant, by=by)
-    return RunState(row["state"]) if row and row["state"] else None
 
 
 def _run(row: asyncpg.Record) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from retoma.identifiers import Handle
 from retoma.records import WorkerRecord
@@ -15,10 +16,12 @@ _SQL = statements("workers")
 _CALLS = statements("calls")
 
 
-async def register(database: Database, name: str, queues: list[str], concurrency: int, lanes: int) -> int:
-    """A new id, never used before."""
+async def register(
+    database: Database, name: str, queues: list[str], concurrency: int, lanes: int, silence: timedelta | None = None
+) -> int:
+    """A new id, never used before. `silence` is the worker's heartbeat timeout, by which all others judge it."""
     row = await database.fetch_one(
-        _SQL["register_worker"], name=name, queues=queues, concurrency=concurrency, lanes=lanes
+        _SQL["register_worker"], name=name, queues=queues, concurrency=concurrency, lanes=lanes, silence=silence
     )
     return int(row["id"])
 
@@ -39,9 +42,13 @@ async def alive(database: Database) -> list[WorkerRecord]:
     return [WorkerRecord(**row) for row in await database.fetch(_SQL["list_workers"])]
 
 
-async def sweep(database: Database, silence: timedelta) -> list[tuple[int, int]]:
-    """Workers that were silent for so long and are now dead, each with the number of jobs it held."""
-    return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence)]
+async def sweep(database: Database, silence: timedelta, seen_for: timedelta | None = None) -> list[tuple[int, int]]:
+    """Declare silent workers dead; return each with the number of jobs it held.
+
+    `silence` is the timeout of workers without their own. `seen_for` is how long the caller has been able to reach the
+    database: a worker that was silent before may have been cut off just as the caller was.
+    """
+    return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence, seen_for=seen_for)]
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,12 @@ class Promotion:
 
 async def promote(database: Database, limit: int) -> Promotion:
     return Promotion(**await database.fetch_one(_CALLS["promote"], limit=limit))
+
+
+async def repair_runs(database: Database, after: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:
+    """End open runs in which nothing lives any more; return them, and the last run that was looked at."""
+    row = await database.fetch_one(_CALLS["repair_runs"], after=after, limit=limit)
+    return list(row["ended"] or []), row["last"]
 
 
 async def unwanted(database: Database, worker: int, jobs: Sequence[Handle]) -> set[Handle]:

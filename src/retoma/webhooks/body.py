@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from inspect import isawaitable
@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 from retoma.client import Client
 from retoma.define.file import File, files_in
 from retoma.define.webhook import REVIEW_OPENED, STARTED, STUCK
+from retoma.engine.contained import call_contained
 from retoma.links import absolute
 from retoma.records import Review, Run
 from retoma.states import RunState
@@ -22,6 +23,7 @@ from retoma.store import deliveries, runs
 from retoma.store.deliveries import Taken
 
 LARGEST = 20_000
+PATIENCE = 15.0  # seconds for the application to make a body: with the time to send it, less than a sender's lease
 MOST_READ = 6 * LARGEST  # bytes of results: a letter may be written as six in what is stored, and as one in a body
 LEFT_OUT = ("results", "input", "review.files", "review.reason", "stuck.details", "error")
 """What a body goes without if it would be too large, until it is not."""
@@ -32,12 +34,17 @@ async def body_of(client: Client, taken: Taken, public_url: str | None) -> str:
     data = await deliveries.event_data(client.database, taken.id) if taken.event in (STUCK, REVIEW_OPENED) else {}
     review = await client.review(UUID(data["review"])) if taken.event == REVIEW_OPENED else None
     run = await _at_its_event(client, taken, review)
-    if client.app is not None and client.app.webhook_body is not None:
-        made = client.app.webhook_body(client, run, taken.event)
-        body = await made if isawaitable(made) else made
+    if client.app is not None and (make := client.app.webhook_body) is not None:
+        body = await call_contained(lambda: _own(make, client, run, taken.event), PATIENCE)
         if body is not None:
-            return _text(body)
+            return body
     return await _standard(client, run, taken, public_url, review, data)
+
+
+async def _own(make: Callable[..., Any], client: Client, run: Run, event: str) -> str | None:
+    made = make(client, run, event)
+    body = await made if isawaitable(made) else made
+    return None if body is None else _text(body)
 
 
 async def _at_its_event(client: Client, taken: Taken, review: Review | None) -> Run:

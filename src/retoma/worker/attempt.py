@@ -127,7 +127,7 @@ def timed_out(plan: Plan, claim: Claim, seconds: float, advice: str) -> SetBack:
     return _setback(plan, claim, error, seconds)
 
 
-def crashed(plan: Plan, claim: Claim, error: Exception, seconds: float) -> SetBack:
+def crashed(plan: Plan, claim: Claim, error: BaseException, seconds: float) -> SetBack:
     """How an attempt ends whose child process died, or could not be started."""
     try:
         return _setback(plan, claim, error, seconds)
@@ -212,21 +212,23 @@ def _code(error: BaseException) -> str:
     """An error may carry a code of its own, for people and programs."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY
-    code = getattr(error, "code", None)
-    return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
+    try:
+        code = getattr(error, "code", None)
+        return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
+    except BaseException:  # noqa: BLE001  (it may be a property of the application's)
+        return "ERROR"
 
 
 def told(code: str, error: BaseException | str, room: int = 1) -> str:
     """What the event says of a failure, as JSON."""
     if isinstance(error, str):
         return json.dumps({"code": code, "message": clean(error)[: room * LONGEST_MESSAGE]})
-    stack = without_folders("".join(traceback.format_exception(error)))
     return json.dumps(
         {
             "code": code,
             "type": type(error).__name__,
             "message": clean(_said(error))[: room * LONGEST_MESSAGE],
-            "stack": clean(stack)[-room * LONGEST_STACK :],
+            "stack": clean(_stack(error))[-room * LONGEST_STACK :],
         }
     )
 
@@ -241,10 +243,18 @@ def mask_outcome(outcome: SetBack) -> SetBack:
     return replace(outcome, code=outcome.code and clean(outcome.code)[:LONGEST_CODE], error=json.dumps(said | kept))
 
 
+def _stack(error: BaseException) -> str:
+    try:
+        lines = traceback.format_exception(error)
+    except BaseException:  # noqa: BLE001  (it reads attributes of the application's error)
+        lines = traceback.format_tb(error.__traceback__)
+    return without_folders("".join(lines))
+
+
 def _said(error: BaseException) -> str:
     try:
         return sentence_of(error)
-    except Exception:  # noqa: BLE001  (an error of a step may fail even at saying what it is)
+    except BaseException:  # noqa: BLE001  (an error of a step may fail even at saying what it is)
         return f"a {type(error).__name__} that cannot say what it is"
 
 

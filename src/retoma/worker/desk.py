@@ -22,7 +22,15 @@ from retoma.define.file import File
 from retoma.define.mistakes import LONGEST_NAME
 from retoma.define.outside import Cancel, Handover, Parked, Poll, Stopped, place_of
 from retoma.engine.exchange import Claim
-from retoma.errors import DefinitionError, GiveUp, LeaseLost, OutcomeUnknown, OutsideFailed, RetryLater
+from retoma.errors import (
+    DefinitionError,
+    GiveUp,
+    LeaseLost,
+    OutcomeUnknown,
+    OutsideFailed,
+    RetryLater,
+    describe_error,
+)
 from retoma.records import Fact
 from retoma.store import clock, facts, outside, profiles, watchdog
 from retoma.store.database import Database
@@ -274,7 +282,7 @@ async def _contained(work: Coroutine[Any, Any, str]) -> str:
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:  # which would end the worker, were they a task's own
-        raise RuntimeError(f"a call within once raised {error!r}") from error
+        raise RuntimeError(f"a call within once raised {describe_error(error)}") from error
 
 
 def _duration(name: str, given: object) -> timedelta:

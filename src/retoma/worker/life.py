@@ -57,7 +57,7 @@ class Life:
         self._wakeup = wakeup
         self._desks = Desks(database, settings.public_url, catalog.app_name, catalog.files)
         self._runner = Runner(catalog, Tenants(database), threads, children, self._desks)
-        self._poller = Poller(database, catalog, self._on_outside_end)
+        self._poller = Poller(database, catalog, self._on_outside_end, self._holds_suspect)
         self._queues = queues
         self._on_blocked = on_blocked
         self._workload = Workload(self._runner, concurrency, wakeup.outcome)
@@ -71,8 +71,8 @@ class Life:
 
     async def live(self, name: str, concurrency: int) -> None:
         """Work until drained or declared dead."""
-        self.id = await workers.register(self._database, name, self._queues, concurrency, LANES)
-        self._desks.worker = self.id
+        self.id = await workers.register(self._database, name, self._queues, concurrency, LANES, self._silence)
+        self._desks.worker = self._poller.worker = self.id
         log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
         loop = asyncio.get_running_loop()
         heart = Heart(
@@ -80,7 +80,7 @@ class Life:
             self.id,
             self._silence,
             on_death=lambda: _from_thread(loop, self._die),
-            overdue=lambda: self._workload.overdue,
+            overdue=lambda: [*self._workload.overdue, *self._poller.overdue],
             on_blocked=self._on_blocked,
         )
         heart.start()
@@ -204,7 +204,7 @@ class Life:
     async def _exchange(self, lane: Lane, results: list[Result], setbacks: list[SetBack], room: int) -> bool:
         if not (results or setbacks or room):
             return False
-        suspect = not (self._workload.has_suspect or self._asking_for_suspect)
+        suspect = not (self._holds_suspect() or self._poller.has_suspect)
         wish = Wish(self._queues, self._catalog.served, self._after, room, suspect)
         self._reserved += room
         self._asking_for_suspect |= suspect
@@ -219,6 +219,9 @@ class Life:
             self._asking_for_suspect &= not suspect
         self._accept(answer, results, setbacks, room)
         return answer.replayed
+
+    def _holds_suspect(self) -> bool:
+        return self._workload.has_suspect or self._asking_for_suspect
 
     def _accept(self, answer: Answer, results: list[Result], setbacks: list[SetBack], room: int) -> None:
         self._count_refused(answer.refused)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, get_args
+from itertools import count
+from typing import Any, TypeVar, get_args
 
 from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
 from retoma.define.outside import OutsideState, Report
-from retoma.errors import DatabaseUnavailable
+from retoma.engine.contained import call_contained
+from retoma.errors import DatabaseUnavailable, describe_error
 from retoma.logs import get_logger
 from retoma.store import outside
 from retoma.store.database import Database
@@ -22,8 +25,10 @@ from retoma.worker.attempt import LONGEST_MESSAGE, clean
 from retoma.worker.catalog import Catalog
 
 log = get_logger("retoma.outside")
+Answer = TypeVar("Answer")
 AT_ONCE = 100
 PATIENCE = 30.0  # seconds for one answer of the outside
+LONGEST_BLOCK = 5.0  # seconds beyond them after which a call blocks the event loop
 LEASE = timedelta(seconds=3 * PATIENCE)  # after which another process looks
 SENTENCES = {
     "RUN_STOPPED": "its run was stopped",
@@ -33,14 +38,44 @@ SENTENCES = {
 
 
 class Poller:
-    """`on_end` is called when something has ended, after the commit."""
+    """`on_end` is called when something has ended, after the commit.
 
-    def __init__(self, database: Database, catalog: Catalog, on_end: Callable[[], None]) -> None:
+    A poll that was running when its worker died is a suspect. A worker holds one suspect at a time, be it a poll or a
+    step: `holds_suspect` says whether it holds a step that is one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        on_end: Callable[[], None],
+        holds_suspect: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.worker: int | None = None  # known when the worker has registered
         self._database = database
         self._catalog = catalog
         self._on_end = on_end
+        self._holds_suspect = holds_suspect
         self._due = asyncio.Event()
         self._looking: set[asyncio.Task[None]] = set()
+        self._suspects = 0  # calls of suspects under way, or being claimed
+        self._calls: dict[int, tuple[str, float]] = {}  # step and deadline of each call under way
+        self._numbers = count()
+        self._watch: asyncio.TimerHandle | None = None
+        self._watched_at = 0.0
+
+    @property
+    def has_suspect(self) -> bool:
+        """Whether a poll is under way that may kill this worker, as it may have killed another."""
+        return self._suspects > 0
+
+    @property
+    def overdue(self) -> list[str]:
+        """Steps whose poll blocks the event loop beyond its time. For other threads."""
+        now = time.monotonic()
+        if now - self._watched_at < LONGEST_BLOCK:
+            return []
+        return [step for step, deadline in tuple(self._calls.values()) if now > deadline + LONGEST_BLOCK]
 
     def wake(self) -> None:
         """Something is due."""
@@ -84,18 +119,28 @@ class Poller:
             release_frames(error)
 
     async def _claim(self, room: int) -> list[Look]:
-        return await outside.due(self._database, self._catalog.served, room, LEASE)
+        suspect = not (self.has_suspect or self._holds_suspect())
+        self._suspects += suspect
+        try:
+            looks = await outside.due(self._database, self._catalog.served, room, LEASE, self.worker, suspect=suspect)
+        finally:
+            self._suspects -= suspect
+        # From now on, not from when its task begins: the next claim may come before.
+        self._suspects += sum(look.is_called and look.deaths > 0 for look in looks)
+        return looks
 
     async def _look_at(self, look: Look) -> None:
-        answer, failed = await self._answer(look)
-        report, result = _taken(look, answer)
+        try:
+            report, result, failed = await self._answer(look)
+        finally:
+            self._suspects -= look.is_called and look.deaths > 0
         report = _judged(look, report)
         with suppress(DatabaseUnavailable):  # the next look comes by itself
             recorded = await outside.record(
                 self._database,
                 look,
                 state=report.state,
-                progress=_progress(report),
+                progress=report.progress,
                 result=result,
                 error=_error(report),
                 failed=failed,
@@ -104,29 +149,48 @@ class Poller:
             if recorded and report.is_end:
                 self._on_end()
 
-    async def _answer(self, look: Look) -> tuple[Any, bool]:
-        """What the outside says, and whether it failed to say anything."""
+    async def _answer(self, look: Look) -> tuple[Report, str | None, bool]:
+        """Return what the outside says, its result as JSON, and whether it failed to say anything."""
+        if not look.is_called:
+            return Report(look.state), None, True
+        if look.stop is not None and look.cancel is not None:
+            await self._cancel(look)
+        if look.poll is None:
+            return *_taken(look, _by_callback(look)), False
         try:
-            async with asyncio.timeout(PATIENCE):
-                if look.stop is not None and look.cancel is not None:
-                    await self._cancel(look)
-                if look.poll is None:
-                    return _by_callback(look), False
-                return await self._call(look.poll, look), False
+            return *await self._call(look, lambda: self._poll(look)), False
         except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
             log.warning("no word from outside", run=str(look.run), step=look.step, item=look.item, error=error)
             release_frames(error)
-            return Report(look.state), True
+            return Report(look.state), None, True
+
+    async def _poll(self, look: Look) -> tuple[Report, str | None]:
+        return _taken(look, await self._function_at(look.poll or "")(json.loads(look.handle)))
 
     async def _cancel(self, look: Look) -> None:
         try:
-            await self._call(look.cancel or "", look)
+            await self._call(look, lambda: self._function_at(look.cancel or "")(json.loads(look.handle)))
         except Exception as error:  # noqa: BLE001  (it is told again at the next look)
             log.warning("could not be cancelled", run=str(look.run), step=look.step, item=look.item, error=error)
             release_frames(error)
 
-    async def _call(self, place: str, look: Look) -> Any:
-        return await found_at(place, self._catalog.resources)(json.loads(look.handle))
+    def _function_at(self, place: str) -> Callable[[Any], Any]:
+        return found_at(place, self._catalog.resources)
+
+    async def _call(self, look: Look, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        number = next(self._numbers)
+        self._calls[number] = (look.step, time.monotonic() + PATIENCE)
+        if self._watch is None:
+            self._watch_loop()
+        try:
+            return await call_contained(call, PATIENCE)
+        finally:
+            del self._calls[number]
+
+    def _watch_loop(self) -> None:
+        """Note that the event loop is not blocked, as long as calls are under way."""
+        self._watched_at = time.monotonic()
+        self._watch = asyncio.get_running_loop().call_later(1.0, self._watch_loop) if self._calls else None
 
 
 def found_at(place: str, resources: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -150,10 +214,18 @@ def _by_callback(look: Look) -> Report:
 
 def _taken(look: Look, answer: Any) -> tuple[Report, str | None]:
     """The report, with its result as JSON. An answer that cannot be taken is a failure: it would be the same again."""
+    try:
+        return _read(look, answer)
+    except BaseException as error:  # noqa: BLE001  (an answer is application code, too)
+        return _unreadable(f"{look.poll} gave what cannot be read: {describe_error(error)}"), None
+
+
+def _read(look: Look, answer: Any) -> tuple[Report, str | None]:
     if not isinstance(answer, Report) or answer.state not in get_args(OutsideState):
         return _unreadable(f"{look.poll} gave {answer!r:.80}: give a retoma.Report with one of its states"), None
     if answer.state != "succeeded":
-        return answer, None
+        code, message = (None if said is None else str(said) for said in (answer.code, answer.message))
+        return Report(answer.state, code=code, message=message, progress=_progress(answer)), None
     try:
         result = encode_any(answer.result)
     except Exception as error:  # noqa: BLE001  (whatever there is in it)
@@ -163,7 +235,7 @@ def _taken(look: Look, answer: Any) -> tuple[Report, str | None]:
         return Report(
             "failed", code="RESULT_TOO_LARGE", message=f"{said}: keep it in a file and give where it is"
         ), None
-    return answer, result
+    return Report("succeeded", progress=_progress(answer)), result
 
 
 def _unreadable(said: str) -> Report:
@@ -191,5 +263,5 @@ def _progress(report: Report) -> float | None:
 def _error(report: Report) -> str | None:
     if not report.is_end or report.state == "succeeded":
         return None
-    code, message = str(report.code or report.state.upper()), str(report.message or f"it ended as {report.state}")
+    code, message = report.code or report.state.upper(), report.message or f"it ended as {report.state}"
     return json.dumps({"code": clean(code), "message": clean(message)[:LONGEST_MESSAGE]})

@@ -106,7 +106,7 @@ class Runner:
         plan = self._catalog.plan_of(claim.version, claim.step)
         return min(plan.timeout if plan else inf, LAST_TRY if claim.last else inf)
 
-    def crashed(self, claim: Claim, error: Exception) -> SetBack:
+    def crashed(self, claim: Claim, error: BaseException) -> SetBack:
         """How a job goes back for which something of ours failed, and not its step."""
         plan = self._catalog.plan_of(claim.version, claim.step)
         return _undefined(claim) if plan is None else crashed(plan, claim, error, 0.0)
@@ -168,7 +168,7 @@ def _asked(plan: Plan, claim: Claim) -> Result | SetBack:
         return plan.given(claim, plan.output(plan.step.function(**data)))
     except NeedMissing:
         return SetBack(claim, "skipped", code="NEED_FAILED")
-    except Exception as error:  # noqa: BLE001  (a condition of the application's)
+    except BaseException as error:  # noqa: BLE001  (a condition of the application's)
         return failed(claim, "CONDITION_FAILED", error)
 
 

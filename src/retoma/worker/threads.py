@@ -11,6 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from retoma.errors import describe_error
 from retoma.tracebacks import release_frames
 
 
@@ -23,6 +24,7 @@ class Threads:
         self._busy = 0
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._ended: deque[_Call] = deque()
+        self._waking = False  # the loop is already asked to take the answers
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def call(self, function: Callable[[], Any]) -> Any:
@@ -57,11 +59,13 @@ class Threads:
                 return
             self._ended.append(call)
             del call  # its data and its result are not to stay until the next call comes
-            # Many may end at once: only the first needs to wake the loop.
-            if len(self._ended) == 1 and self._loop is not None and not self._loop.is_closed():
+            # Many may end at once: one of them wakes the loop.
+            if not self._waking and self._loop is not None and not self._loop.is_closed():
+                self._waking = True
                 self._loop.call_soon_threadsafe(self._answer)
 
     def _answer(self) -> None:
+        self._waking = False  # before the first is taken: a thread that ends from now on wakes the loop again
         while self._ended:
             self._ended.popleft().settle()
 
@@ -90,5 +94,5 @@ class _Call:
         elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
             self.answer.set_exception(self.error)
         else:
-            self.answer.set_exception(RuntimeError(f"the step raised {self.error!r}"))
+            self.answer.set_exception(RuntimeError(f"the step raised {describe_error(self.error)}"))
             release_frames(self.error)

@@ -163,7 +163,7 @@ class Workload:
             outcome = await self._runner.run(claim, self._body_begins)
         except asyncio.CancelledError:
             outcome = None
-        except Exception as error:  # noqa: BLE001  (a job must never be held and forgotten)
+        except BaseException as error:  # noqa: BLE001  (a job must never be held and forgotten)
             outcome = self._runner.crashed(claim, error)
         seconds = time.monotonic() - began
         self._mean_seconds += 0.05 * (seconds - self._mean_seconds) + 1e-9

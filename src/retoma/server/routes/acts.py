@@ -102,8 +102,8 @@ async def stuck(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckPage
 
 
 @router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_REFUSED)
-async def resume(run: UUID, by: Writer) -> StateOfRun:
-    return StateOfRun(id=run, state=await by.client.resume(run, tenant=by.tenant, by=_who(by)))
+async def resume(run: UUID, by: Writer, key: IdempotencyKey = None) -> StateOfRun:
+    return StateOfRun(id=run, state=await by.client.resume(run, tenant=by.tenant, by=_who(by), key=key))
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)

@@ -37,6 +37,7 @@ from retoma.states import RunState
 router = APIRouter(prefix="/runs", tags=["runs"])
 Reader = Annotated[Caller, caller("runs:read")]
 Writer = Annotated[Caller, caller("runs:write")]
+ActKey = Annotated[str | None, idempotency_key("The same act with the same key gets the same answer.")]
 IdempotencyKey = Annotated[
     str | None, idempotency_key("The same key and input give the same run, however often they are sent.")
 ]
@@ -152,8 +153,8 @@ async def results(run: UUID, by: Reader) -> Response:
 
 
 @router.post("/{run:uuid}/cancel", summary="Let nothing new start in a run", responses=_NOT_FOUND)
-async def cancel(run: UUID, by: Writer) -> StateOfRun:
-    state = await by.client.cancel(run, tenant=by.tenant, by=f"key {by.name}")
+async def cancel(run: UUID, by: Writer, key: ActKey = None) -> StateOfRun:
+    state = await by.client.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
     return StateOfRun(id=run, state=state)
 
 

@@ -20,14 +20,15 @@ select started, created, same_input
   from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :hook, :resumes, :retries, :deadline,
                          :tell);
 
--- name: cancel_run
--- Cancel a run; gives its state afterwards.
-select retoma.cancel_run(:run, :tenant, :by)::text as state;
-
 -- name: sweep
 -- Declare silent workers dead and give back what they held.
 select worker, jobs
-  from retoma.sweep(:silence);
+  from retoma.sweep(:silence, :seen_for);
+
+-- name: repair_runs
+-- End open runs in which nothing lives any more.
+select o_ended as ended, o_last as last
+  from retoma.repair_runs(:after, :limit);
 
 -- name: promote
 -- Make delayed jobs claimable whose time has come.

@@ -12,7 +12,7 @@ select queue, state, jobs, age
 -- Every queue that a step is on or a worker serves, but for the one of people, with the workers that live and what they can run at once.
 select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as room
   from (select queue from retoma.steps where queue <> '' union select unnest(queues) from retoma.workers where ended_at is null) q
-  left join retoma.workers w on w.ended_at is null and w.beat_at >= retoma.now() - :silence::interval and q.queue = any (w.queues)
+  left join retoma.workers w on w.ended_at is null and w.beat_at >= retoma.now() - coalesce(w.silence, :silence::interval) and q.queue = any (w.queues)
  group by queue
  order by queue;
 

@@ -32,8 +32,8 @@ select step, item, revision, state, handle::text as handle, parked_at, started_a
 
 -- name: looks_due
 select run, step, item, revision, version, handle::text as handle, poll, cancel, looks, state, stop, given_up, called,
-       called_with::text as called_with
-  from retoma.looks_due(:versions, :limit, :lease);
+       called_with::text as called_with, deaths
+  from retoma.looks_due(:versions, :limit, :lease, :worker, :suspect);
 
 -- name: record_look
 select retoma.record_look(

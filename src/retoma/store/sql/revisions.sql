@@ -14,6 +14,19 @@ select o_revision as revision, o_jobs as jobs
 select o_revision as revision, o_jobs as jobs, o_run as run
   from retoma.fork_run(:run, :tenant, :by, :new, :input, :steps::text[], :ask);
 
+-- name: answered_before
+-- What an act on this run was first answered with.
+select o_revision as revision, o_jobs as jobs
+  from retoma.runs r, retoma.done_before(r.id, :ask)
+ where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
+
+-- name: resume
+select o_state as state, o_done as done
+  from retoma.resume_once(:run, :tenant, :by, :pause, :grace, :ask);
+
+-- name: cancel
+select retoma.cancel_once(:run, :tenant, :by, :ask) as state;
+
 -- name: stale
 select s.step, s.item
   from retoma.stale(:run) s

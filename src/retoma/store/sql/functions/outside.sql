@@ -109,11 +109,13 @@ begin
       on conflict (run, step, item, revision) do update set next_at = excluded.next_at;
 end $$;
 
--- Outside work that somebody should look at now, each given to one caller. `o_stop` says why it should end.
-create or replace function retoma.looks_due(p_versions int[], p_limit int, p_lease interval)
+-- Outside work that somebody should look at now, each given to one worker. `o_stop` says why it should end. Of those during
+-- whose poll a worker has died, at most one is given, and only if `p_suspect`; one that is given up needs no poll any more.
+create or replace function retoma.looks_due(
+  p_versions int[], p_limit int, p_lease interval, p_worker int default null, p_suspect boolean default true)
 returns table (
   run uuid, step text, item text, revision int, version int, handle json, poll text, cancel text, looks int,
-  state text, stop text, given_up boolean, called boolean, called_with json)
+  state text, stop text, given_up boolean, called boolean, called_with json, deaths int)
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -123,12 +125,18 @@ language sql as $$
     select retoma.now() as at
   ), taken as (
     update retoma.outside o
-       set looks = o.looks + 1, next_at = clock.at + p_lease
+       set looks = o.looks + 1, next_at = clock.at + p_lease, looker = p_worker
       from clock
      where o.ctid = any (array(
        select d.ctid from retoma.outside d
         where d.next_at <= (select at from clock) and d.ended_at is null and d.version = any (p_versions)
-        order by d.next_at limit p_limit for update skip locked))
+          and (d.deaths = 0 or d.parked_at + d.total_for + interval '1 minute' <= (select at from clock))
+        order by d.next_at limit p_limit for update skip locked)
+       || array(
+       select d.ctid from retoma.outside d
+        where p_suspect and d.next_at <= (select at from clock) and d.ended_at is null and d.version = any (p_versions)
+          and d.deaths > 0 and d.parked_at + d.total_for + interval '1 minute' > (select at from clock)
+        order by d.next_at limit 1 for update skip locked))
     returning o.*, clock.at
   )
   select t.run, t.step, t.item, t.revision, t.version, t.handle, t.poll, t.cancel, t.looks, t.state,
@@ -138,7 +146,7 @@ language sql as $$
                 or t.at >= t.parked_at + t.total_for then 'TIMEOUT' end,
          -- It should have ended by itself: whatever goes on there, nobody waits for it any longer.
          t.at >= t.parked_at + t.total_for + interval '1 minute',
-         c.called_at is not null, c.body
+         c.called_at is not null, c.body, t.deaths
     from taken t
     join retoma.jobs j on j.run = t.run and j.step = t.step and j.item = t.item and j.revision = t.revision
     left join lateral (
@@ -171,7 +179,7 @@ begin
          running_at = case when p_state = 'running' then coalesce(o.running_at, v_now) else o.running_at end,
          stopping_at = case when p_stopping then coalesce(o.stopping_at, v_now) else o.stopping_at end,
          ended_at = case when v_over then v_now end,
-         next_at = retoma.next_look(v_now, o, p_state, p_failed, p_stopping or v_job.ending)
+         next_at = retoma.next_look(v_now, o, p_state, p_failed, p_stopping or v_job.ending), looker = null, deaths = 0
    where o.run = p_run and o.step = p_step and o.item = p_item and o.revision = p_revision
      and o.looks = p_looks and o.ended_at is null;
   if not found then
@@ -181,6 +189,44 @@ begin
     perform retoma.take_back(v_now, v_job);
   end if;
   return true;
+end $$;
+
+-- Jobs whose poll ran on this worker, after two other workers had died of it.
+create or replace function retoma.killers_of(p_worker int) returns retoma.handle[] stable language sql as $$
+  select array(select (o.run, o.step, o.item, o.revision)::retoma.handle from retoma.outside o
+                where o.looker = p_worker and o.ended_at is null and o.deaths >= 2
+                order by o.run, o.step, o.item, o.revision);
+$$;
+
+-- The worker that looked has ended. If it died, each of its looks is a suspect from now on. With the third death in a row the
+-- look has ended as `lost`, and its job dies with the worker as if it had run there, with as many deaths.
+create or replace function retoma.end_looks(p_now timestamptz, p_worker int, p_died boolean) returns void language plpgsql as $$
+declare
+  v_killers retoma.handle[];
+begin
+  if not exists (select from retoma.outside o where o.looker = p_worker and o.ended_at is null) then
+    return;
+  end if;
+  v_killers := retoma.killers_of(p_worker);
+  if p_died and v_killers <> '{}' then
+    -- All at once, and before their jobs, as those do that stop runs.
+    perform retoma.lock_runs('stop', array(select j.run from retoma.jobs_held(p_worker) j union select k.run from unnest(v_killers) k));
+    perform from retoma.jobs j
+      where (j.run, j.step, j.item, j.revision) in (select k.run, k.step, k.item, k.revision from unnest(v_killers) k)
+      order by j.run, j.step, j.item, j.revision for update;
+    v_killers := retoma.killers_of(p_worker);  -- one may have ended before it was locked
+    update retoma.jobs j set state = 'ready' from unnest(v_killers) k
+     where j.run = k.run and j.step = k.step and j.item = k.item and j.revision = k.revision and j.state = 'parked';
+    update retoma.jobs j set state = 'running', worker = p_worker, deaths = greatest(j.deaths, 2) from unnest(v_killers) k
+     where j.run = k.run and j.step = k.step and j.item = k.item and j.revision = k.revision and j.state = 'ready';
+  end if;
+  update retoma.outside o
+     set looker = null, next_at = p_now, deaths = o.deaths + p_died::int,
+         state = case when p_died and o.deaths >= 2 then 'lost' else o.state end,
+         ended_at = case when p_died and o.deaths >= 2 then p_now end,
+         error = case when p_died and o.deaths >= 2
+                      then json_build_object('code', 'QUARANTINED', 'message', 'three workers died while they polled it') end
+   where o.looker = p_worker and o.ended_at is null;
 end $$;
 
 -- When to look again: as often as the step asked, less often while the outside does not answer, and in time for the

@@ -434,12 +434,43 @@ returns void language sql as $$
   values (p_run, p_now, p_revision, 'act', (jsonb_build_object('by', p_by) || p_data)::json);
 $$;
 
+-- The first answer to an act on this run or review with this key, or null. Raises RT005 if the key came with another request.
+create or replace function retoma.first_answer(p_subject uuid, p_ask jsonb) returns jsonb language plpgsql as $$
+declare
+  v_known retoma.act_keys;
+begin
+  select * into v_known from retoma.act_keys where subject = p_subject and key = p_ask ->> 'key';
+  if v_known.digest <> p_ask ->> 'digest' then
+    raise exception '%', p_ask ->> 'key' using errcode = 'RT005';
+  end if;
+  return v_known.answer;
+end $$;
+
+-- Keep the first answer to an act, in the transaction that does it, so that every repetition gets the same.
+create or replace function retoma.keep_answer(p_subject uuid, p_ask jsonb, p_answer jsonb) returns void language sql as $$
+  insert into retoma.act_keys (subject, key, digest, answer, created_at)
+  select p_subject, p_ask ->> 'key', p_ask ->> 'digest', p_answer, retoma.now()
+   where p_ask ->> 'key' is not null
+      on conflict do nothing;
+$$;
+
+create or replace function retoma.keep_revision(p_run uuid, p_ask jsonb, p_revision int, p_jobs int) returns void language sql as $$
+  select retoma.keep_answer(p_run, p_ask, jsonb_build_object('revision', p_revision, 'jobs', p_jobs));
+$$;
+
 -- What this very act has made, if it was done and is asked for again because its answer was lost. `p_ask` is its key and a digest
 -- of all that it asks for, which its event keeps. The caller holds the run.
 create or replace function retoma.done_before(p_run uuid, p_ask jsonb, out o_revision int, out o_jobs int) language plpgsql as $$
 declare
   v_digest text;
+  v_answer jsonb := retoma.first_answer(p_run, p_ask);
 begin
+  if v_answer is not null then
+    o_revision := v_answer ->> 'revision';
+    o_jobs := v_answer ->> 'jobs';
+    return;
+  end if;
+  -- An act of an earlier release has only its event.
   select e.revision, (e.data ->> 'jobs')::int, e.data ->> 'digest' into o_revision, o_jobs, v_digest
     from retoma.events e
    where e.run = p_run and e.kind = 'act' and e.data ->> 'key' = p_ask ->> 'key';
@@ -492,6 +523,7 @@ begin
     if not found then
       raise exception '%', v_run.state using errcode = 'RT002';
     end if;
+    perform retoma.keep_revision(p_run, p_ask, o_revision, o_jobs);
     return;
   end if;
   select array_agg(l order by l.step, l.item) into v_jobs
@@ -503,6 +535,7 @@ begin
     perform retoma.tell_act(v_now, p_run, o_revision, p_by, v_asked || p_ask || jsonb_build_object('jobs', o_jobs));
     perform retoma.remake(v_now, v_run, v_jobs, '{}', null, false, false);
   end if;
+  perform retoma.keep_revision(p_run, p_ask, o_revision, o_jobs);
 end $$;
 
 -- A person's result in place of a job's. What depends on it is made anew, and in a run that had failed also what else it
@@ -539,6 +572,7 @@ begin
   end if;
   perform retoma.tell_act(v_now, p_run, o_revision, p_by, p_ask || jsonb_build_object(
     'act', 'edit', 'step', p_step, 'item', p_item, 'jobs', o_jobs));
+  perform retoma.keep_revision(p_run, p_ask, o_revision, o_jobs);
 end $$;
 
 -- Make steps anew, or these items of them, and what depends on them; with `p_stale` what is made of something that is no
@@ -563,6 +597,7 @@ begin
   v_jobs := case when p_stale then array(select s from retoma.stale(p_run) s) else retoma.targets_of(v_run, p_steps, p_items) end;
   o_jobs := coalesce(cardinality(v_jobs), 0);
   o_revision := v_run.revision + (o_jobs > 0)::int;
+  perform retoma.keep_revision(p_run, p_ask, o_revision, o_jobs);
   if o_jobs = 0 then
     return;
   end if;
@@ -599,6 +634,52 @@ begin
          watch_at = p_now + least((select stuck_after from retoma.versions where id = r.version), r.deadline)
    where r.id = p_run.id;
   perform retoma.restate(array[p_run.id]);
+end $$;
+
+-- Cancel a run once for each key. Gives the state that the first such act was answered with.
+create or replace function retoma.cancel_once(p_run uuid, p_tenant int, p_by text, p_ask jsonb) returns text language plpgsql as $$
+declare
+  v_known jsonb;
+  v_state text;
+begin
+  perform retoma.lock_runs('stop', array[p_run]);
+  if not exists (select from retoma.runs where id = p_run and (p_tenant is null or tenant = p_tenant)) then
+    return null;
+  end if;
+  v_known := retoma.first_answer(p_run, p_ask);
+  if v_known is not null then
+    return v_known ->> 'state';
+  end if;
+  v_state := retoma.cancel_run(p_run, p_tenant, p_by);
+  perform retoma.keep_answer(p_run, p_ask, jsonb_build_object('state', v_state));
+  return v_state;
+end $$;
+
+-- Let a run that is stuck go on, or make anew what a failed one lacks, once for each key. Gives the state that the first such
+-- act was answered with, and whether anything was done for it.
+create or replace function retoma.resume_once(
+  p_run uuid, p_tenant int, p_by text, p_pause interval, p_grace interval, p_ask jsonb, out o_state text, out o_done boolean)
+language plpgsql as $$
+declare
+  v_run retoma.runs := retoma.locked_live(p_run, p_tenant);
+  v_known jsonb := retoma.first_answer(v_run.id, p_ask);
+begin
+  if v_run.id is null or v_known is not null then
+    o_state := v_known ->> 'state';
+    o_done := (v_known ->> 'done')::boolean;
+    return;
+  end if;
+  o_state := retoma.resume_run(p_run, p_tenant, p_by, false, p_pause, p_grace);
+  if o_state = 'failed' then
+    perform retoma.rerun_failed(p_run, p_tenant, p_by, null, null, jsonb_build_object('key', 'resume ' || (p_ask ->> 'key'), 'digest', p_ask ->> 'digest'));
+    select state into o_state from retoma.runs where id = p_run;
+    o_done := true;
+  else
+    o_done := v_run.ended_at is null and v_run.state <> 'cancelling';
+  end if;
+  if o_done then
+    perform retoma.keep_answer(p_run, p_ask, jsonb_build_object('state', o_state, 'done', true));
+  end if;
 end $$;
 
 -- A new run with another input that shares the results of one that is over: all but those of these steps, and of what was to
@@ -693,6 +774,7 @@ begin
   o_jobs := retoma.remake(v_now, v_run, retoma.other_lacking(v_run, v_given), v_given, null, false, false);
   perform retoma.tell_act(v_now, p_run, o_revision, p_by, p_ask || jsonb_build_object(
     'act', 'skip', 'step', p_step, 'items', to_jsonb(p_items), 'jobs', o_jobs));
+  perform retoma.keep_revision(p_run, p_ask, o_revision, o_jobs);
 end $$;
 
 -- Nobody acts on a run that is stopping or was ended by a person; with `p_over`, only on one that is over.

@@ -1,0 +1,74 @@
+"""A process that is told to stop before it has begun anything ends well. It is held at a point of its start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE
+from tests.surroundings import without_ours
+
+# Read by every Python process whose path has it: the import of one module waits for a signal.
+HOLD = """
+import os, sys
+
+class Holding:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["HOLD_AT"]:
+            os.write(1, b"held")
+            open(os.environ["HOLD_BY"]).read()
+
+sys.meta_path.insert(0, Holding())
+"""
+APP = """
+from retoma import App, Pipeline
+app = App("held", pipelines=[Pipeline("held")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "point", "number"),
+    [
+        ("worker", "retoma.app", signal.SIGTERM),
+        ("worker", "retoma.cli.commands", signal.SIGTERM),
+        ("worker", "held_app", signal.SIGTERM),
+        ("worker", "held_app", signal.SIGINT),
+        ("serve", "held_app", signal.SIGTERM),
+        ("dev", "held_app", signal.SIGTERM),
+    ],
+)
+def test_a_stop_in_the_first_moments_ends_well(
+    tmp_path: Path, command: str, point: str, number: signal.Signals
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HOLD)
+    (tmp_path / "held_app.py").write_text(APP)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    ours = {"PYTHONPATH": str(tmp_path), "HOLD_AT": point, "HOLD_BY": str(fifo), "RETOMA_HOME": str(tmp_path / "home")}
+    port = ["--port", "0"] if command == "serve" else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "retoma", command, "held_app:app", *port],
+        cwd=tmp_path,
+        env=without_ours(os.environ) | ours,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == b"held"
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, said) == (0, b"")
+    finally:
+        process.kill()
+
+
+def test_a_program_that_imports_the_library_keeps_its_signals() -> None:
+    code = "import signal, retoma; print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
+    said = subprocess.run([sys.executable, "-c", code, "worker"], capture_output=True, check=True, timeout=PATIENCE)
+    assert said.stdout == b"True\n"
