@@ -164,7 +164,7 @@ def test_what_failed_is_made_anew_and_a_run_goes_on(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     assert terminal.json("runs", "rerun", run)["revision"] == 2
-    assert terminal.json("runs", "resume", run) == {"run": run, "state": "running"}
+    assert terminal.json("runs", "resume", run)["state"] == "running"
     refused = terminal.run("runs", "skip", run, "--step", "image", "--item", "x")
     assert refused.returncode == 4
     assert "this needs one that has completed or failed" in refused.stderr

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from retoma.cli.serving import kept_up
+from retoma.cli.listening import kept_up
 from retoma.engine import loops
 from retoma.settings import Settings
 from retoma.store import workers

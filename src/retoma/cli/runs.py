@@ -228,10 +228,13 @@ async def _resume(text: str, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
         state = await client.resume(run, by="command line")
+        lacking = await client.lacks_worker(run)
     if how is ShortFormat.JSON:
-        print(output.as_json({"run": run, "state": state}))
-    else:
-        output.out().print(output.state(state))
+        print(output.as_json({"run": run, "state": state, "note": lacking and lacking.why}))
+        return
+    output.out().print(output.state(state))
+    if lacking:
+        output.err().print(clean(lacking.why), soft_wrap=True)
 
 
 async def _skip(text: str, step: str, items: list[str], how: ShortFormat) -> None:
