@@ -37,6 +37,7 @@ _TEXTS = {
         "o worker (processo {pid}) terminou com {code}; iniciando outro",
     ),
     "review": ("{step}{of} waits for you: {address}", "{step}{of} espera por você: {address}"),
+    "reviews open": ("{count} reviews wait for you: {address}", "{count} revisões esperam por você: {address}"),
     "review of": (" of “{about}”", " de “{about}”"),
     "port taken": (
         "port {port} is taken, so the server is on {other}",

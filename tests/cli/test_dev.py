@@ -148,6 +148,21 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
         assert dev.ended() == 0
 
 
+def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> None:
+    (terminal.folder / "shown.py").write_text(SHOWN)
+    with terminal.process("worker", "shown.py"):
+        for number in range(6):
+            terminal.out("start", "films", "shown.py", "-i", f"topic=tea {number}")
+        until(lambda: len(terminal.json("reviews", "list")) == 6)
+    with terminal.process("dev", "shown.py", "--port", "0") as dev:
+        dev.says("6 reviews wait for you: http://127.0.0.1:")
+        terminal.out("start", "films", "shown.py", "-i", "topic=coffee")
+        said = dev.says("approved_film of “coffee” waits for you: ")
+        assert "“tea" not in said
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.ended() == 0
+
+
 def test_dev_listens_on_the_port_that_it_is_given(terminal: Terminal) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -173,3 +173,13 @@ def test_what_failed_is_made_anew_and_a_run_goes_on(terminal: Terminal) -> None:
 def test_no_stuck_run_is_a_sentence(terminal: Terminal) -> None:
     ended = terminal.run("runs", "stuck")
     assert (ended.returncode, ended.stderr) == (0, "no run is stuck\n")
+
+
+def test_an_error_is_shown_with_its_type(terminal: Terminal) -> None:
+    broken = 'film = Pipeline("film", retry=Retry(0))\n\n\n@film.step\ndef greeting() -> str:\n    return {}["v1"]\n'
+    (terminal.folder / "film.py").write_text(f"from retoma import Pipeline, Retry\n\n{broken}")
+    with terminal.worker() as worker:
+        said = terminal.run("start", "film", "film.py", "--wait").stdout
+        assert "greeting: ERROR: KeyError: 'v1'" in said
+        assert "KeyError: 'v1'" in terminal.out("runs", "show", said.split()[0])
+        assert "error=\"KeyError: 'v1'\"" in worker.says("failed")

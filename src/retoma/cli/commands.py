@@ -72,6 +72,12 @@ def main() -> None:
         sys.exit(_exit_code(error))
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(version("retoma"))
+        raise typer.Exit
+
+
 @tree.callback()
 def root(
     home: Annotated[
@@ -80,7 +86,10 @@ def root(
     database_url: Annotated[
         str | None, typer.Option("--database-url", help="The PostgreSQL to use (RETOMA_DATABASE_URL).")
     ] = None,
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
 ) -> None:
     """Runs long, costly, failure-prone production work to its end, on PostgreSQL alone.
 
@@ -90,9 +99,6 @@ def root(
     retoma start film film.py    start a run
     retoma runs list             see what runs
     """
-    if show_version:
-        print(version("retoma"))
-        raise typer.Exit
     # Flags become environment, so that the processes that a command starts see the same.
     for name, given in (("home", home), ("database_url", database_url)):
         if given is not None:

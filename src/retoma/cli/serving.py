@@ -25,6 +25,7 @@ from retoma.settings import Settings
 from retoma.texts import text
 
 log = get_logger("retoma.server")
+NO_PUBLIC_URL = "is not set, and the server listens on more than this machine: links and callbacks name 127.0.0.1"
 
 
 def serve(
@@ -50,10 +51,17 @@ def serve(
         if given is not None:
             os.environ[name] = str(given)
     settings = read_settings()
+    if lacks_public_url(settings):
+        log.warning(f"RETOMA_PUBLIC_URL {NO_PUBLIC_URL}; set it, as https://retoma.example.com", host=settings.host)
     with bound(settings, settings.host) as listening:
         tell_where(listening)
         loaded = application.load(app, settings) if app or settings.app else None
         in_quick_loop(_serve(loaded, settings, listening))
+
+
+def lacks_public_url(settings: Settings) -> bool:
+    """Whether other machines reach the server and get links that lead to themselves."""
+    return settings.public_url is None and settings.host not in ("localhost", "127.0.0.1", "::1")
 
 
 def tell_where(listening: socket.socket) -> None:

@@ -32,6 +32,7 @@ class EachOptions(TypedDict, total=False):
     pool: Pool | None
     slots: int
     publishes: bool
+    retired: bool
 
 
 class StepOptions(EachOptions, total=False):

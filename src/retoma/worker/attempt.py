@@ -19,6 +19,7 @@ from retoma.define.retry import LONGEST_DELAY
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
 from retoma.masking import masked
+from retoma.records import GENERIC_CODE
 from retoma.worker.plan import NeedMissing, Plan
 
 LONGEST_MESSAGE = 2_000
@@ -186,7 +187,7 @@ def _code(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY
     code = getattr(error, "code", None)
-    return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
+    return clean(code)[:LONGEST_CODE] if isinstance(code, str) else GENERIC_CODE
 
 
 def told(code: str, error: BaseException | str) -> str:

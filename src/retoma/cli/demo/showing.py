@@ -17,6 +17,8 @@ from retoma.terminal import clean
 from retoma.texts import language, text
 
 SECONDS_BETWEEN_LOOKS = 0.5
+MOST_ANNOUNCED = 5
+PAGE = 1_000
 
 
 @asynccontextmanager
@@ -45,14 +47,26 @@ async def _tell_on(said: AsyncIterator[str], board: Board) -> None:
 
 
 async def _tell_of_reviews(client: Client, address: str, board: Board) -> None:
+    last = await _count_open(client, address, board)
     told: set[UUID] = set()
     while True:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
-            for review in await client.reviews():
+            for review in await client.reviews(after=last):
                 if review.id not in told:
                     board.tell(await _asked(client, review, f"{address}/reviews/{review.id}"), style="bold green")
                     told.add(review.id)
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _count_open(client: Client, address: str, board: Board) -> Review | None:
+    """Say how many are open, if they are many. Return the newest of them: those after it are announced one by one."""
+    count, last = 0, None
+    while page := await client.reviews(after=last, limit=PAGE):
+        count, last = count + len(page), page[-1]
+    if count <= MOST_ANNOUNCED:
+        return None
+    board.tell(text("reviews open", count=count, address=f"{address}/reviews"), style="bold green")
+    return last
 
 
 async def _asked(client: Client, review: Review, address: str) -> str:
