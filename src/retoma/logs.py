@@ -71,7 +71,7 @@ def set_up() -> None:
 
 def _as_a_record(logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Return what the standard library's logger takes. Other handlers, as a test's, know no fields: they get a line."""
-    made = cast(MutableMapping[str, Any], structlog.stdlib.render_to_log_kwargs(logger, name, event))
+    made = structlog.stdlib.render_to_log_kwargs(logger, name, event)
     if not _IS_SET_UP and (fields := _fields(made["extra"])):
         made["msg"] = masked(f"{clean(made['msg'])}  {fields}")
     return made

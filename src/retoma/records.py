@@ -102,6 +102,7 @@ class Review:
     may_go_back_to: tuple[str, ...]
     sent_back: int
     most_sent_back: int | None
+    takes_form: bool = False  # an approval fills in a form
 
     @property
     def is_open(self) -> bool:

@@ -183,3 +183,17 @@ def test_an_error_is_shown_with_its_type(terminal: Terminal) -> None:
         assert "greeting: ERROR: KeyError: 'v1'" in said
         assert "KeyError: 'v1'" in terminal.out("runs", "show", said.split()[0])
         assert "error=\"KeyError: 'v1'\"" in worker.says("failed")
+
+
+def test_workers_queues_and_recent_runs_are_listed(terminal: Terminal) -> None:
+    assert terminal.json("workers") == []
+    with terminal.worker("--name", "first"):
+        (worker,) = terminal.json("workers")
+        assert (worker["name"], worker["queues"]) == ("first", ["default", "image"])
+        assert {queue["queue"]: queue["workers"] for queue in terminal.json("queues")} == {"default": 1, "image": 1}
+        assert "first" in terminal.out("workers")
+        assert "image" in terminal.out("queues")
+    run = terminal.start()
+    assert [each["id"] for each in terminal.json("runs", "list", "--since", "1h")] == [run]
+    assert terminal.json("runs", "list", "--since", "2999-01-01") == []
+    assert terminal.run("runs", "list", "--since", "soon").returncode == 2

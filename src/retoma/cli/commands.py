@@ -14,6 +14,7 @@ import typer
 
 from retoma import logs
 from retoma.cli import output
+from retoma.cli.capacity import queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
 from retoma.cli.config import FLAGS, config
@@ -48,6 +49,8 @@ tree.add_typer(reviews, name="reviews")
 tree.add_typer(deliveries, name="deliveries")
 tree.add_typer(endpoints, name="endpoints")
 tree.add_typer(pools, name="pools")
+tree.command()(workers)
+tree.command()(queues)
 tree.command()(charges)
 tree.add_typer(prices, name="prices")
 tree.add_typer(keys, name="keys")
