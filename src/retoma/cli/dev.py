@@ -87,12 +87,12 @@ def dev(
     place = DEMO if built_in else app or settings.app or ""
     with bound(settings, LOOPBACK, fall_back=True) as listening:
         tell_where(listening)
+        here = listening.getsockname()[1]  # before the server closes it
         loaded = application.load(place, settings)
         if demo and not built_in and loaded.demo is None:
             raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
         worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         code = in_loop(_dev(loaded, settings, listening, place, worker, demo=demo, once=once))
-        here = listening.getsockname()[1]
     if code == RELOAD:
         reload.start_again(here)
     raise typer.Exit(code)
