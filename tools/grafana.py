@@ -38,9 +38,6 @@ def dashboard() -> dict[str, Any]:
         "templating": {"list": [_datasource(), _pipelines()]},
         "panels": placed(
             [
-                (row("Orchestrator"), WIDTH, 1),
-                *((panel, 4, 4) for panel in orchestrator_figures()),
-                *((panel, 8, 8) for panel in orchestrator_graphs()),
                 (row("Runs"), WIDTH, 1),
                 *((panel, 12, 8) for panel in runs()),
                 (row("Reviews"), WIDTH, 1),
@@ -51,6 +48,9 @@ def dashboard() -> dict[str, Any]:
                 *((panel, 8, 8) for panel in deliveries()),
                 (row("Servers"), WIDTH, 1),
                 *((panel, 12, 8) for panel in servers()),
+                (row("GPU orchestrator"), WIDTH, 1),
+                *((panel, 4, 4) for panel in orchestrator_figures()),
+                *((panel, 8, 8) for panel in orchestrator_graphs()),
             ]
         ),
     }

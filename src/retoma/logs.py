@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -33,18 +33,21 @@ class Attempt(Protocol):
 
 
 ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+_IS_SET_UP = False
 _FIRST = ("worker", "pipeline", "tenant", "run", "step", "item", "attempt")
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger of the standard library that takes what it tells by name. Unless set up, it says only warnings."""
-    processors = [structlog.stdlib.filter_by_level, _with_error, structlog.stdlib.render_to_log_kwargs]
+    processors = [structlog.stdlib.filter_by_level, _with_error, _as_a_record]
     logger = structlog.wrap_logger(logging.getLogger(name), processors, structlog.stdlib.BoundLogger)
     return cast(structlog.stdlib.BoundLogger, logger)
 
 
 def set_up() -> None:
     """Send every log line to stderr, from the level RETOMA_LOG_LEVEL up (`info` unless set)."""
+    global _IS_SET_UP
+    _IS_SET_UP = True
     level = LEVELS.get(os.environ.get("RETOMA_LOG_LEVEL", "info").lower(), logging.INFO)
     shared: list[Processor] = [
         _with_attempt,
@@ -69,6 +72,14 @@ def set_up() -> None:
     # Those of the HTTP client tell every URL, and a URL may be as good as a key.
     for name in ("asyncio", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _as_a_record(logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return what the standard library's logger takes. Other handlers, as a test's, know no fields: they get a line."""
+    made = structlog.stdlib.render_to_log_kwargs(logger, name, event)
+    if not _IS_SET_UP and (fields := _fields(made["extra"])):
+        made["msg"] = masked(f"{clean(made['msg'])}  {fields}")
+    return made
 
 
 def _with_error(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -116,10 +127,14 @@ def _as_a_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     level = str(event.pop("level", "info"))
     said = clean(str(event.pop("event", "")))
     stack = event.pop("exception", None)
-    names = sorted(event, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    values = " ".join(f"{name}={_shown(event[name])}" for name in names)
+    values = _fields(event)
     line = f"{at} {level:<8} {said}" + (f"  {values}" if values else "")
     return line if stack is None else "\n    ".join([line, *(clean(part) for part in str(stack).splitlines())])
+
+
+def _fields(event: Mapping[str, Any]) -> str:
+    names = sorted(event, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return " ".join(f"{name}={_shown(event[name])}" for name in names)
 
 
 def _shown(value: Any) -> str:

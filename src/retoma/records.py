@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from retoma.errors import RetomaError
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 LONGEST_ABOUT = 120
+GENERIC_CODE = "ERROR"  # of an error that has no code of its own
 ABOUT = ("topic", "title", "name", "subject")
 """Fields of an input that say what a run is about."""
 
@@ -100,6 +102,7 @@ class Review:
     may_go_back_to: tuple[str, ...]
     sent_back: int
     most_sent_back: int | None
+    takes_form: bool = False  # an approval fills in a form
 
     @property
     def is_open(self) -> bool:
@@ -504,6 +507,14 @@ class Subscription:
     events: tuple[str, ...]
     created_at: datetime
     secret: str | None = field(default=None, repr=False)
+
+
+def describe_recorded(error: Mapping[str, Any]) -> str:
+    """Return what an error said, after its type unless it has a code of its own: `KeyError: 'v1'`."""
+    message, kind = str(error.get("message") or ""), error.get("type")
+    if not kind or error.get("code") != GENERIC_CODE:
+        return message
+    return f"{kind}: {message}" if message and message != kind else str(kind)
 
 
 class WaitReason(StrEnum):

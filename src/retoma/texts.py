@@ -41,6 +41,12 @@ _TEXTS = {
         "o worker (processo {pid}) terminou com {code}; iniciando outro",
     ),
     "review": ("{step}{of} waits for you: {address}", "{step}{of} espera por você: {address}"),
+    "reloading": ("the code changed: starting again", "o código mudou: reiniciando"),
+    "reload failed": (
+        "the code changed and cannot be imported, so the old code keeps running: {error}",
+        "o código mudou e não pode ser importado, por isso o código antigo continua: {error}",
+    ),
+    "reviews open": ("{count} reviews wait for you: {address}", "{count} revisões esperam por você: {address}"),
     "review of": (" of “{about}”", " de “{about}”"),
     "port taken": (
         "port {port} is taken, so the server is on {other}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import pytest
 
 from tests.cli.terminal import FILM, Terminal
@@ -59,3 +61,7 @@ def test_the_traceback_is_there_for_those_who_ask(terminal: Terminal) -> None:
     (terminal.folder / "broken.py").write_text("\nnothing\n")
     terminal.variables["RETOMA_DEBUG"] = "1"
     assert "Traceback" in terminal.run("check", "broken.py", "--offline").stderr
+
+
+def test_the_version_is_printed_without_a_command(terminal: Terminal) -> None:
+    assert terminal.out("--version") == f"{version('retoma')}\n"

@@ -100,6 +100,14 @@ def test_an_unsafe_webhook_is_wrong_usage_and_names_the_setting(terminal: Termin
     assert terminal.json("runs", "list") == []
 
 
+def test_a_worker_that_lacks_the_servers_allowed_hosts_says_so_at_its_start(allowing: Terminal) -> None:
+    allowing.start("--webhook", "http://127.0.0.1:9/taken")
+    with allowing.worker(RETOMA_ALLOW_HOSTS="") as process:
+        said = process.says("webhooks go to a host that this worker refuses")
+    assert "give it the RETOMA_ALLOW_HOSTS of the server" in said
+    assert "127.0.0.1" in said
+
+
 def test_a_token_in_the_query_of_a_url_is_not_printed(terminal: Terminal) -> None:
     run = terminal.start("--webhook", "https://n8n.example.com/hook?token=canary")
     terminal.out("runs", "cancel", run)

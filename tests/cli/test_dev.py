@@ -26,7 +26,7 @@ from retoma.client import Client
 from retoma.records import Job
 from retoma.states import JobState
 from retoma.store.database import Database
-from tests.cli.terminal import Terminal, until
+from tests.cli.terminal import FILM, Terminal, until
 from tests.patience import PATIENCE
 
 SHOWN = """
@@ -144,6 +144,41 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
         (review,) = terminal.json("reviews", "list")
         assert f"{address[1]}/reviews/{review['id']}?{address[2]}" in said
         assert f"made beside port {port}" in terminal.out("reviews", "show", str(review["id"]))
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.ended() == 0
+
+
+def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> None:
+    (terminal.folder / "shown.py").write_text(SHOWN)
+    with terminal.process("worker", "shown.py"):
+        for number in range(6):
+            terminal.out("start", "films", "shown.py", "-i", f"topic=tea {number}")
+        until(lambda: len(terminal.json("reviews", "list")) == 6)
+    with terminal.process("dev", "shown.py", "--port", "0") as dev:
+        dev.says("6 reviews wait for you: http://127.0.0.1:")
+        terminal.out("start", "films", "shown.py", "-i", "topic=coffee")
+        said = dev.says("approved_film of “coffee” waits for you: ")
+        assert "“tea" not in said
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.ended() == 0
+
+
+def test_dev_starts_again_when_the_code_changes_and_runs_continue(terminal: Terminal) -> None:
+    file = terminal.folder / "film.py"
+    with terminal.process("dev", "film.py", "--port", "0", RETOMA_DRAIN_SECONDS="0") as dev:
+        dev.says("worker ready")
+        run = terminal.start("-i", "title=slow")
+        terminal.began(2)
+        file.write_text(FILM + "\nraise RuntimeError('half a thought')\n")
+        dev.says("half a thought")
+        file.write_text(FILM.replace("line.upper()", 'f"new {line}"'))
+        dev.says("the code changed: starting again")
+        until(lambda: dev.output.read_text().count("worker ready") == 2)
+        addresses = set(re.findall(r"server    (http://127.0.0.1:\d+)", dev.output.read_text()))
+        assert len(addresses) == 1
+        (terminal.folder / "go").touch()
+        until(lambda: terminal.state(run) == "completed")
+        assert terminal.json("runs", "show", run)["results"]["cut"] == "new slow 0 new slow 1"
         os.kill(dev.pid, signal.SIGINT)
         assert dev.ended() == 0
 

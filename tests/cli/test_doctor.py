@@ -61,10 +61,14 @@ def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_instal
 ) -> None:
     without(monkeypatch, "imageio-ffmpeg", "scikit-learn")
     (media,) = findings(terminal, "extra media")
-    assert media["found"] == "retoma_apps.videos and retoma_apps.gpu cannot run without imageio-ffmpeg (ffmpeg)"
-    assert (media["level"], media["advice"]) == ("ok", f"{sys.executable} -m pip install -e '.[media]'")
+    assert (
+        media["found"]
+        == "not installed; only retoma_apps.videos and retoma_apps.gpu would need it: imageio-ffmpeg (ffmpeg)"
+    )
+    clone = Path(extras.__file__).resolve().parents[3]
+    assert (media["level"], media["advice"]) == ("ok", f"{sys.executable} -m pip install -e '{clone}[media]'")
     (classifier,) = findings(terminal, "extra classifier")
-    assert "cannot run without scikit-learn (labels offline)" in classifier["found"]
+    assert "would need it: scikit-learn (labels offline)" in classifier["found"]
     (gpus,) = findings(terminal, "GPUs")
     assert "no ffmpeg" in gpus["found"]
 
@@ -72,7 +76,30 @@ def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_instal
 def test_pip_is_that_of_the_interpreter_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    assert extras.EXTRAS[0].install == ".venv/bin/python -m pip install -e '.[media]'"
+    assert extras.EXTRAS[0].install.startswith(".venv/bin/python -m pip install -e ")
+
+
+def test_the_extra_is_installed_from_the_clone_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(extras.__file__).resolve().parents[3])
+    assert extras.EXTRAS[0].install.endswith(" -m pip install -e '.[media]'")
+
+
+def test_runs_without_any_worker_are_warned_about(terminal: Terminal) -> None:
+    (workers,) = findings(terminal, "workers")
+    assert workers["level"] == "ok"
+    terminal.start()
+    (workers,) = findings(terminal, "workers")
+    assert (workers["level"], workers["advice"]) == ("warning", "retoma worker APP")
+    assert "none is running, and 1 run is under way" in workers["found"]
+
+
+def test_a_missing_public_url_is_warned_about_where_other_machines_call(terminal: Terminal) -> None:
+    assert findings(terminal, "RETOMA_PUBLIC_URL") == []
+    terminal.variables["RETOMA_HOST"] = "0.0.0.0"
+    (finding,) = findings(terminal, "RETOMA_PUBLIC_URL")
+    assert finding["level"] == "warning"
+    terminal.variables["RETOMA_PUBLIC_URL"] = "https://retoma.example.com"
+    assert findings(terminal, "RETOMA_PUBLIC_URL") == []
 
 
 def test_the_gpus_are_found_where_the_application_finds_them(terminal: Terminal) -> None:
@@ -102,7 +129,7 @@ def test_an_ffmpeg_that_does_not_run_is_missing(
     broken.chmod(0o755)
     monkeypatch.setattr(extras, "_programs", lambda: iter([broken]))
     (media,) = findings(terminal, "extra media")
-    assert "cannot run without imageio-ffmpeg" in media["found"]
+    assert "imageio-ffmpeg" in media["found"]
 
 
 def test_extras_that_are_there_are_told_with_their_versions(terminal: Terminal) -> None:

@@ -275,3 +275,15 @@ def test_a_review_that_was_decided_shows_what_was_said_and_chosen(desk: Desk) ->
     choice = desk.open(run)
     desk.out("reviews", "approve", choice, "--value", '{"title": 1}')
     assert 'approved was\n  {\n    "title": 1' in desk.out("reviews", "show", choice)
+
+
+def test_what_needs_no_form_is_approved_without_the_application(desk: Desk) -> None:
+    review = desk.asked()
+    del desk.variables["RETOMA_APP"]
+    assert desk.json("reviews", "approve", review, "--by", "ana")[0]["state"] == "approved"
+    desk.work()
+    (titled,) = desk.json("reviews", "list")
+    refused = desk.run("reviews", "approve", str(titled["id"]))
+    assert refused.returncode == 2
+    assert "has a form" in refused.stderr
+    assert "--app APP" in refused.stderr

@@ -166,7 +166,7 @@ def test_what_failed_is_made_anew_and_a_run_goes_on(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     assert terminal.json("runs", "rerun", run)["revision"] == 2
-    assert terminal.json("runs", "resume", run) == {"run": run, "state": "running"}
+    assert terminal.json("runs", "resume", run)["state"] == "running"
     refused = terminal.run("runs", "skip", run, "--step", "image", "--item", "x")
     assert refused.returncode == 4
     assert "this needs one that has completed or failed" in refused.stderr
@@ -175,3 +175,27 @@ def test_what_failed_is_made_anew_and_a_run_goes_on(terminal: Terminal) -> None:
 def test_no_stuck_run_is_a_sentence(terminal: Terminal) -> None:
     ended = terminal.run("runs", "stuck")
     assert (ended.returncode, ended.stderr) == (0, "no run is stuck\n")
+
+
+def test_an_error_is_shown_with_its_type(terminal: Terminal) -> None:
+    broken = 'film = Pipeline("film", retry=Retry(0))\n\n\n@film.step\ndef greeting() -> str:\n    return {}["v1"]\n'
+    (terminal.folder / "film.py").write_text(f"from retoma import Pipeline, Retry\n\n{broken}")
+    with terminal.worker() as worker:
+        said = terminal.run("start", "film", "film.py", "--wait").stdout
+        assert "greeting: ERROR: KeyError: 'v1'" in said
+        assert "KeyError: 'v1'" in terminal.out("runs", "show", said.split()[0])
+        assert "error=\"KeyError: 'v1'\"" in worker.says("failed")
+
+
+def test_workers_queues_and_recent_runs_are_listed(terminal: Terminal) -> None:
+    assert terminal.json("workers") == []
+    with terminal.worker("--name", "first"):
+        (worker,) = terminal.json("workers")
+        assert (worker["name"], worker["queues"]) == ("first", ["default", "image"])
+        assert {queue["queue"]: queue["workers"] for queue in terminal.json("queues")} == {"default": 1, "image": 1}
+        assert "first" in terminal.out("workers")
+        assert "image" in terminal.out("queues")
+    run = terminal.start()
+    assert [each["id"] for each in terminal.json("runs", "list", "--since", "1h")] == [run]
+    assert terminal.json("runs", "list", "--since", "2999-01-01") == []
+    assert terminal.run("runs", "list", "--since", "soon").returncode == 2

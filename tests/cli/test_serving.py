@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from retoma.cli.serving import kept_up
+from retoma.cli.listening import kept_up
 from retoma.engine import loops
 from retoma.settings import Settings
 from retoma.store import workers
@@ -206,3 +206,8 @@ def test_a_pool_is_changed_while_everything_runs(terminal: Terminal) -> None:
     assert terminal.json("pools", "set", "gpu", "--capacity", "5")["capacity"] == 5
     assert terminal.run("pools", "set", "cpu", "--capacity", "5").returncode == 3
     assert terminal.run("pools", "set", "gpu").returncode == 2
+
+
+def test_serve_warns_of_a_missing_public_url_where_other_machines_call(terminal: Terminal) -> None:
+    with terminal.process("serve", "--port", "0", "--host", "0.0.0.0") as server:
+        assert "RETOMA_PUBLIC_URL is not set" in server.says("server ready")

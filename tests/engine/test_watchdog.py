@@ -279,6 +279,28 @@ async def test_waiting_for_a_delay_capacity_or_the_outside_is_no_reason(open_san
             assert await state(sandbox, run) == "running"
 
 
+async def test_outside_work_that_no_worker_asks_about_is_stuck_until_one_lives(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("rendered")
+
+    @pipeline.step(timeout=hours(20))
+    async def rendered(*, host: Host, ctx: Context) -> int:
+        return int(await ctx.external("handle", poll=host.status))
+
+    async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
+        async with sandbox.hands() as hands:
+            run = (await sandbox.client.start(pipeline)).id
+            await do(hands, await hands.claim(10))
+            (wait,) = await sandbox.client.waits(run)
+            assert wait.reason == "outside"
+        (wait,) = await sandbox.client.waits(run)
+        assert wait.reason == "no_worker"
+        await watch(sandbox, minutes(5))
+        assert await state(sandbox, run) == "stuck"
+        async with sandbox.hands():
+            await watch(sandbox, seconds(5))
+            assert await state(sandbox, run) == "running"
+
+
 class Host:
     async def status(self, handle: str) -> Report:
         return Report("running")
@@ -351,7 +373,7 @@ async def test_a_run_that_fails_by_its_deadline_is_logged(
         await watch(sandbox, minutes(2))
         await watch(sandbox, minutes(2))
     (told,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
-    assert told["message"] == "failed: it was not over by its deadline"
+    assert told["message"].startswith("failed: it was not over by its deadline  ")
     assert (told["run"], told["pipeline"], told["tenant"]) == (str(run), "lines", "ours")
 
 

@@ -75,7 +75,8 @@ async def test_a_stuck_run_is_listed_and_resumed(api: Api) -> None:
     (stuck,) = (await api.get("/api/v1/stuck")).json()["stuck"]
     assert (stuck["run"], stuck["cause"]) == (run, "no_worker")
     resumed = await api.post(f"/api/v1/runs/{run}/resume")
-    assert (resumed.status_code, resumed.json()) == (200, {"id": run, "state": "running"})
+    assert (resumed.status_code, resumed.json()["state"]) == (200, "running")
+    assert "no live worker serves queue 'default'" in resumed.json()["note"]
     assert (await api.post(f"/api/v1/runs/{run}/resume")).json() == resumed.json()
     assert (await api.get("/api/v1/stuck")).json()["stuck"] == []
 

@@ -416,3 +416,36 @@ async def test_a_copy_that_a_step_forks_does_not_answer_for_the_next_job(open_sa
         runs = await sandbox.client.runs()
         results = {run.input["way"]: (await sandbox.client.results(run.id))["forked"] for run in runs}
     assert results == {way: way for way in ways}
+
+
+UNGUARDED = """
+import asyncio
+
+from retoma import App, Pipeline, Retry, testing
+
+film = Pipeline("film", retry=Retry(0))
+
+
+@film.step(isolation="process")
+def script() -> str:
+    return "a script"
+
+
+async def main():
+    async with testing.sandbox(App("film", pipelines=[film])) as sandbox:
+        run = await sandbox.run(film)
+        errors = await sandbox.client.errors(run.id)
+        print(run.state, errors["script", ""]["message"])
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_script_without_a_guard_is_told_so_and_does_not_start_itself_again(tmp_path: Path) -> None:
+    (tmp_path / "film.py").write_text(UNGUARDED)
+    ended = subprocess.run(
+        [sys.executable, "film.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE * 2
+    )
+    assert ended.stdout.startswith("failed ")
+    assert 'put what it does when it is run under `if __name__ == "__main__":`' in ended.stdout

@@ -14,6 +14,7 @@ import typer
 
 from retoma import logs
 from retoma.cli import output
+from retoma.cli.capacity import queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
 from retoma.cli.config import FLAGS, config
@@ -50,6 +51,8 @@ tree.add_typer(deliveries, name="deliveries")
 tree.add_typer(endpoints, name="endpoints")
 tree.add_typer(webhooks, name="webhooks")
 tree.add_typer(pools, name="pools")
+tree.command()(workers)
+tree.command()(queues)
 tree.command()(charges)
 tree.add_typer(prices, name="prices")
 tree.add_typer(keys, name="keys")
@@ -74,6 +77,12 @@ def main() -> None:
         sys.exit(_exit_code(error))
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(version("retoma"))
+        raise typer.Exit
+
+
 @tree.callback()
 def root(
     home: Annotated[
@@ -82,7 +91,10 @@ def root(
     database_url: Annotated[
         str | None, typer.Option("--database-url", help="The PostgreSQL to use (RETOMA_DATABASE_URL).")
     ] = None,
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
 ) -> None:
     """Runs long, costly, failure-prone production work to its end, on PostgreSQL alone.
 
@@ -92,9 +104,6 @@ def root(
     retoma start film film.py    start a run
     retoma runs list             see what runs
     """
-    if show_version:
-        print(version("retoma"))
-        raise typer.Exit
     # Flags become environment, so that the processes that a command starts see the same.
     for name, given in (("home", home), ("database_url", database_url)):
         if given is not None:

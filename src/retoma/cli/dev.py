@@ -20,7 +20,7 @@ import typer
 
 from retoma import early_stop, private
 from retoma.app import App
-from retoma.cli import application
+from retoma.cli import application, reload
 from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
@@ -42,6 +42,7 @@ from retoma.texts import text
 DEMO = "retoma.demo:app"
 DEMO_CONCURRENCY = 4
 LOOPBACK = "127.0.0.1"
+RELOAD = -1  # in place of an exit code
 
 
 def dev(
@@ -64,6 +65,8 @@ def dev(
 ) -> None:
     """Run everything on this machine: the database, the server, and a worker that is started again when it dies.
 
+    When a source file of the application changes, both start again with it; runs under way continue.
+
     The database is embedded, in .retoma of this folder, unless RETOMA_DATABASE_URL names another.
 
     \b
@@ -74,11 +77,12 @@ def dev(
     built_in = demo and not app
     if once and not built_in:
         raise typer.BadParameter("--once goes with --demo, without APP")
-    if port is not None:
-        os.environ["RETOMA_PORT"] = str(port)
+    before = os.environ.pop(reload.PORT, None)
+    if before or port is not None:
+        os.environ["RETOMA_PORT"] = before or str(port)
     settings = read_settings()
     # A receiver under development is on this machine; the worker inherits it.
-    os.environ["RETOMA_ALLOW_HOSTS"] = ",".join((*settings.allow_hosts, *THIS_MACHINE))
+    os.environ["RETOMA_ALLOW_HOSTS"] = ",".join(dict.fromkeys((*settings.allow_hosts, *THIS_MACHINE)))
     settings = read_settings()
     if not demo and not (app or settings.app):
         raise typer.BadParameter(
@@ -88,11 +92,14 @@ def dev(
     hide_process()
     with bound(settings, LOOPBACK, fall_back=True) as listening:
         tell_where(listening)
+        here = listening.getsockname()[1]  # before the server closes it
         loaded = application.load(place, settings)
         if demo and not built_in and loaded.demo is None:
             raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
         worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         code = in_loop(_dev(loaded, settings, listening, place, worker, demo=demo, once=once))
+    if code == RELOAD:
+        reload.start_again(here)
     raise typer.Exit(code)
 
 
@@ -158,7 +165,20 @@ async def _keep(app: App, place: str, board: Board, arguments: list[str], enviro
     board.say(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
     board.say(text("webhooks"), style="dim")
     _say_next(board, [*_first_start(app, place), "runs list", "doctor"])
-    return await _until_stopped(kept, keeping, board)
+    changing = asyncio.create_task(_stop_when_code_changes(place, kept, board))
+    try:
+        return await _until_stopped(kept, keeping, board, changing)
+    finally:
+        changing.cancel()
+
+
+async def _stop_when_code_changes(place: str, kept: KeptWorker, board: Board) -> None:
+    def tell(broken: str) -> None:
+        board.say(text("reload failed", error=clean(broken)), style="yellow")
+
+    await reload.until_code_changes(place, tell)
+    board.say(text("reloading"), style="yellow")
+    kept.stop()
 
 
 def _first_start(app: App, place: str) -> list[str]:
@@ -205,9 +225,14 @@ def after_demo(run: UUID | None) -> list[str]:
     return ["runs list", f"runs show {run}", f"start demo {DEMO} -i pace=0.2 --wait", "doctor"]
 
 
-async def _until_stopped(kept: KeptWorker, keeping: asyncio.Task[None], board: Board) -> int:
-    _on_signals(kept, board)
+async def _until_stopped(
+    kept: KeptWorker, keeping: asyncio.Task[None], board: Board, changing: asyncio.Task[None]
+) -> int:
+    asked = _on_signals(kept, board)
     await keeping
+    if changing.done() and not asked.is_set():
+        await changing
+        return RELOAD
     board.say(text("stopped"))
     return 0
 

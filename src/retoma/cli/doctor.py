@@ -20,6 +20,7 @@ from retoma.cli.db import say
 from retoma.cli.extras import EXTRAS, Extra, ffmpeg
 from retoma.cli.options import Format, Listing
 from retoma.cli.output import Column
+from retoma.cli.serving import NO_PUBLIC_URL, lacks_public_url
 from retoma.cli.session import in_loop, read_settings
 from retoma.errors import RetomaError
 from retoma.records import WorkerRecord
@@ -83,6 +84,8 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     parts = ("retoma", "asyncpg", "pydantic", "typer", "rich")
     yield Finding(OK, "versions", ", ".join(f"{part} {version(part)}" for part in parts))
     yield _space(settings.home)
+    if lacks_public_url(settings):
+        yield Finding(WARNING, "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, as https://retoma.example.com")
     variables = Variables()
     if variables.redis_url:
         yield Finding(
@@ -102,8 +105,9 @@ def _extra(extra: Extra, app: str) -> Finding:
     missing = extra.missing()
     if not missing:
         return Finding(OK, about, f"for {users}: {extra.found()}")
-    level = WARNING if app.startswith(extra.applications) else OK
-    return Finding(level, about, f"{users} cannot run without {', '.join(missing)}", extra.install)
+    if app.startswith(extra.applications):
+        return Finding(WARNING, about, f"{users} cannot run without {', '.join(missing)}", extra.install)
+    return Finding(OK, about, f"not installed; only {users} would need it: {', '.join(missing)}", extra.install)
 
 
 def _gpus(variables: Variables) -> Finding:
@@ -175,7 +179,8 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
     known = await workers.alive(database)
     live = [worker for worker in known if worker.is_alive(silence)]
     ready = await health.ready_by_queue(database)
-    yield _live(live)
+    open_runs, _ = await gauges.open_and_stuck(database)
+    yield _live(live, open_runs)
     for worker in known:
         if worker not in live:
             yield Finding(
@@ -213,7 +218,11 @@ async def _stuck(database: Database) -> AsyncIterator[Finding]:
         yield Finding(WARNING, "runs", said, "`retoma runs stuck` says why")
 
 
-def _live(live: list[WorkerRecord]) -> Finding:
+def _live(live: list[WorkerRecord], open_runs: int) -> Finding:
+    if not live and open_runs:
+        runs = "1 run is" if open_runs == 1 else f"{open_runs} runs are"
+        said = f"none is running, and {runs} under way: nothing continues, and no webhook is sent"
+        return Finding(WARNING, "workers", said, "retoma worker APP")
     if not live:
-        return Finding(OK, "workers", "none lives", "retoma worker APP")
+        return Finding(OK, "workers", "none is running, and no run needs one", "retoma worker APP")
     return Finding(OK, "workers", f"{len(live)} live: " + ", ".join(worker.name for worker in live[:5]))

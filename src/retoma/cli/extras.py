@@ -23,7 +23,8 @@ class Extra:
 
     @property
     def install(self) -> str:
-        return f"{_python()} -m pip install -e '.[{self.name}]'"
+        """Return the command: from the clone that this is installed from, wherever one calls it."""
+        return f"{_python()} -m pip install {_source(self.name)}"
 
     def missing(self) -> list[str]:
         return [f"{part} ({use})" for part, use in self.parts.items() if not _is_there(part)]
@@ -50,6 +51,13 @@ EXTRAS = (
         ("retoma_apps.classifier",),
     ),
 )
+
+
+def _source(extra: str) -> str:
+    clone = Path(__file__).resolve().parents[3]
+    if not (clone / "pyproject.toml").exists():
+        return f"'retoma[{extra}]'"
+    return f"-e '.[{extra}]'" if clone == Path.cwd() else f"-e {shlex.quote(f'{clone}[{extra}]')}"
 
 
 def _python() -> str:

@@ -49,6 +49,18 @@ def read_moment(text: str, now: datetime) -> datetime:
         ) from None
 
 
+def read_past(option: str, text: str, now: datetime) -> datetime:
+    """Read an ISO time, in local time unless it says otherwise, or `2h` before `now`."""
+    if match := _RELATIVE.fullmatch(f"+{text.removesuffix(' ago')}"):
+        return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{option} takes an ISO time or 2h (s, m, h, d), not {text!r}: for example 2030-01-31T08:00"
+        ) from None
+
+
 def read_duration(option: str, text: str) -> timedelta:
     """`90d`, `2h`, `30m` or `10s`."""
     match = _RELATIVE.fullmatch(f"+{text.removeprefix('+')}")

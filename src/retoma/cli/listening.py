@@ -17,7 +17,10 @@ from fastapi import FastAPI
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from retoma.cli.connections import RESERVED_DESCRIPTORS, Connections, Protocol, raise_descriptor_limit
+from retoma.engine.loops import beside, kept_going
 from retoma.settings import Settings
+from retoma.store.database import Database
+from retoma.worker.upkeep import Upkeep
 
 SECONDS_TO_END = 10
 _BACKLOG = 2048
@@ -55,7 +58,16 @@ def address(listening: socket.socket) -> str:
 
 @asynccontextmanager
 async def serving(server: FastAPI, listening: socket.socket, settings: Settings) -> AsyncIterator[Listener]:
-    """It answers when this begins; when this ends, requests under way have been let end."""
+    """It answers when this begins; when this ends, requests under way have been let end.
+
+    The upkeep runs beside it, the watchdog included: a server sees a run that is stuck also when no worker is left.
+    """
+    async with kept_up(server.state.client.database, settings), _answering(server, listening, settings) as listener:
+        yield listener
+
+
+@asynccontextmanager
+async def _answering(server: FastAPI, listening: socket.socket, settings: Settings) -> AsyncIterator[Listener]:
     listener = Listener(_config(server, settings))
     task = asyncio.create_task(listener.serve([listening]))
     try:
@@ -68,6 +80,26 @@ async def serving(server: FastAPI, listening: socket.socket, settings: Settings)
         listener.should_exit = True
         server.state.live.close()  # streams would go on for as long as they are watched
         await task
+
+
+@asynccontextmanager
+async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]:
+    """Do the upkeep while the block runs."""
+
+    async def nothing() -> None: ...
+
+    upkeep = Upkeep(
+        database,
+        silence=settings.silence,
+        refresh=nothing,
+        worker=0,
+        at_work=list,
+        on_unwanted=lambda _: None,
+        on_work=lambda: None,
+        on_look=lambda: None,
+    )
+    async with beside(kept_going("upkeep", upkeep.run)):
+        yield
 
 
 def _config(server: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -116,7 +116,7 @@ def approve(
     app: AppOption = None,
     how: Listing = Format.TABLE,
 ) -> None:
-    """Approve: the run goes on. The application says what may be approved: --app, RETOMA_APP or retoma.toml.
+    """Approve: the run goes on. Only --value needs the application, which checks it: --app, RETOMA_APP or retoma.toml.
 
     Exits with 4 if somebody else was first; of several, with 1 if one was refused.
 
@@ -130,7 +130,8 @@ def approve(
     edited = {} if value is None else {"value": read_json("--value", value)}
     later = read_duration("--undo", undo)
     decision = Decision("approve", by=by, notes=notes, seen=seen, via=VIA, undo=later, **edited)
-    loaded = application.load(app, read_settings())
+    settings = read_settings()
+    loaded = application.load(app, settings) if edited or app or settings.app else None
     if review is not None:
         in_loop(_decide(loaded, review, decision, how))
     else:
@@ -305,7 +306,7 @@ async def _decide(app: App | None, text: str, decision: Decision, how: Format) -
     output.emit([_row(decided)], _COLUMNS, how, "")
 
 
-async def _decide_all(app: App, wanted: Mapping[str, Any], decision: Decision, how: Format) -> None:
+async def _decide_all(app: App | None, wanted: Mapping[str, Any], decision: Decision, how: Format) -> None:
     async with opened_client(read_settings(), app) as client:
         found = await client.reviews(**wanted, limit=MOST_AT_ONCE)
         ended = await client.decide_many({review.id: decision for review in found})

@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 
 from retoma.cli import output
+from retoma.cli.inputs import read_past
 from retoma.cli.options import Format, Listing, Shape, ShortFormat
 from retoma.cli.output import Column, Row
 from retoma.cli.session import in_loop, opened_client, read_settings
@@ -65,15 +66,20 @@ def list_runs(
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's runs.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 20,
     before: Annotated[str | None, typer.Option("--before", help="Only runs older than this one.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only runs started since then: 2h ago, or 2030-01-31T08:00."),
+    ] = None,
     how: Listing = Format.TABLE,
 ) -> None:
     """List runs, newest first.
 
     \b
+    retoma runs list --since 24h --state failed
     retoma runs list --state failed --state stuck --pipeline film
     retoma runs list -o jsonl --limit 1000
     """
-    in_loop(_list(state, pipeline, tenant, limit, before, how))
+    in_loop(_list(state, pipeline, tenant, limit, before, since, how))
 
 
 @runs.command()
@@ -161,6 +167,7 @@ async def _list(
     tenant: str | None,
     limit: int,
     before: str | None,
+    since: str | None,
     how: Format,
 ) -> None:
     async with opened_client(read_settings()) as client:
@@ -170,8 +177,9 @@ async def _list(
             tenant=tenant,
             limit=limit,
             before=None if before is None else await found_run(client, before),
+            since=None if since is None else read_past("--since", since, await client.now()),
         )
-    filtered = any((states, pipeline, tenant, before))
+    filtered = any((states, pipeline, tenant, before, since))
     empty = "no runs match" if filtered else "there are no runs yet; `retoma start PIPELINE APP` starts one"
     output.emit([_row(run) for run in found], _COLUMNS, how, empty)
     if how is Format.TABLE and len(found) == limit:
@@ -228,10 +236,13 @@ async def _resume(text: str, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
         state = await client.resume(run, by="command line")
+        lacking = await client.lacks_worker(run)
     if how is ShortFormat.JSON:
-        print(output.as_json({"run": run, "state": state}))
-    else:
-        output.out().print(output.state(state))
+        print(output.as_json({"run": run, "state": state, "note": lacking and lacking.why}))
+        return
+    output.out().print(output.state(state))
+    if lacking:
+        output.err().print(clean(lacking.why), soft_wrap=True)
 
 
 async def _skip(text: str, step: str, items: list[str], how: ShortFormat) -> None:

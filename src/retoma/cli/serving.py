@@ -7,8 +7,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated
 
 import typer
@@ -22,15 +20,13 @@ from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_client, read_settings
 from retoma.cli.worker import in_quick_loop
 from retoma.client import Client
-from retoma.engine.loops import beside, kept_going
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
-from retoma.store.database import Database
 from retoma.texts import text
-from retoma.worker.upkeep import Upkeep
 
 log = get_logger("retoma.server")
+NO_PUBLIC_URL = "is not set, and the server listens on more than this machine: links and callbacks name 127.0.0.1"
 
 
 def serve(
@@ -56,10 +52,17 @@ def serve(
         if given is not None:
             os.environ[name] = str(given)
     settings = read_settings()
+    if lacks_public_url(settings):
+        log.warning(f"RETOMA_PUBLIC_URL {NO_PUBLIC_URL}; set it, as https://retoma.example.com", host=settings.host)
     with bound(settings, settings.host) as listening:
         tell_where(listening)
         loaded = application.load(app, settings) if app or settings.app else None
         in_quick_loop(_serve(loaded, settings, listening))
+
+
+def lacks_public_url(settings: Settings) -> bool:
+    """Whether other machines reach the server and get links that lead to themselves."""
+    return settings.public_url is None and settings.host not in ("localhost", "127.0.0.1", "::1")
 
 
 def tell_where(listening: socket.socket) -> None:
@@ -71,33 +74,10 @@ def tell_where(listening: socket.socket) -> None:
 async def _serve(app: App | None, settings: Settings, listening: socket.socket) -> None:
     async with opened_client(settings, app) as client:
         await _say_how_to_make_a_key(client)
-        async with (
-            kept_up(client.database, settings),
-            listening_server(make_server(app, client, settings), listening, settings) as listener,
-        ):
+        async with listening_server(make_server(app, client, settings), listening, settings) as listener:
             log.info("server ready", address=address(listening), application=None if app is None else app.name)
             await _stopped(listener)
     log.info("server stopped")
-
-
-@asynccontextmanager
-async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Do the upkeep beside, so that what stands still without any worker is seen."""
-
-    async def nothing() -> None: ...
-
-    upkeep = Upkeep(
-        database,
-        silence=settings.silence,
-        refresh=nothing,
-        worker=0,
-        at_work=list,
-        on_unwanted=lambda _: None,
-        on_work=lambda: None,
-        on_look=lambda: None,
-    )
-    async with beside(kept_going("upkeep", upkeep.run)):
-        yield
 
 
 async def _stopped(listener: Listener) -> None:

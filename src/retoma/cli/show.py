@@ -10,7 +10,7 @@ from rich.text import Text
 from retoma.cli import output
 from retoma.cli.output import Column
 from retoma.client import Client
-from retoma.records import Job, Run, StepProgress, Wait
+from retoma.records import Job, Run, StepProgress, Wait, describe_recorded
 from retoma.states import JOB_ENDS, JobState
 from retoma.terminal import clean
 
@@ -133,7 +133,7 @@ def _items(step: StepProgress) -> str:
 def _error_lines(known: Facts) -> list[str]:
     lines = []
     for (step, item), error in list(known.errors.items())[:MOST_ERRORS]:
-        said = output.value(error.get("message") or "", 300)
+        said = output.value(describe_recorded(error), 300)
         code = output.value(error.get("code") or "")
         lines.append(f"{_name(step, item)}: {code}{f': {said}' if said else ''} (attempt {error['attempt']})")
     if len(known.errors) > MOST_ERRORS:

@@ -17,7 +17,7 @@ from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.define.webhook import Webhook
 from retoma.engine.tenants import DEFAULT
-from retoma.records import Run, WaitReason
+from retoma.records import Run, WaitReason, describe_recorded
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import clock
@@ -126,4 +126,4 @@ async def _say_outcome(client: Client, run: Run) -> None:
     if run.state is not RunState.COMPLETED:
         for (step, item), error in (await client.errors(run.id, limit=5, with_stack=False)).items():
             of = f" of {output.value(item)}" if item else ""
-            console.print(f"  {step}{of}: {error.get('code')}: {output.value(error.get('message') or '', 400)}")
+            console.print(f"  {step}{of}: {error.get('code')}: {output.value(describe_recorded(error), 400)}")

@@ -21,6 +21,7 @@ from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_database, read_settings
 from retoma.client import Client
 from retoma.engine.loops import beside
+from retoma.errors import UnsafeUrl
 from retoma.logs import get_logger
 from retoma.outgoing import Guard, Outgoing
 from retoma.privileges import hide_process
@@ -30,6 +31,7 @@ from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker
 
 log = get_logger("retoma.worker")
+MOST_ENDPOINTS = 1_000
 BLOCKED = 70  # the exit code of a worker whose event loop was blocked by a step
 
 
@@ -104,6 +106,7 @@ async def _webhooks_sent(app: App, database: Database, settings: Settings) -> As
     """Webhooks go out beside the worker; at the end, those under way may still be answered."""
     guard = Guard.of(settings)
     client = Client(app, database, guard, silence=settings.silence)
+    await _warn_of_refused_hosts(client, guard)
     async with Outgoing(guard) as outgoing:
         sender = Sender(client, settings, outgoing)
         sending = asyncio.create_task(sender.run())
@@ -113,6 +116,21 @@ async def _webhooks_sent(app: App, database: Database, settings: Settings) -> As
             sender.stop()
             await sending
             await client.close()
+
+
+async def _warn_of_refused_hosts(client: Client, guard: Guard) -> None:
+    """Log the endpoints that this worker would not call: the server allows hosts that its own settings do not."""
+    for endpoint in await client.endpoints(limit=MOST_ENDPOINTS):
+        if endpoint.disabled_at is None:
+            try:
+                guard.check(endpoint.url)
+            except UnsafeUrl as error:
+                log.error(
+                    "webhooks go to a host that this worker refuses: give it the RETOMA_ALLOW_HOSTS of the server",
+                    endpoint=endpoint.id,
+                    due=endpoint.due,
+                    error=error,
+                )
 
 
 def _stop_on_signals(worker: Worker) -> None:

@@ -14,7 +14,7 @@ from retoma.define.graph import Graph
 from retoma.engine import estimate, versions, wait_reasons
 from retoma.errors import NotFound
 from retoma.identifiers import first_run_id
-from retoma.records import Event, Item, ItemTotals, Job, Run, StepProgress, Stuck, Try, Wait
+from retoma.records import Event, Item, ItemTotals, Job, Run, StepProgress, Stuck, Try, Wait, WaitReason
 from retoma.states import JobState, RunState
 from retoma.store import clock, items, live, runs, watchdog
 
@@ -84,6 +84,10 @@ class Runs(Base):
     async def waits(self, run: UUID) -> list[Wait]:
         """Why what could run does not."""
         return await wait_reasons.of_run(self.database, run, self.silence)
+
+    async def lacks_worker(self, run: UUID) -> Wait | None:
+        """Return what waits in this run because no live worker serves its queue, or None if nothing does."""
+        return next((wait for wait in await self.waits(run) if wait.reason is WaitReason.NO_WORKER), None)
 
     async def stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
         """Runs that should go on and do not, the longest first."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,6 +11,27 @@ from retoma.define.durations import Duration, as_timedelta
 from retoma.errors import DefinitionError
 
 GIGABYTE = 1 << 30
+_IMPORTING = False
+
+
+@contextmanager
+def importing_in_child() -> Iterator[None]:
+    """Mark that this process, the child of a worker, imports the module of an isolated step."""
+    global _IMPORTING
+    _IMPORTING = True
+    try:
+        yield
+    finally:
+        _IMPORTING = False
+
+
+def check_not_importing() -> None:
+    """Raise DefinitionError if a script does its work again because a child process imports a step from it."""
+    if _IMPORTING:
+        raise DefinitionError(
+            "the script starts itself again when the child process of an isolated step imports it; put what it does "
+            'when it is run under `if __name__ == "__main__":`'
+        )
 
 
 @dataclass(frozen=True)

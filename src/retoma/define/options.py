@@ -15,6 +15,7 @@ from retoma.define.retry import Retry
 from retoma.define.step import OnFailure, Policy, ProceedWhen
 
 HIGHEST_PRIORITY = 10_000
+MEANT = {"retries": "retry"}  # nearer in its letters to `retired`
 StepReference = Callable[..., Any] | str
 """A step, by its function or by its name."""
 
@@ -32,6 +33,7 @@ class EachOptions(TypedDict, total=False):
     pool: Pool | None
     slots: int
     publishes: bool
+    retired: bool
 
 
 class StepOptions(EachOptions, total=False):
@@ -41,7 +43,8 @@ class StepOptions(EachOptions, total=False):
 def check_options(options: Mapping[str, Any], known: type, place: Place) -> None:
     for name in options:
         if name not in known.__annotations__:
-            raise place.mistake(f"there is no option {name!r}; {suggestion(name, known.__annotations__)}")
+            meant = [MEANT[name]] if name in MEANT else known.__annotations__
+            raise place.mistake(f"there is no option {name!r}; {suggestion(name, meant)}")
     if "proceed_when" in options and not callable(options["proceed_when"]):
         raise place.mistake(
             f"proceed_when= is {options['proceed_when']!r}; give finished(...) or a function of the counts"

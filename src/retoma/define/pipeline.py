@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from inspect import isclass, isfunction, signature
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack, get_args, get_origin, overload
+from typing import Any, Never, TypeVar, Unpack, get_args, get_origin, overload
 
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
@@ -31,6 +31,7 @@ from retoma.define.step import DEFAULT_TIMEOUT, Binding, Policy, Resource, Step,
 DEFAULT_STUCK_AFTER = minutes(5)
 DEFAULT_RESUMES = 3
 MOST_RESUMES = 100
+_OPTIONS = ("inputs", "queue", "retry", "timeout", "stuck_after", "resumes")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -54,8 +55,11 @@ class Pipeline:
         timeout: Duration = DEFAULT_TIMEOUT,
         stuck_after: Duration = DEFAULT_STUCK_AFTER,
         resumes: int = DEFAULT_RESUMES,
+        **unknown: Never,
     ) -> None:
         place = Place(name)
+        for option in unknown:
+            raise place.mistake(f"Pipeline has no option {option!r}; {suggestion(option, _OPTIONS)}")
         check_name("pipeline", name, place, also="-.")
         self.name = name
         self.inputs = inputs
@@ -115,6 +119,7 @@ class Pipeline:
         on_expiry: OnExpiry = "rejected",
         assignee: str | None = None,
         most_revisions: int = DEFAULT_CAP,
+        retired: bool = False,
     ) -> str:
         """Define a step that a person does: its result is what they approve. Gives its name.
 
@@ -126,6 +131,7 @@ class Pipeline:
         person filled into the `feedback_form`, of which every field may be left out. The times are
         counted from its opening: it should be decided by `due`; at `remind` an event says that it still waits, at
         `escalate` it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
+        A `retired` review is asked only in runs that were started while it was not.
         """
         place = Place(self.name, name)
         check_name("step", name, place)
@@ -155,7 +161,7 @@ class Pipeline:
             _check_fills_itself(feedback_form, "work may be sent back with notes alone: its feedback_form", place)
             if taken := sorted(feedback_form.model_fields.keys() & Feedback.__dataclass_fields__.keys()):
                 raise place.mistake(f"feedback has {quoted(taken)} of its own: call it otherwise in the feedback_form")
-        self._register(self._review_step(name, policy, subjects, when, place))
+        self._register(replace(self._review_step(name, policy, subjects, when, place), retired=retired))
         return name
 
     def _review_step(
@@ -223,8 +229,21 @@ class Pipeline:
     @property
     def graph(self) -> Graph:
         if self._graph is None:
-            self._graph = compile_graph(self.name, self._steps)
+            self._graph = compile_graph(self.name, self._current())
         return self._graph
+
+    def _current(self) -> dict[str, Step]:
+        """Return the steps of new runs: without retired ones, and without what only those go over."""
+        current = {name for name, step in self._steps.items() if not step.retired and not step.hidden}
+        for name in sorted(current):
+            step = self._steps[name]
+            for need in [*(binding.name for binding in step.bindings if binding.kind != "input"), *step.after]:
+                if need in self._steps and self._steps[need].retired:
+                    raise Place(self.name, name).mistake(
+                        f"it needs {need!r}, which is retired and so not in new runs; retire it too, or need another"
+                    )
+        needed = self._above(current)
+        return {name: step for name, step in self._steps.items() if name in needed}
 
     def check(self) -> None:
         """Raise a DefinitionError if the pipeline as a whole cannot work."""
@@ -275,6 +294,7 @@ class Pipeline:
             when=when,
             when_parameters=() if when is None else condition_parameters(when, read.data, place),
             proceed_when=options.get("proceed_when"),
+            retired=bool(options.get("retired", False)),
         )
 
     def _register(self, *steps: Step) -> None:

@@ -87,6 +87,7 @@ class Step:
     proceed_when: ProceedWhen | None = None
     hidden: bool = False
     review: ReviewPolicy | None = None
+    retired: bool = False  # only for runs that were started before
 
     @property
     def each(self) -> bool:

@@ -105,6 +105,11 @@ def feedback_form_of(review: Review, pipeline: Pipeline | None) -> type[BaseMode
 
 async def _approved(database: Database, review: Review, decision: Decision, pipeline: Pipeline | None) -> str | None:
     """The value as JSON, checked by its type; None for the subject as it stands."""
+    if not decision.edits and pipeline is None and review.takes_form:
+        raise InvalidInput(
+            f"{review.step!r} has a form: give what it asks for, with the application that checks it "
+            "(`retoma reviews approve --value JSON --app APP`), or approve it on its page"
+        )
     if not decision.edits and not has_form(review, pipeline):
         return None
     try:

@@ -49,8 +49,10 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
 
 def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
     serving = [worker for worker in scene.live if job["queue"] in worker.queues]
+    if job["parked"] and job["asked"]:
+        return WaitReason.PERSON
     if job["parked"]:
-        return WaitReason.PERSON if job["asked"] else WaitReason.OUTSIDE
+        return WaitReason.OUTSIDE if scene.live else WaitReason.NO_WORKER  # any worker asks what became of it
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:

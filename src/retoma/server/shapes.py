@@ -162,6 +162,10 @@ class StateOfRun(BaseModel):
     state: RunState = Field(description="`cancelling` while something still ends.")
 
 
+class Resumed(StateOfRun):
+    note: str | None = Field(None, description="What keeps it from going on now: that no live worker serves it.")
+
+
 class EventShape(BaseModel):
     id: int
     at: datetime

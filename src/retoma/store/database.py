@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from retoma.define.isolation import check_not_importing
 from retoma.errors import DatabaseUnavailable, InvalidInput, Unrecordable, WorkerGone
 from retoma.logs import get_logger
 from retoma.settings import Settings
@@ -106,6 +107,7 @@ class Database:
     @classmethod
     async def open(cls, settings: Settings, *, pool_size: int = 4) -> Self:
         """Connect to `database_url`, or to the embedded server, which is started if it does not run."""
+        check_not_importing()
         if settings.database_url is not None:
             database = cls(settings.database_url.get_secret_value(), None, pool_size)
         else:

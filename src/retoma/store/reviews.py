@@ -98,5 +98,6 @@ def _review(row: asyncpg.Record) -> Review:
             "back_items": tuple(row["back_items"] or ()),
             "may_go_back_to": tuple(policy.get("to") or (() if row["planned"] else (row["step"],))),
             "most_sent_back": policy.get("cap"),
+            "takes_form": bool(row["planned"] and policy.get("form")),
         }
     )

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import asyncpg
 
+from retoma.define.isolation import check_not_importing
 from retoma.settings import Settings
 from retoma.store import embedded
 from retoma.store.database import Database
@@ -59,6 +60,7 @@ async def fresh_database() -> AsyncIterator[Database]:
 
     It is made on the server of RETOMA_TEST_DATABASE_URL, or on an embedded one that all tests of this user share.
     """
+    check_not_importing()
     async with _server() as url:
         name = f"retoma_test_{uuid4().hex[:12]}"
         await _execute(url, f'create database "{name}"')

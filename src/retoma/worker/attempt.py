@@ -20,6 +20,7 @@ from retoma.define.retry import LONGEST_DELAY
 from retoma.engine.exchange import Claim, Result, SetBack, Setback
 from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRefuses, RateLimited, RetryLater
 from retoma.masking import masked, without_folders
+from retoma.records import GENERIC_CODE
 from retoma.tracebacks import release_frames
 from retoma.worker.plan import NeedMissing, Plan
 
@@ -214,9 +215,9 @@ def _code(error: BaseException) -> str:
         return OUT_OF_MEMORY
     try:
         code = getattr(error, "code", None)
-        return clean(code)[:LONGEST_CODE] if isinstance(code, str) else "ERROR"
+        return clean(code)[:LONGEST_CODE] if isinstance(code, str) else GENERIC_CODE
     except BaseException:  # noqa: BLE001  (it may be a property of the application's)
-        return "ERROR"
+        return GENERIC_CODE
 
 
 def told(code: str, error: BaseException | str, room: int = 1) -> str:

@@ -25,8 +25,10 @@ from uuid import UUID
 
 from retoma.define.context import Context, NoDesk
 from retoma.define.graph import Graph
+from retoma.define.isolation import importing_in_child
 from retoma.define.pipeline import Pipeline
 from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.errors import DefinitionError
 from retoma.privileges import drop_privileges
 from retoma.worker.attempt import UNMASKED_ROOM, attempt, failed
 from retoma.worker.plan import Plan
@@ -72,7 +74,8 @@ class _Plans:
             self._graphs[key] = Graph.from_json(request["graph"])
         if key not in self._plans:
             try:
-                self._plans[key] = _plan(request, self._graphs[key])
+                with importing_in_child():
+                    self._plans[key] = _plan(request, self._graphs[key])
             except (Exception, SystemExit) as error:
                 raise NotImportable(request["file"], error) from error
         return self._plans[key]
@@ -84,7 +87,7 @@ class NotImportable(Exception):
     code = "NOT_IMPORTABLE"
 
     def __init__(self, file: str, error: BaseException) -> None:
-        why = str(error) if isinstance(error, _Missing) else f"{type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, _Missing | DefinitionError) else f"{type(error).__name__}: {error}"
         super().__init__(
             f"the child process could not import the step from {file}: {why}; isolated steps are imported without the "
             "worker's environment and within their limit of memory: move it to a module whose import needs no more"

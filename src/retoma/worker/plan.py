@@ -40,7 +40,7 @@ class Plan:
         self.wakes_others = _wakes_others(graph, step.name)
         self._encode = codec_of(step.returns).encode
         self._decode = codec_of(step.returns).decode
-        self._item_set = pipeline.item_sets.get(step.name)
+        self._item_set = pipeline.item_sets.get(step.name) if _fans_out(graph, step.name) else None
         self._encode_item = _item_encoder(step.returns)
         _check_shape(pipeline, step, graph)
         reads = _reads(graph, step.name)
@@ -125,9 +125,12 @@ def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
     shape = next(shape for shape in graph.steps if shape.name == step.name)
     if shape.source != step.source:
         raise DefinitionError(f"in runs of this version it goes over {shape.source!r}, and today over {step.source!r}")
-    fans_out = any(edge.kind == "expand" and edge.from_step == step.name for edge in graph.edges)
-    if fans_out and step.name not in pipeline.item_sets:
+    if _fans_out(graph, step.name) and step.name not in pipeline.item_sets:
         raise DefinitionError("runs of this version fan out over its result, and today's code does not")
+
+
+def _fans_out(graph: Graph, step: str) -> bool:
+    return any(edge.kind == "expand" and edge.from_step == step for edge in graph.edges)
 
 
 def _wakes_others(graph: Graph, step: str) -> bool:

@@ -9,6 +9,7 @@ from retoma.engine.exchange import Result, SetBack
 from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
+from retoma.records import describe_recorded
 
 log = get_logger("retoma.worker")
 FOR_GOOD = ("failed", "crashed_for_good")
@@ -31,7 +32,7 @@ async def _name(tenant: int, tenants: Tenants) -> str:
 
 def _tell(outcome: SetBack, tenant: str) -> None:
     claim = outcome.claim
-    error = json.loads(outcome.error or "{}").get("message")
+    error = describe_recorded(json.loads(outcome.error or "{}")) or None
     about = log.bind(tenant=tenant, run=str(claim.run), step=claim.step, attempt=claim.attempt)
     about = about.bind(code=outcome.code, error=error)
     if claim.item:

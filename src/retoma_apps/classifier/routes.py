@@ -203,7 +203,8 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
 async def resume(execucao: UUID, by: Writer) -> dict[str, Any]:
     await _own(by, execucao)
     await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name)
-    return await _answered(by, execucao)
+    lacking = await by.client.lacks_worker(execucao)
+    return await _answered(by, execucao) | {"aviso": lacking and lacking.why}
 
 
 @router.post(

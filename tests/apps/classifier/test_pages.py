@@ -178,10 +178,14 @@ async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(de
     await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(1)))
     assert "Classificação em andamento" in await desk.read(f"execucoes/{execution}")
     await desk.office.api.sandbox.clock.advance(timedelta(minutes=6))
+    await desk.office.api.sandbox.watch()
     shown = await desk.read(f"execucoes/{execution}")
     assert "EM ANDAMENTO" not in shown.upper()
-    assert "Precisa de você: nenhum worker está ativo" in shown
+    assert "nenhum worker está ativo" in shown
+    assert (await desk.office.status(execution))["status"] == "TRAVADO"
     assert "Continuar de onde parou" in shown
+    assert "foi retomada, mas nenhum worker está ativo" in await desk.act(f"execucoes/{execution}/retomar")
+    assert "no live worker" in (await desk.office.act(execution, "retomar")).json()["aviso"]
 
 
 async def test_the_page_says_whether_to_wait_or_to_act(desk: Desk) -> None:

@@ -98,7 +98,7 @@ async def test_a_failed_video_says_which_step_failed_and_why(house: House) -> No
     ("topic", "code", "error"),
     [
         ("proibido", "NOTHING_FOUND", "there is nothing to be said about this"),
-        ("tropeço", "ERROR", "a bug in the writer"),
+        ("tropeço", "ERROR", "RuntimeError: a bug in the writer"),
     ],
 )
 async def test_a_failed_video_is_in_the_log_with_its_channel_and_its_error(

@@ -154,7 +154,8 @@ async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: Opened) -
         assert "lines: nenhum worker ativo atende a fila default" in page
         assert "Continuar de onde parou" in page
         answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
-        assert answer.headers["location"] == f"/runs/{run.id}?said=resumed"
+        assert answer.headers["location"] == f"/runs/{run.id}?said=resumed_no_worker"
+        assert "nenhum worker está ativo" in seen(await visitor.get(answer.headers["location"], Accept_Language="pt"))
         assert (await visitor.client.show(run.id)).state is RunState.RUNNING
 
 

@@ -19,6 +19,16 @@ from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, seen, token
 CLOSED = {"development": False, "admin_password_hash": HASH}
 
 
+async def test_the_login_keeps_the_query_of_the_page_that_was_asked_for(open_pages: Opened) -> None:
+    asked = "/reviews?step=approved&tenant=PT"
+    async with open_pages(**CLOSED) as visitor:
+        sent = await visitor.get(asked)
+        assert sent.headers["location"] == "/login?to=%2Freviews%3Fstep%3Dapproved%26tenant%3DPT"
+        assert 'value="/reviews?step=approved&amp;tenant=PT"' in (await visitor.get(sent.headers["location"])).text
+        answer = await visitor.post("/login", {"password": PASSWORD, "to": asked})
+        assert answer.headers["location"] == asked
+
+
 async def test_the_password_opens_the_page_that_was_asked_for(open_pages: Opened) -> None:
     async with open_pages(**CLOSED) as visitor:
         sent = await visitor.get("/workers")

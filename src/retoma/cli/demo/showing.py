@@ -18,6 +18,8 @@ from retoma.terminal import clean
 from retoma.texts import language, text
 
 SECONDS_BETWEEN_LOOKS = 0.5
+MOST_ANNOUNCED = 5
+PAGE = 1_000
 
 
 @asynccontextmanager
@@ -46,15 +48,28 @@ async def _tell_on(said: AsyncIterator[str], links: Links, board: Board) -> None
 
 
 async def _tell_of_reviews(client: Client, links: Links, board: Board) -> None:
+    last = await _count_open(client, links, board)
     told: set[UUID] = set()
     while True:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
-            for review in await client.reviews():
+            for review in await client.reviews(after=last):
                 if review.id not in told:
                     asked = await _asked(client, review, f"{links.address}/reviews/{review.id}")
                     board.tell(links.add_token(asked), style="bold green")
                     told.add(review.id)
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _count_open(client: Client, links: Links, board: Board) -> Review | None:
+    """Say how many are open, if they are many. Return the newest of them: those after it are announced one by one."""
+    count, last = 0, None
+    while page := await client.reviews(after=last, limit=PAGE):
+        count, last = count + len(page), page[-1]
+    if count <= MOST_ANNOUNCED:
+        return None
+    open_reviews = text("reviews open", count=count, address=f"{links.address}/reviews")
+    board.tell(links.add_token(open_reviews), style="bold green")
+    return last
 
 
 async def _asked(client: Client, review: Review, address: str) -> str:

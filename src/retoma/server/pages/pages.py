@@ -139,8 +139,9 @@ NOWHERE = Page("/", _nowhere, is_open=True)
 
 
 def _to_login(request: Request) -> Response:
-    path = request.url.path
-    return RedirectResponse(f"/login?{urlencode({'to': path})}" if path != "/" else "/login", 303, HEADERS)
+    url = request.url
+    to = f"{url.path}?{url.query}" if url.query else url.path
+    return RedirectResponse(f"/login?{urlencode({'to': to})}" if to != "/" else "/login", 303, HEADERS)
 
 
 def _told(visit: Visit, problem: Problem) -> Response:

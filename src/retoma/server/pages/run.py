@@ -87,7 +87,7 @@ async def cancel(visit: Visit) -> Response:
 async def resume(visit: Visit) -> Response:
     run = visit.id("run")
     await visit.client.resume(run, by=visit.by)
-    return visit.go(f"/runs/{run}", "resumed")
+    return visit.go(f"/runs/{run}", "resumed_no_worker" if await visit.client.lacks_worker(run) else "resumed")
 
 
 async def rerun_failed(visit: Visit) -> Response:

@@ -10,6 +10,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, S
 from retoma.app import App
 from retoma.client import Client
 from retoma.define.file import is_file
+from retoma.records import describe_recorded
 from retoma.server.door import Door
 from retoma.server.pages import drawing, formats
 from retoma.server.pages.page import Page
@@ -54,6 +55,6 @@ class Site:
             lstrip_blocks=True,
         )
         made.filters.update(json=formats.pretty, worded=formats.worded)
-        made.globals.update(looks=drawing.looks)
+        made.globals.update(looks=drawing.looks, describe_recorded=describe_recorded)
         made.tests.update(file=is_file)
         return made

@@ -654,6 +654,11 @@ _WORDS = {
     # how an act went
     "said cancelled": ("The run is being cancelled.", "A execução está sendo cancelada."),
     "said resumed": ("The run goes on.", "A execução continua."),
+    "said resumed_no_worker": (
+        "The run is resumed, but no worker is running for it. It continues when you start one: retoma worker APP",
+        "A execução foi retomada, mas nenhum worker está ativo para ela. Ela continua quando você iniciar um: "
+        "retoma worker APP",
+    ),
     "said rerun": ("What failed is being made again.", "O que falhou está sendo refeito."),
     "said anew": ("It is being made anew.", "Está sendo refeito."),
     "said nothing_anew": ("There was nothing to make anew.", "Não havia nada a refazer."),

@@ -21,10 +21,10 @@ from retoma.server.shapes import (
     MadeShape,
     Name,
     Notes,
+    Resumed,
     StaleJob,
     StaleList,
     Started,
-    StateOfRun,
     StuckPage,
     StuckShape,
     idempotency_key,
@@ -102,8 +102,10 @@ async def stuck(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckPage
 
 
 @router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_REFUSED)
-async def resume(run: UUID, by: Writer, key: IdempotencyKey = None) -> StateOfRun:
-    return StateOfRun(id=run, state=await by.client.resume(run, tenant=by.tenant, by=_who(by), key=key))
+async def resume(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resumed:
+    state = await by.client.resume(run, tenant=by.tenant, by=_who(by), key=key)
+    lacking = await by.client.lacks_worker(run)
+    return Resumed(id=run, state=state, note=lacking and lacking.why)
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)

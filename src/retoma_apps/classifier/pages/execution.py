@@ -240,7 +240,7 @@ def _back(visit: Visit, run: Run, notice: str) -> Response:
 
 async def _resume(visit: Visit, run: Run) -> str:
     await batches.resumed(visit.client, run.id, tenant=None, by=visit.by)
-    return "retomada"
+    return "retomada_sem_worker" if await visit.client.lacks_worker(run.id) else "retomada"
 
 
 async def _rerun(visit: Visit, run: Run) -> str:

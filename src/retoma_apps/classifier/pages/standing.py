@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from retoma import Client
@@ -14,14 +14,12 @@ from retoma.server import Episode, Visit, ended_by, episodes
 from retoma_apps.classifier.batches import Execution, execution, labels
 from retoma_apps.classifier.pages.remembered import Remembered
 from retoma_apps.classifier.pages.words import KNOWN, Words
-from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.states import Status
 
 # What may keep an execution from going on for good, and what of it only a person can mend.
 HOLDING = ("no_worker", "undefined_step", "not_taken", "provider_down", "provider_refuses")
 FOR_PEOPLE = ("no_worker", "undefined_step", "provider_refuses")
 PASSING = ("pool_paused", "delayed", "pool_rate", "provider_down")
-MARGIN = timedelta(seconds=30)  # for the watchdog to look
 FEWEST_TO_ESTIMATE = 10  # documents
 _ENDED = Remembered[tuple[Execution, dict[str, Any] | None]]()
 _HALTS = Remembered[list[Episode]]()
@@ -56,25 +54,20 @@ async def standing(visit: Visit, say: Words, run: Run, now: datetime) -> Standin
     (seen, summary), waits = await asyncio.gather(
         _ENDED.of(run, lambda: _seen(client, run)), _none() if run.is_over else client.waits(run.id)
     )
-    still = None if run.is_over or run.state == "stuck" else await _still_since(client, seen, waits, now)
     unsure = int((summary or {}).get("pouca_confianca", 0))
-    status: Status = "TRAVADO" if still else seen.status
-    turn, advice = _advice(visit, say, seen, waits, still, unsure, _estimate(seen, now), now)
+    turn, advice = _advice(visit, say, seen, waits, unsure, _estimate(seen, now), now)
     halts = await _HALTS.of(run, lambda: episodes(client, run))
-    cause, since = _halt(seen, waits, still, ended_by(halts, run))
-    told = cause_of(say, cause) if since else None
-    return Standing(seen, status, turn, advice, told, since, seen.stuck, summary, halts)
+    cause, since = _halt(say, seen, ended_by(halts, run))
+    return Standing(seen, seen.status, turn, advice, cause, since, seen.stuck, summary, halts)
 
 
-def _halt(
-    seen: Execution, waits: Sequence[Wait], still: datetime | None, end: Episode | None
-) -> tuple[str, datetime | None]:
-    """Why it does not go on, and since when, if it does not."""
+def _halt(say: Words, seen: Execution, end: Episode | None) -> tuple[str | None, datetime | None]:
+    """Return why it does not go on, and since when, if it does not."""
     if seen.stuck:
-        return seen.stuck.cause, seen.stuck.since
+        return cause_of(say, seen.stuck.cause), seen.stuck.since
     if end:
-        return end.cause, end.stuck.at
-    return (waits[0].reason if waits else "nothing_runs"), still
+        return cause_of(say, end.cause), end.stuck.at
+    return None, None
 
 
 async def _none() -> list[Wait]:
@@ -83,24 +76,6 @@ async def _none() -> list[Wait]:
 
 async def _seen(client: Client, run: Run) -> tuple[Execution, dict[str, Any] | None]:
     return await execution(client, run), await labels(client, run) if run.is_over else None
-
-
-async def _still_since(client: Client, seen: Execution, waits: Sequence[Wait], now: datetime) -> datetime | None:
-    """Since when nothing has happened for longer than the limit, though nobody has found it stuck.
-
-    Only workers look for that: where none lives, nobody does, and the page must not say that all is well.
-    """
-    if any(wait.reason not in HOLDING for wait in waits):
-        return None
-    last = await _last_sign(client, seen)
-    return last if now - last > classification.stuck_after + MARGIN else None
-
-
-async def _last_sign(client: Client, seen: Execution) -> datetime:
-    number = await client.last_event(seen.run.id)
-    events = await client.events(seen.run.id, after=number - 1, limit=1) if number else []
-    known = [seen.run.run_at, seen.heartbeat, *(event.at for event in events)]
-    return max(at for at in known if at is not None)
 
 
 def _estimate(seen: Execution, now: datetime) -> datetime | None:
@@ -116,7 +91,6 @@ def _advice(
     say: Words,
     seen: Execution,
     waits: Sequence[Wait],
-    still: datetime | None,
     unsure: int,
     estimate: datetime | None,
     now: datetime,
@@ -132,7 +106,7 @@ def _advice(
         case "CONCLUIDO" | "CONCLUIDO_COM_ERROS":
             return _ended_advice(visit, say, seen, unsure)
         case "PENDENTE" | "EM_ANDAMENTO":
-            return _going_advice(visit, say, seen, waits, still, estimate, now)
+            return _going_advice(visit, say, seen, waits, estimate, now)
 
 
 def _stuck_advice(say: Words, stuck: Stuck | None) -> tuple[Literal["wait", "act"], str]:
@@ -159,13 +133,12 @@ def _going_advice(
     say: Words,
     seen: Execution,
     waits: Sequence[Wait],
-    still: datetime | None,
     estimate: datetime | None,
     now: datetime,
 ) -> tuple[Literal["wait", "act"], str]:
-    held = [wait for wait in waits if wait.reason in (HOLDING if still else FOR_PEOPLE)]
-    if still or (waits and len(held) == len(waits)):
-        return "act", say("act because", why=cause_of(say, held[0].reason if held else "nothing_runs"))
+    held = [wait for wait in waits if wait.reason in FOR_PEOPLE]
+    if waits and len(held) == len(waits):
+        return "act", say("act because", why=cause_of(say, held[0].reason))
     if estimate is not None and estimate > now:
         return "wait", say("wait estimate", time=visit.formats.ago(estimate, now))
     paused = [wait for wait in waits if wait.reason in PASSING]

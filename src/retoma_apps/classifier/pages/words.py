@@ -410,6 +410,12 @@ _WORDS = {
     ),
     "said excluido": ("The project is deleted. Its executions stay.", "Projeto excluído. As execuções continuam."),
     "said retomada": ("The execution goes on.", "A execução continua."),
+    "said retomada_sem_worker": (
+        "The execution is resumed, but no worker is running. It continues when you start one: "
+        "retoma worker retoma_apps.classifier",
+        "A execução foi retomada, mas nenhum worker está ativo. Ela continua quando você iniciar um: "
+        "retoma worker retoma_apps.classifier",
+    ),
     "said refazendo": (
         "Only the documents with errors are done again.",
         "Só os documentos com erro estão sendo refeitos.",
