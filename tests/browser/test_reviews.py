@@ -199,3 +199,20 @@ async def test_no_page_is_wider_than_the_screen(newsroom: Screen) -> None:
         for width in (390, 820, 1440):
             await page.set_viewport_size({"width": width, "height": 900})
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, width)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+async def test_a_field_that_is_missing_is_not_hidden_under_the_bar(newsroom: Screen, width: int) -> None:
+    review = await asked(newsroom.sandbox)
+    await newsroom.sandbox.client.decide(review.id, Decision("approve", by="ana"))
+    final = await come_to(newsroom.sandbox, review.run)
+    page = await newsroom.open(f"/reviews/{final.id}", width)
+    await page.set_viewport_size({"width": width, "height": 480})
+    await page.locator(".sticky button[form=approve], .sticky button.primary").first.click()
+    field = page.locator("[name='value.picture']").first
+    await expect(field).to_be_focused()
+    bar, wrong = await page.locator(".sticky").first.bounding_box(), await field.bounding_box()
+    assert bar is not None
+    assert wrong is not None
+    assert wrong["y"] + wrong["height"] <= bar["y"]
+    await newsroom.complains_of("422")

@@ -62,7 +62,12 @@ async def submit_img2vid(given: Img2VidJob, by: Writer, key: IdempotencyKey = No
     return await _submitted("img2vid", given, by, key)
 
 
-@router.post("/video/caption_style/async", summary="The same as /video/caption/async", **_ACCEPTED)
+@router.post(
+    "/video/caption_style/async",
+    summary="The same as /video/caption/async",
+    operation_id="submit_caption_style",
+    **_ACCEPTED,
+)
 @router.post("/video/caption/async", summary="Burn subtitles or a text into a video", **_ACCEPTED)
 async def submit_caption(given: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
     return await _submitted("caption", given, by, key)
