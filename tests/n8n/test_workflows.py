@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from retoma import Settings
+from retoma import Settings, signing
 from retoma.cli.listening import address, bound, serving
 from retoma.store.database import Database
 from tests.apps.gpu.studio import Studio, a_studio, images
@@ -129,7 +131,7 @@ async def test_a_forged_callback_changes_nothing(served: Served) -> None:
     await switch_off(served, workflow)
 
 
-async def test_a_signed_callback_is_used_once_and_another_is_refused(served: Served) -> None:
+async def test_a_signed_callback_is_accepted_and_another_is_refused(served: Served) -> None:
     workflow = await served.publish("webhook-trigger")
     assert (await served.trigger("/webhook/gerarVideo", json={"status": "COMPLETED"})).status_code == 401
     hook = f"{served.n8n.address}/webhook/gerarVideo"
@@ -139,6 +141,32 @@ async def test_a_signed_callback_is_used_once_and_another_is_refused(served: Ser
     (delivery,) = await served.studio.client.deliveries(limit=5)
     assert (str(delivery.state), delivery.status) == ("delivered", 200)
     await served.until_execution(workflow, "success")
+    await switch_off(served, workflow)
+
+
+async def test_a_callback_that_comes_twice_is_used_once(served: Served) -> None:
+    workflow = await served.publish("webhook-trigger")
+    videos = [{"id": "1", "video_url": "https://videos.example/used.mp4"}]
+    body = json.dumps({"jobId": "orc-1", "status": "COMPLETED", "result": {"videos": videos}}).encode()
+    seconds = int(time.time())
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": "msg-twice",
+        "x-webhook-timestamp": str(seconds),
+        "x-webhook-signature": signing.hex_signature(SECRET, seconds, body),
+    }
+    used = []
+    for count in (1, 2):
+        assert (await served.trigger("/webhook/gerarVideo", content=body, headers=headers)).status_code == 200
+
+        async def ended(count: int = count) -> bool:
+            found = await asyncio.to_thread(served.n8n.executions, workflow)
+            return len(found) == count and all(one["status"] == "success" for one in found)
+
+        await served.until(ended)
+        kept = await asyncio.to_thread(served.n8n.data, (await served.last(workflow))["id"])
+        used.append('"Conclu\u00eddo?"' in kept)
+    assert used == [True, False]
     await switch_off(served, workflow)
 
 
