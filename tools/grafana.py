@@ -121,6 +121,7 @@ def runs() -> list[Panel]:
         ),
         graph("Wait until work begins", quantiles("retoma_run_wait_seconds_bucket"), unit="s"),
         graph("Duration of work", quantiles("retoma_run_duration_seconds_bucket"), unit="s"),
+        graph("Time of people", quantiles("retoma_run_people_seconds_bucket"), unit="s"),
         graph(
             "Runs of which no work has begun",
             [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_begun{pipeline=~"$pipeline"})')],

@@ -25,8 +25,9 @@ class App:
 
     A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
     server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
-    run as it was at the event; where it returns None the usual one is sent. `measures(client)` gives families of
-    metrics that `/metrics` shows beside its own.
+    run as it was at the event; where it returns None the usual one is sent. `webhook_schema` is the pydantic model of
+    that body, for the OpenAPI document. `measures(client)` gives families of metrics that `/metrics` shows
+    beside its own.
     `pages` are the dashboard's (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and
     stylesheets in the folder `static` are served under `/static/app/`, to anyone. `files` is where the files are that
     its runs name. `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of
@@ -52,6 +53,7 @@ class App:
         resources: Mapping[str, Any] | None = None,
         routes: Sequence[Any] = (),
         webhook_body: Callable[..., Any] | None = None,
+        webhook_schema: type | None = None,
         measures: Measures | None = None,
         pages: Sequence[Any] = (),
         templates: Path | None = None,
@@ -65,6 +67,7 @@ class App:
         self.name = name
         self.routes = tuple(routes)
         self.webhook_body = webhook_body
+        self.webhook_schema = webhook_schema
         self.measures = measures
         self.pages = tuple(pages)
         self.templates = templates

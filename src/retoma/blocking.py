@@ -92,6 +92,7 @@ class BlockingClient:
     waits = _blocking(Client.waits)
     errors = _blocking(Client.errors)
     error_count = _blocking(Client.error_count)
+    error_counts = _blocking(Client.error_counts)
     events = _blocking(Client.events)
     last_event = _blocking(Client.last_event)
     cancel = _blocking(Client.cancel)

@@ -278,6 +278,15 @@ class LiveEvent:
 
 
 @dataclass(frozen=True)
+class ErrorCounts:
+    """How many jobs of a run have failed, how many others had an error that was retried, and the attempts retried."""
+
+    failed: int
+    recovered: int
+    retried_attempts: int
+
+
+@dataclass(frozen=True)
 class StepProgress:
     """How many jobs of one step of a run are in which state. An `each` step may have none yet."""
 

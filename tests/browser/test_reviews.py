@@ -199,3 +199,29 @@ async def test_no_page_is_wider_than_the_screen(newsroom: Screen) -> None:
         for width in (390, 820, 1440):
             await page.set_viewport_size({"width": width, "height": 900})
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, width)
+
+
+UNDER_THE_BAR = """field => {
+    const bar = document.querySelector(".sticky").getBoundingClientRect();
+    window.scrollBy({top: field.getBoundingClientRect().top - bar.top - 4, behavior: "instant"});
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+async def test_a_field_that_is_missing_is_not_hidden_under_the_bar(newsroom: Screen, width: int) -> None:
+    review = await asked(newsroom.sandbox)
+    await newsroom.sandbox.client.decide(review.id, Decision("approve", by="ana"))
+    final = await come_to(newsroom.sandbox, review.run)
+    page = await newsroom.open(f"/reviews/{final.id}", width)
+    await page.set_viewport_size({"width": width, "height": 480})
+    field = page.locator("[name='value.picture']").first
+    # What follows the field leaves room to scroll it under the bar, as thumbnails of a video are.
+    await page.evaluate("document.querySelector('main').style.paddingBottom = '900px'")
+    await page.evaluate("document.querySelector('.sticky').style.position = 'fixed'")
+    await field.evaluate(UNDER_THE_BAR)
+    await field.evaluate("field => { field.required = true; field.value = ''; field.reportValidity(); }")
+    await expect(field).to_be_focused()
+    bar, wrong = await page.locator(".sticky").first.bounding_box(), await field.bounding_box()
+    assert bar is not None
+    assert wrong is not None
+    assert wrong["y"] + wrong["height"] <= bar["y"]

@@ -10,7 +10,7 @@ from rich.text import Text
 from retoma.cli import output
 from retoma.cli.output import Column
 from retoma.client import Client
-from retoma.records import Job, Run, StepProgress, Wait, describe_recorded
+from retoma.records import ErrorCounts, Job, Run, StepProgress, Wait, describe_recorded
 from retoma.states import JOB_ENDS, JobState
 from retoma.terminal import clean
 
@@ -25,6 +25,7 @@ class Facts:
     waits: list[Wait]
     running: list[Job]
     errors: dict[tuple[str, str], Any]
+    error_counts: ErrorCounts
     results: dict[str, Any]
     stale: list[tuple[str, str]]
 
@@ -34,6 +35,7 @@ class Facts:
             "steps": [asdict(step) for step in self.steps],
             "waits": [asdict(wait) | {"why": wait.why} for wait in self.waits],
             "errors": [{"step": step, "item": item} | error for (step, item), error in self.errors.items()],
+            "error_counts": asdict(self.error_counts),
             "results": self.results,
             "stale": [{"step": step, "item": item} for step, item in self.stale],
         }
@@ -50,6 +52,7 @@ async def facts(client: Client, run: Run) -> Facts:
         waits=[] if run.is_over else await client.waits(run.id),
         running=[job for job in jobs if job.state is JobState.RUNNING],
         errors=await client.errors(run.id),
+        error_counts=await client.error_counts(run.id),
         results={step: result for step, result in (await client.results(run.id)).items() if step in order},
         stale=[(step, item) for step, item in await client.stale(run.id) if step in order],
     )
@@ -68,7 +71,11 @@ def print_facts(known: Facts) -> None:
     for title, lines in (
         ("Why it waits", [clean(wait.why) for wait in known.waits]),
         ("Running", [f"{_name(job.step, job.item)}, attempt {job.attempt}" for job in known.running][:MOST_ERRORS]),
-        ("Last errors", _error_lines(known)),
+        (f"Errors ({known.error_counts.failed} failed)", _error_lines(known, retried=False)),
+        (
+            f"Retried ({known.error_counts.retried_attempts} attempts, not failed)",
+            _error_lines(known, retried=True),
+        ),
         ("Results", _result_lines(known)),
     ):
         if lines:
@@ -90,13 +97,13 @@ def _when(run: Run) -> str:
 
 _STEP_COLUMNS = [
     Column("step"),
-    Column("state", shown=output.state),
+    Column("state"),
     Column("items"),
     Column("queue"),
     Column("started_at", "started", output.moment),
     Column("took", shown=output.duration),
 ]
-# What a step is called if its jobs are in several states: the first of these.
+# In which order the states of a step's jobs are listed.
 _TELLING = [
     JobState.RUNNING,
     JobState.READY,
@@ -114,7 +121,7 @@ def _step_row(step: StepProgress) -> dict[str, Any]:
     done = step.jobs and all(state in JOB_ENDS for state in step.jobs)
     return {
         "step": step.step,
-        "state": next((state for state in _TELLING if step.jobs.get(state)), JobState.WAITING),
+        "state": _states(step),
         "items": _items(step) if step.each else None,
         "queue": step.queue,
         "started_at": step.started_at,
@@ -122,22 +129,30 @@ def _step_row(step: StepProgress) -> dict[str, Any]:
     }
 
 
+def _states(step: StepProgress) -> Text:
+    """The state of its jobs, or how many are in which."""
+    found = [state for state in reversed(_TELLING) if step.jobs.get(state)] or [JobState.WAITING]
+    if len(found) == 1:
+        return output.state(found[0])
+    return Text(", ").join(output.state(state).append(f" {step.jobs[state]}") for state in found)
+
+
 def _items(step: StepProgress) -> str:
     if not step.jobs:
         return "none yet"
     ended = sum(count for state, count in step.jobs.items() if state in JOB_ENDS)
-    others = [f"{step.jobs[state]} {state}" for state in _TELLING if state in step.jobs and state != "succeeded"]
-    return f"{ended}/{step.total}" + (f" ({', '.join(others)})" if others else "")
+    return f"{ended}/{step.total}"
 
 
-def _error_lines(known: Facts) -> list[str]:
+def _error_lines(known: Facts, *, retried: bool) -> list[str]:
     lines = []
-    for (step, item), error in list(known.errors.items())[:MOST_ERRORS]:
+    errors = [(name, error) for name, error in known.errors.items() if error["retried"] is retried]
+    for (step, item), error in errors[:MOST_ERRORS]:
         said = output.value(describe_recorded(error), 300)
         code = output.value(error.get("code") or "")
         lines.append(f"{_name(step, item)}: {code}{f': {said}' if said else ''} (attempt {error['attempt']})")
-    if len(known.errors) > MOST_ERRORS:
-        lines.append(f"... and {len(known.errors) - MOST_ERRORS} more; -o json has all")
+    if len(errors) > MOST_ERRORS:
+        lines.append(f"... and {len(errors) - MOST_ERRORS} more; -o json has all")
     return lines
 
 

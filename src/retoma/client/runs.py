@@ -14,10 +14,11 @@ from retoma.define.graph import Graph
 from retoma.engine import estimate, versions, wait_reasons
 from retoma.errors import NotFound
 from retoma.identifiers import first_run_id
-from retoma.records import Event, Item, ItemTotals, Job, Run, StepProgress, Stuck, Try, Wait, WaitReason
-from retoma.states import JobState, RunState
-from retoma.store import clock, items, live, runs, watchdog
+from retoma.records import ErrorCounts, Event, Item, ItemTotals, Job, Run, StepProgress, Stuck, Try, Wait, WaitReason
+from retoma.states import JobState, ReviewState, RunState
+from retoma.store import clock, items, live, reviews, runs, watchdog
 
+_OPEN = [ReviewState.OPEN]
 MOST_MENTIONS = 20  # of a file in the data of a run
 
 
@@ -77,7 +78,13 @@ class Runs(Base):
         return await runs.progress(self.database, run)
 
     async def estimate(self, run: UUID) -> datetime | None:
-        """When the run will be over if its items keep their pace; None while nothing tells."""
+        """When the run will be over if its items keep their pace.
+
+        None while nothing tells, and while its end depends on people or on a cause that holds it up.
+        """
+        found = await self.show(run, with_input=False)
+        if found.state is RunState.STUCK or await reviews.listed(self.database, run=run, states=_OPEN, limit=1):
+            return None
         steps = await runs.progress(self.database, run)
         return estimate.end_of(steps, await clock.now(self.database))
 
@@ -105,12 +112,20 @@ class Runs(Base):
     async def errors(
         self, run: UUID, *, revision: int | None = None, limit: int | None = None, with_stack: bool = True
     ) -> dict[tuple[str, str], Any]:
-        """What the newest failure or retry of each job said, or that through a revision, by step and item."""
+        """What the newest failure or retry of each job said, or that through a revision, by step and item.
+
+        `retried` is true if the job has not failed: a later attempt succeeded, or is still to come.
+        """
         check_revision(revision)
         return await runs.last_errors(self.database, run, through=revision, limit=limit, with_stack=with_stack)
 
     async def error_count(self, run: UUID) -> int:
         """How many jobs `errors` is about."""
+        counts = await self.error_counts(run)
+        return counts.failed + counts.recovered
+
+    async def error_counts(self, run: UUID) -> ErrorCounts:
+        """Count the jobs that `errors` is about: those that have failed, and those that were retried."""
         return await runs.count_errors(self.database, run)
 
     async def graph(self, run: Run) -> Graph:

@@ -14,7 +14,7 @@ from retoma.server.callers import Caller, caller, caller_or_link, public
 from retoma.server.pages.episodes import Episode, ended_by, episodes
 from retoma.server.pages.page import Page
 from retoma.server.pages.visit import Visit
-from retoma.server.problems import Problem, documented, problem_of
+from retoma.server.problems import Problem, binary, documented, problem_of
 from retoma.server.sending import asked_part, public_address, send_file
 from retoma.server.server import make_server
 from retoma.server.shapes import idempotency_key
@@ -26,6 +26,7 @@ __all__ = [
     "Problem",
     "Visit",
     "asked_part",
+    "binary",
     "caller",
     "caller_or_link",
     "documented",

@@ -50,7 +50,15 @@ def _runs(figures: Figures) -> Iterator[Metric]:
         ([tally.pipeline, tally.outcome, tally.times] for tally in figures.tallies if tally.what == "ended"),
     )
     yield _histogram("retoma_run_wait_seconds", "From when a run was due until its work began.", figures, "waited")
-    yield _histogram("retoma_run_duration_seconds", "From when a run's work began until its end.", figures, "worked")
+    yield _histogram(
+        "retoma_run_duration_seconds",
+        "From when a run's work began until its end, without the time in which people were asked.",
+        figures,
+        "worked",
+    )
+    yield _histogram(
+        "retoma_run_people_seconds", "For how long people were asked, of runs that asked them.", figures, "asked"
+    )
 
 
 def _queues(figures: Figures) -> Iterator[Metric]:
@@ -171,7 +179,8 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[list
 def _histogram(name: str, help_text: str, figures: Figures, what: str) -> Metric:
     family = HistogramMetricFamily(name, help_text, labels=["pipeline"])
     tallies = [tally for tally in figures.tallies if tally.what == what]
-    for pipeline in sorted({tally.pipeline for tally in tallies}):
+    # A pipeline whose runs asked nobody has a series too, of zeros.
+    for pipeline in sorted({tally.pipeline for tally in figures.tallies if tally.what in (what, "worked")}):
         own = [tally for tally in tallies if tally.pipeline == pipeline]
         family.add_metric([pipeline], buckets(own, BOUNDS), sum(tally.seconds for tally in own))
     return family

@@ -37,25 +37,7 @@ from retoma.tracebacks import release_frames
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
-_SCHEMA = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "code"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What happened, to what, and what to do."},
-        "code": {"type": "string", "description": "For programs; it stays the same."},
-        "errors": {
-            "type": "array",
-            "description": "Which fields are wrong.",
-            "items": {
-                "type": "object",
-                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
-            },
-        },
-    },
-}
+_SCHEMA = {"$ref": "#/components/schemas/Problem"}  # which the OpenAPI document has from `shapes.Problem`
 _SAID = {
     400: "the request cannot be read",
     401: "no key, or not a valid one",
@@ -102,6 +84,11 @@ class Problem(HTTPException):
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer beside its result, for the OpenAPI document."""
     return {status: {"description": _SAID[status], "content": {MEDIA_TYPE: {"schema": _SCHEMA}}} for status in statuses}
+
+
+def binary(description: str, media_type: str = "application/octet-stream") -> dict[str, Any]:
+    """What a route answers with the content of a file, for the OpenAPI document."""
+    return {"description": description, "content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
 
 
 def add_handlers(server: FastAPI) -> None:

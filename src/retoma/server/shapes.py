@@ -53,6 +53,22 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class FieldError(BaseModel):
+    field: str
+    message: str
+
+
+class Problem(BaseModel):
+    """The body of an error, as RFC 9457 defines it. Some have further members, which their pages name."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="What happened, to what, and what to do.")
+    code: str = Field(description="For programs; it stays the same.")
+    errors: list[FieldError] = Field([], description="Which fields are wrong, if it is about fields.")
+
+
 class WebhookGiven(Given):
     url: Annotated[str, AfterValidator(_storable)] = Field(
         min_length=1,
@@ -135,6 +151,13 @@ class ErrorShape(BaseModel):
     attempt: int | None = None
     code: str | None = None
     message: str | None = None
+    retried: bool = Field(False, description="True: the job has not failed; a later attempt succeeded, or is to come.")
+
+
+class ErrorCountsShape(BaseModel):
+    failed: int = Field(description="Jobs that have failed.")
+    recovered: int = Field(description="Jobs that had an error and have not failed.")
+    retried_attempts: int = Field(description="Attempts that failed and were retried.")
 
 
 class OpenReview(BaseModel):
@@ -152,9 +175,14 @@ class RunDetails(RunShape):
     forked_from: UUID | None = Field(description="The run whose results it shares.")
     reviews: list[OpenReview] = Field(description="What people are asked, the oldest first: at most 100.")
     steps: list[StepShape]
-    estimated_end_at: datetime | None = Field(description="If its items keep their pace. Null while nothing tells.")
+    estimated_end_at: datetime | None = Field(
+        description="If its items keep their pace. Null while nothing tells, while people are asked, and while stuck."
+    )
     waits: list[WaitShape] = Field(description="Why what could run does not.")
-    errors: list[ErrorShape] = Field(description="What the newest failure of each job said: at most 100.")
+    errors: list[ErrorShape] = Field(
+        description="What the newest failure of each job said, those of failed jobs first: at most 100."
+    )
+    error_counts: ErrorCountsShape
 
 
 class StateOfRun(BaseModel):
@@ -519,10 +547,10 @@ class DecisionsGiven(Given):
 class Outcome(BaseModel):
     review: UUID
     now: ReviewShape | None = Field(description="As it stands. Null: it was not decided, and `problem` says why.")
-    problem: dict[str, Any] | None = Field(description="What it would have been answered with alone.")
+    problem: dict[str, Any] | None = Field(description="What it would have been answered with alone: a `Problem`.")
 
 
-class Outcomes(BaseModel):
+class DecisionOutcomes(BaseModel):
     outcomes: list[Outcome] = Field(description="In the order of the decisions.")
 
 
@@ -552,3 +580,26 @@ class MadeShape(BaseModel):
 
 class MadeList(BaseModel):
     revisions: list[MadeShape] = Field(description="The newest first.")
+
+
+class RunEventData(BaseModel):
+    run: UUID
+    tenant: str
+    pipeline: str
+    state: RunState
+    seq: int = Field(description="Counts the events of a run that are sent to one URL.")
+    error: dict[str, Any] | None = Field(None, description="Why a run failed.")
+    url: str | None = Field(None, description="The run, if the server has been told its public address.")
+    input: Any = Field(None, description="Left out if the body would be too large.")
+    results: dict[str, Any] | None = Field(None, description="By step. Left out if the body would be too large.")
+    review: dict[str, Any] | None = Field(None, description="Of `review.opened`: what a person is asked.")
+    stuck: dict[str, Any] | None = Field(None, description="Of `run.stuck`: the cause.")
+    omitted: list[str] = Field([], description="What was left out because the body would be too large.")
+
+
+class RunEvent(BaseModel):
+    """What is sent when something happens to a run."""
+
+    type: str = Field(description="The name of the event, such as `run.completed`.")
+    timestamp: datetime = Field(description="When it happened.")
+    data: RunEventData

@@ -8,7 +8,7 @@ from retoma.define.graph import Graph
 from retoma.masking import without_stack
 from retoma.records import Review, Run, StepProgress, Wait
 from retoma.server.callers import Caller
-from retoma.server.shapes import ErrorShape, OpenReview, RunDetails, RunShape, StepShape, WaitShape
+from retoma.server.shapes import ErrorCountsShape, ErrorShape, OpenReview, RunDetails, RunShape, StepShape, WaitShape
 from retoma.states import JOB_ENDS
 
 MOST_ERRORS = 100
@@ -38,6 +38,7 @@ async def details(by: Caller, run: Run) -> RunDetails:
         estimated_end_at=None if run.is_over else await client.estimate(run.id),
         waits=[] if run.is_over else [_wait(wait) for wait in await client.waits(run.id)],
         errors=[ErrorShape(**{**error, "step": step, "item": item}) for (step, item), error in errors.items()],
+        error_counts=ErrorCountsShape(**vars(await client.error_counts(run.id))),
     )
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.records import Event, Job, Run, StepProgress, Try
+from retoma.records import ErrorCounts, Event, Job, Run, StepProgress, Try
 from retoma.states import RUN_ENDS, JobState, RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements
@@ -173,16 +173,20 @@ async def data_with(database: Database, run: UUID, text: str, limit: int, *, of_
 async def last_errors(
     database: Database, run: UUID, *, through: int | None, limit: int | None, with_stack: bool
 ) -> dict[tuple[str, str], Any]:
-    """What the newest failure or retry of each job said, and in which attempt, by step and item."""
+    """What the newest failure or retry of each job said, in which attempt, and whether it was retried since, by step
+    and item; those of jobs that have failed come first."""
     rows = await database.fetch(
         _SQL["last_errors_of_run"], run=run, through=through, limit=limit, with_stack=with_stack
     )
-    return {(row["step"], row["item"]): {**_loaded(row["data"]), "attempt": row["attempt"]} for row in rows}
+    return {
+        (row["step"], row["item"]): {**_loaded(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
+        for row in rows
+    }
 
 
-async def count_errors(database: Database, run: UUID) -> int:
+async def count_errors(database: Database, run: UUID) -> ErrorCounts:
     row = await database.fetch_one(_SQL["count_errors_of_run"], run=run)
-    return int(row["jobs"])
+    return ErrorCounts(row["failed"], row["recovered"], row["retried_attempts"])
 
 
 async def last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:

@@ -14,12 +14,27 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from retoma.errors import Conflict, NotFound
 from retoma.files import Files
 from retoma.records import Run
-from retoma.server import Caller, Problem, caller, documented, idempotency_key
+from retoma.server import Caller, Problem, binary, caller, documented, idempotency_key
 from retoma.states import RunState
 from retoma_apps.classifier import batches, exports, projects, uploads
 from retoma_apps.classifier.models import MOST_DOCUMENTS, Code, Label, Name, Project
 from retoma_apps.classifier.projects import Accuracies, Kept
 from retoma_apps.classifier.reading import Unreadable
+from retoma_apps.classifier.shapes import (
+    DocumentDetails,
+    DocumentPage,
+    ErrorPage,
+    ExecutionDetails,
+    ExecutionPage,
+    ExecutionRerun,
+    ExecutionResults,
+    ExecutionSummary,
+    ExportedDocument,
+    ProjectAccuracy,
+    ProjectDetails,
+    ProjectList,
+    UploadList,
+)
 from retoma_apps.classifier.states import DocumentStatus, Status, states_of
 from retoma_apps.classifier.uploads import Upload
 
@@ -41,6 +56,13 @@ After = Annotated[int, Query(ge=-1, le=10**9, description="`proximo` of the page
 SECONDS_TO_MEASURE = 15.0  # after which the answer is that it is being measured
 _NOT_FOUND = documented(404)
 _AT_WORK = documented(404, 409)
+_EXPORTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "As `formato` asks.",
+        "content": {"text/csv": {"schema": {"type": "string"}}},
+        "model": list[ExportedDocument],
+    }
+}
 
 
 class NewExecution(BaseModel):
@@ -76,23 +98,30 @@ class Codes(BaseModel):
 router = APIRouter(tags=["classificador"], responses=documented(400, 401, 403, 413, 422, 429, 503))
 
 
-@router.post("/projetos", status_code=201, summary="Create a project", responses=documented(409))
+@router.post(
+    "/projetos", status_code=201, summary="Create a project", response_model=ProjectDetails, responses=documented(409)
+)
 async def create_project(given: Project, by: Writer) -> Response:
     return _project(await projects.added(by.client, given, by.tenant), 201)
 
 
-@router.get("/projetos", summary="List projects")
+@router.get("/projetos", summary="List projects", response_model=ProjectList)
 async def list_projects(by: Reader) -> dict[str, Any]:
     found = await projects.listed(by.client, by.tenant)
     return {"projetos": [_outline(each) for each in found]}
 
 
-@router.get("/projetos/{projeto}", summary="Show a project", responses=_NOT_FOUND)
+@router.get("/projetos/{projeto}", summary="Show a project", response_model=ProjectDetails, responses=_NOT_FOUND)
 async def show_project(projeto: str, by: Reader) -> Response:
     return _project(await _own_project(by, projeto))
 
 
-@router.put("/projetos/{projeto}", summary="Change a project", responses=documented(404, 409, 412))
+@router.put(
+    "/projetos/{projeto}",
+    summary="Change a project",
+    response_model=ProjectDetails,
+    responses=documented(404, 409, 412),
+)
 async def change_project(projeto: str, given: Project, by: Writer, seen: IfMatch = None) -> Response:
     kept = await _own_project(by, projeto)
     if seen is not None and seen != _etag(kept):
@@ -112,9 +141,10 @@ async def delete_project(projeto: str, by: Writer) -> Response:
 @router.get(
     "/projetos/{projeto}/precisao",
     summary="How often the offline model is right on examples that it had not seen",
+    response_model=ProjectAccuracy,
     responses=_NOT_FOUND,
 )
-async def project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
+async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
     kept = await _own_project(by, projeto)
     measured, is_measured = await _accuracies(by).of(kept, SECONDS_TO_MEASURE)
     return {
@@ -131,10 +161,12 @@ async def project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
 @router.post(
     "/arquivos",
     summary="Send a document, or many as a zip; the body is the file itself",
+    response_model=UploadList,
+    response_model_exclude_none=True,
     responses=documented(422),
-    openapi_extra={"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}},
+    openapi_extra={"requestBody": {"required": True, "content": binary("")["content"]}},
 )
-async def send_file(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
+async def upload_document(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
     try:
         taken = await uploads.taken(_files(by), nome, request.stream())
     except Unreadable as error:
@@ -142,7 +174,9 @@ async def send_file(request: Request, by: Writer, nome: Filename = "") -> dict[s
     return {"documentos": [upload.model_dump(exclude_none=True) for upload in taken]}
 
 
-@router.post("/execucoes", status_code=202, summary="Classify documents", responses=_NOT_FOUND)
+@router.post(
+    "/execucoes", status_code=202, summary="Classify documents", response_model=ExecutionSummary, responses=_NOT_FOUND
+)
 async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
     kept = await _own_project(by, given.projeto)
     if _is_offline(by) and not kept.project.exemplos:
@@ -162,7 +196,7 @@ async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey =
     return JSONResponse(shown.to_json(), 202, {"Location": f"/execucoes/{run.id}"})
 
 
-@router.get("/execucoes", summary="List executions, newest first")
+@router.get("/execucoes", summary="List executions, newest first", response_model=ExecutionPage)
 async def list_executions(
     by: Reader,
     projeto: Annotated[str | None, Query(max_length=100)] = None,
@@ -181,17 +215,29 @@ async def list_executions(
     }
 
 
-@router.get("/execucoes/{execucao}", summary="Show an execution", responses=_NOT_FOUND)
+@router.get(
+    "/execucoes/{execucao}",
+    summary="Show an execution",
+    operation_id="show_execution",
+    response_model=ExecutionDetails,
+    responses=_NOT_FOUND,
+)
 @router.get(
     "/execucoes/{execucao}/status-detalhado",
     summary="State of an execution with its last progress, its errors and its route",
+    response_model=ExecutionDetails,
     responses=_NOT_FOUND,
 )
-async def detailed_status(execucao: UUID, by: Reader) -> dict[str, Any]:
+async def show_execution_status(execucao: UUID, by: Reader) -> dict[str, Any]:
     return await batches.detailed(by.client, await _own(by, execucao))
 
 
-@router.get("/execucoes/{execucao}/erros", summary="The documents that failed, with details", responses=_NOT_FOUND)
+@router.get(
+    "/execucoes/{execucao}/erros",
+    summary="The documents that failed, with details",
+    response_model=ErrorPage,
+    responses=_NOT_FOUND,
+)
 async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limit = 100) -> dict[str, Any]:
     run = await _own(by, execucao)
     found, after = await batches.shown_documents(by.client, run, status="ERRO", after=apos, limit=limite)
@@ -199,8 +245,13 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
     return {"total": counts["ERRO"], "erros": found, "proximo": after}
 
 
-@router.post("/execucoes/{execucao}/retomar", summary="Go on from where it stopped", responses=_AT_WORK)
-async def resume(execucao: UUID, by: Writer) -> dict[str, Any]:
+@router.post(
+    "/execucoes/{execucao}/retomar",
+    summary="Go on from where it stopped",
+    response_model=ExecutionSummary,
+    responses=_AT_WORK,
+)
+async def resume_execution(execucao: UUID, by: Writer) -> dict[str, Any]:
     await _own(by, execucao)
     await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name)
     lacking = await by.client.lacks_worker(execucao)
@@ -210,6 +261,7 @@ async def resume(execucao: UUID, by: Writer) -> dict[str, Any]:
 @router.post(
     "/execucoes/{execucao}/reprocessar-erros",
     summary="Classify the documents that failed again",
+    response_model=ExecutionRerun,
     responses=_AT_WORK,
 )
 async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
@@ -222,15 +274,23 @@ async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
     return await _answered(by, execucao) | {"documentos": made.jobs}
 
 
-@router.post("/execucoes/{execucao}/cancelar", summary="Begin no further document", responses=_NOT_FOUND)
-async def cancel(execucao: UUID, by: Writer) -> dict[str, Any]:
+@router.post(
+    "/execucoes/{execucao}/cancelar",
+    summary="Begin no further document",
+    response_model=ExecutionSummary,
+    responses=_NOT_FOUND,
+)
+async def cancel_execution(execucao: UUID, by: Writer) -> dict[str, Any]:
     await _own(by, execucao)
     await by.client.cancel(execucao, tenant=by.tenant, by=by.name)
     return await _answered(by, execucao)
 
 
 @router.get(
-    "/execucoes/{execucao}/documentos", summary="Documents with their labels, in their order", responses=_NOT_FOUND
+    "/execucoes/{execucao}/documentos",
+    summary="Documents with their labels, in their order",
+    response_model=DocumentPage,
+    responses=_NOT_FOUND,
 )
 async def list_documents(
     execucao: UUID,
@@ -245,8 +305,13 @@ async def list_documents(
     return {"documentos": found, "proximo": after}
 
 
-@router.get("/execucoes/{execucao}/arquivo", summary="A document as it was sent", responses=_NOT_FOUND)
-async def document_file(execucao: UUID, codigo: Annotated[Code, Query()], by: Reader) -> Response:
+@router.get(
+    "/execucoes/{execucao}/arquivo",
+    summary="A document as it was sent",
+    response_class=Response,
+    responses={200: binary("The content."), **_NOT_FOUND},
+)
+async def download_document(execucao: UUID, codigo: Annotated[Code, Query()], by: Reader) -> Response:
     run = await _own(by, execucao)
     found = [each for each in run.input["documentos"] if each["codigo"] == codigo and "arquivo" in each]
     opened = await _files(by).opened(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
@@ -255,32 +320,44 @@ async def document_file(execucao: UUID, codigo: Annotated[Code, Query()], by: Re
     return _download(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
 
 
-@router.post("/execucoes/{execucao}/correcoes", summary="Correct a label", responses=_AT_WORK)
-async def correct(execucao: UUID, given: Correction, by: Writer) -> dict[str, Any]:
+@router.post(
+    "/execucoes/{execucao}/correcoes", summary="Correct a label", response_model=DocumentDetails, responses=_AT_WORK
+)
+async def correct_label(execucao: UUID, given: Correction, by: Writer) -> dict[str, Any]:
     run = await _own(by, execucao)
     await batches.corrected(by.client, run, given.codigo, given.rotulo, tenant=by.tenant, by=by.name)
     [shown], _ = await batches.shown_documents(by.client, run, only=[given.codigo], limit=1)
     return shown
 
 
-@router.post("/execucoes/{execucao}/pular", summary="Leave documents out", responses=_AT_WORK)
-async def skip(execucao: UUID, given: Codes, by: Writer) -> dict[str, Any]:
+@router.post(
+    "/execucoes/{execucao}/pular", summary="Leave documents out", response_model=ExecutionSummary, responses=_AT_WORK
+)
+async def skip_documents(execucao: UUID, given: Codes, by: Writer) -> dict[str, Any]:
     await _own(by, execucao)
     await by.client.skip(execucao, "text", given.codigos, tenant=by.tenant, by=by.name)
     return await _answered(by, execucao)
 
 
-@router.get("/execucoes/{execucao}/resultados", summary="How many documents have which label", responses=_NOT_FOUND)
-async def results(execucao: UUID, by: Reader) -> dict[str, Any]:
+@router.get(
+    "/execucoes/{execucao}/resultados",
+    summary="How many documents have which label",
+    response_model=ExecutionResults,
+    responses=_NOT_FOUND,
+)
+async def show_execution_results(execucao: UUID, by: Reader) -> dict[str, Any]:
     run = await _own(by, execucao)
     shown = await batches.execution(by.client, run)
     return shown.to_json() | {"resumo": await batches.labels(by.client, run)}
 
 
 @router.get(
-    "/execucoes/{execucao}/exportar", summary="All results as a file", response_class=Response, responses=_NOT_FOUND
+    "/execucoes/{execucao}/exportar",
+    summary="All results as a file",
+    response_class=Response,
+    responses=_EXPORTED | _NOT_FOUND,
 )
-async def export(execucao: UUID, by: Reader, formato: exports.Format = "csv") -> Response:
+async def export_results(execucao: UUID, by: Reader, formato: exports.Format = "csv") -> Response:
     run = await _own(by, execucao)
     name = f"classificacao-{str(run.id)[:13]}.{formato}"
     return _download(exports.exported(by.client, run, formato), name, exports.MEDIA_TYPES[formato])

@@ -11,6 +11,7 @@ from retoma_apps.gpu.measures import measures
 from retoma_apps.gpu.pipelines import addaudio, caption, img2vid
 from retoma_apps.gpu.routes import router
 from retoma_apps.gpu.settings import GpuSettings, Rules
+from retoma_apps.gpu.shapes import JobCallback
 from retoma_apps.providers.gpu import GpuHost, LocalHost, RunPodHost, RunPodSettings
 
 
@@ -21,6 +22,7 @@ def make_app(rules: Rules, host: GpuHost, files: FileSettings) -> App:
         resources={"host": host, "rules": rules},
         routes=[router, downloads(files)],
         webhook_body=callback,
+        webhook_schema=JobCallback,
         measures=measures,
     )
 

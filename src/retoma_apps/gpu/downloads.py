@@ -9,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from retoma.files import Files, FileSettings, files_of
-from retoma.server import Problem, asked_part, documented, public
+from retoma.server import Problem, asked_part, binary, documented, public
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    206: {"description": "The part that `Range` asks for."},
+    200: binary("The whole file."),
+    206: binary("The part that `Range` asks for."),
     416: {"description": "There is nothing of the file in that range."},
-    **documented(404),
+    **documented(404, 422),
 }
 OUTPUTS = "gpu/"  # what else is kept in the same place is not for everyone
 
@@ -24,11 +25,13 @@ def downloads(settings: FileSettings) -> APIRouter:
     kept: list[Files] = []
 
     @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_ANSWERS)
-    async def fetch(key: str, request: Request) -> Response:
+    async def download_output(key: str, request: Request) -> Response:
         return await sent(key, request.headers.get("range"))
 
-    @router.head("/files/{key:path}", summary="Look at an output", response_class=Response, responses=documented(404))
-    async def look(key: str) -> Response:
+    @router.head(
+        "/files/{key:path}", summary="Look at an output", response_class=Response, responses=documented(404, 422)
+    )
+    async def inspect_output(key: str) -> Response:
         whole = await sent(key, None)
         return Response(headers=dict(whole.headers))
 

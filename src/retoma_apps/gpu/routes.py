@@ -63,7 +63,12 @@ async def submit_img2vid(request: Request, given: Img2VidJob, by: Writer, key: I
     return await _submitted("img2vid", given, await request.json(), by, key)
 
 
-@router.post("/video/caption_style/async", summary="The same as /video/caption/async", **_ACCEPTED)
+@router.post(
+    "/video/caption_style/async",
+    summary="The same as /video/caption/async",
+    operation_id="submit_caption_style",
+    **_ACCEPTED,
+)
 @router.post("/video/caption/async", summary="Burn subtitles or a text into a video", **_ACCEPTED)
 async def submit_caption(request: Request, given: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
     return await _submitted("caption", given, await request.json(), by, key)

@@ -89,3 +89,25 @@ class JobDetails(JobSummary):
 class JobCancelled(Shape):
     message: str
     job_id: str
+
+
+class Execution(Shape):
+    """From when the first part got a worker to the job's end."""
+
+    start_time: Moment | None
+    end_time: Moment | None
+    duration_ms: int
+    duration_seconds: int
+
+
+class JobCallback(Shape):
+    """What `webhook_url` is sent when a job has ended."""
+
+    job_id: str
+    id_roteiro: int | None
+    status: Status
+    operation: Operation
+    result: JobResult | None = Field(None, description="If it gave something.")
+    error: JobError | None = Field(None, description="If it has failed, wholly or in part.")
+    execution: Execution
+    timestamp: Moment

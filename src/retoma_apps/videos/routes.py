@@ -16,6 +16,7 @@ from retoma.records import Decided, Review, Run, Scope
 from retoma.server import (
     Caller,
     Problem,
+    binary,
     caller,
     caller_or_link,
     documented,
@@ -30,6 +31,7 @@ from retoma_apps.videos.checkpoints import TYPES, Kind
 from retoma_apps.videos.models import Channel, ChannelName, Order
 from retoma_apps.videos.overview import Overview, overview_of
 from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.shapes import Checkpoint, CheckpointOutcomes, CheckpointPage, Video, VideoPage
 from retoma_apps.videos.stages import Stage
 from retoma_apps.videos.studio import Studio
 from retoma_apps.videos.verdicts import WHO_DECIDED, Revision, Verdict, decision_of, signed
@@ -62,8 +64,8 @@ class BatchApproval(BaseModel):
     )
 
 
-@router.post("/videos", status_code=202, summary="Order a video")
-async def order(given: Order, by: Writer, key: Key = None) -> Response:
+@router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
+async def order_video(given: Order, by: Writer, key: Key = None) -> Response:
     if by.tenant is not None and by.tenant != given.channel:
         raise Problem(404, "NOT_FOUND", f"there is no channel {given.channel!r}")
     try:
@@ -74,7 +76,7 @@ async def order(given: Order, by: Writer, key: Key = None) -> Response:
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
 
-@router.get("/videos", summary="List videos, the newest first")
+@router.get("/videos", summary="List videos, the newest first", response_model=VideoPage)
 async def list_videos(
     by: Reader,
     channel: Annotated[str | None, Query(max_length=100)] = None,
@@ -89,7 +91,7 @@ async def list_videos(
     }
 
 
-@router.get("/videos/{video:uuid}", summary="Show a video")
+@router.get("/videos/{video:uuid}", summary="Show a video", response_model=Video)
 async def show_video(video: UUID, by: Reader) -> dict[str, Any]:
     return await _video(by, await _run(by, video))
 
@@ -110,8 +112,8 @@ async def set_channel(channel: ChannelName, given: Channel, by: Writer) -> Chann
     return given
 
 
-@router.get("/checkpoints/batch", summary="List checkpoints that wait, the oldest first")
-async def batch(
+@router.get("/checkpoints/batch", summary="List checkpoints that wait, the oldest first", response_model=CheckpointPage)
+async def list_checkpoints(
     by: Reader,
     type: Literal[TYPES] | None = None,  # type: ignore[valid-type]  # noqa: A002
     after: UUID | None = None,
@@ -133,8 +135,13 @@ async def batch(
     }
 
 
-@router.post("/checkpoints/batch/approve", summary="Approve many checkpoints, each with its own outcome")
-async def approve_batch(given: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
+@router.post(
+    "/checkpoints/batch/approve",
+    summary="Approve many checkpoints, each with its own outcome",
+    response_model=CheckpointOutcomes,
+    response_model_exclude_none=True,
+)
+async def approve_checkpoints(given: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
     who = signed(given.reviewer, by.name)
     decisions = {
         one: Decision("approve", by=who, notes=given.notes, seen=given.seen_revisions.get(one), key=key, via="api")
@@ -144,15 +151,21 @@ async def approve_batch(given: BatchApproval, by: Reviewer, key: DecisionKey = N
     return {"results": [_outcome(one) for one in ended], "approved": sum(one.error is None for one in ended)}
 
 
-@router.get("/checkpoints/{checkpoint:uuid}", summary="Show a checkpoint with all that a person decides by")
+@router.get(
+    "/checkpoints/{checkpoint:uuid}",
+    summary="Show a checkpoint with all that a person decides by",
+    response_model=Checkpoint,
+)
 async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Response:
     review = await _checkpoint(by, checkpoint)
     shown = await checkpoints.payload(by.client, review, public_address(request))
     return JSONResponse(shown, headers={"ETag": f'"{review.revision}"'})
 
 
-@router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint")
-async def decide(request: Request, checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None) -> Response:
+@router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint", response_model=Checkpoint)
+async def decide_checkpoint(
+    request: Request, checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None
+) -> Response:
     review = await _checkpoint(by, checkpoint)
     decision = await decision_of(by.client, given, review, _studio(by).voices, by=by.name, key=key)
     try:
@@ -164,8 +177,13 @@ async def decide(request: Request, checkpoint: UUID, given: Verdict, by: Reviewe
     return JSONResponse(await checkpoints.payload(by.client, decided, public_address(request)))
 
 
-@router.get("/files/{kind}/{video:uuid}/{digest}/{name}", summary="Fetch a file of a video", response_class=Response)
-async def fetch(
+@router.get(
+    "/files/{kind}/{video:uuid}/{digest}/{name}",
+    summary="Fetch a file of a video",
+    response_class=Response,
+    responses={200: binary("The content."), 206: binary("The part that `Range` asks for.")},
+)
+async def download_video_file(
     kind: Kind,
     video: UUID,
     digest: Digest,

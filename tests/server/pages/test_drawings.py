@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
 
 from retoma import App, Pipeline, Retry
-from retoma.records import StepProgress, Try
+from retoma.records import Review, StepProgress, Try
 from retoma.server.pages import graph, waterfall
 from retoma.server.pages.formats import Formats
-from retoma.states import JobState
+from retoma.states import JobState, ReviewState
 from tests.server.api import film
 from tests.server.pages.visitor import Opened
 
@@ -33,6 +36,48 @@ def test_a_long_idle_time_is_squeezed_and_labelled() -> None:
     assert (band.lasted, band.width) == (timedelta(minutes=120), waterfall.BAND)
     (_, second) = fall.lanes
     assert [(bar.kind, bar.x, bar.width) for bar in second.bars] == [("queue", 47.5, 5.0), ("run", 52.5, 47.5)]
+
+
+def a_record(kind: type[Any], **given: Any) -> Any:
+    """With None for all that does not matter."""
+    return kind(**{field.name: given.get(field.name) for field in fields(kind)})
+
+
+def a_review(step: str, opened: float, decided: float | None, item: str = "") -> Review:
+    state = ReviewState.OPEN if decided is None else ReviewState.APPROVED
+    over = None if decided is None else at(decided)
+    told = {"step": step, "item": item, "state": state, "opened_at": at(opened), "decided_at": over, "applied_at": over}
+    review: Review = a_record(Review, planned=True, **told)
+    return review
+
+
+def test_labels_of_squeezed_times_stay_on_the_axis_and_apart() -> None:
+    steps = [a_step(str(number), number * 31, number * 31, number * 31 + 0.1) for number in range(9)]
+    fall = waterfall.drawn(steps, {}, [], at(0), at(400))
+    labelled = [band for band in fall.bands if band.label_x is not None]
+    assert len(fall.bands) == 9
+    assert labelled[-1].lasted == max(band.lasted for band in fall.bands)
+    assert (labelled[-1].anchor, labelled[-1].label_x) == ("end", 100)
+    assert [band.on_phones for band in labelled] == [*[False] * (len(labelled) - 1), True]
+    places = [band.label_x for band in labelled if band.label_x is not None]
+    assert all(after - before >= waterfall.LABEL for before, after in pairwise(places))
+
+
+def test_every_round_of_a_review_counts_as_time_of_people() -> None:
+    steps = [a_step("script", 5, 5, 6), a_step("approval", 5, 10, 10)]
+    rounds = [a_review("approval", 1, 5), a_review("approval", 6, 10)]
+    fall = waterfall.drawn(steps, {"approval": ["script"]}, [], at(0), at(10), reviews=rounds)
+    assert fall.totals["human"] == fall.people == timedelta(minutes=8)
+    assert fall.totals["queue"] == timedelta(0)
+    assert fall.lanes[1].lasted == timedelta(minutes=8)
+
+
+def test_a_review_of_items_is_time_of_people_and_not_of_work() -> None:
+    steps = [replace(a_step("approval", 0, 2, 9), each=True)]
+    reviews = [a_review("approval", 0, 2, "a"), a_review("approval", 1, 8, "b"), a_review("approval", 0, 8, "c")]
+    fall = waterfall.drawn(steps, {}, [], at(0), at(9), reviews=reviews)
+    assert fall.totals["human"] == fall.people == timedelta(minutes=8)
+    assert fall.totals["run"] == timedelta(minutes=1)
 
 
 def test_a_step_is_in_the_queue_from_when_its_needs_are_over() -> None:

@@ -20,6 +20,7 @@ class Node:
     state: str | None
     done: int
     total: int
+    failed: int
     each: bool
     x: int
     y: int
@@ -119,7 +120,8 @@ def _places(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
 def _node(step: str, each: bool, progress: StepProgress | None, is_asking: bool, x: int, y: int) -> Node:
     jobs = {} if progress is None else progress.jobs
     state = shown(overall(progress), is_asking)
-    return Node(step, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), each, x, y)
+    failed = jobs.get(JobState.FAILED, 0) + jobs.get(JobState.QUARANTINED, 0)
+    return Node(step, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), failed, each, x, y)
 
 
 def _path(first: tuple[int, int], last: tuple[int, int]) -> str:

@@ -147,8 +147,11 @@ async def _outdated(visit: Visit, run: Run) -> dict[str, Any]:
 
 async def _failures(visit: Visit, run: Run) -> dict[str, Any]:
     errors = await visit.client.errors(run.id, limit=ERRORS)
-    count = await visit.client.error_count(run.id) if len(errors) == ERRORS else len(errors)
-    return {"errors": errors, "all_errors": count}
+    return {
+        "failures": [each for each in errors.items() if not each[1]["retried"]],
+        "retried": [each for each in errors.items() if each[1]["retried"]],
+        "error_counts": await visit.client.error_counts(run.id),
+    }
 
 
 async def _results(visit: Visit, run: Run, shape: Graph, job: Job | None) -> dict[str, Any]:

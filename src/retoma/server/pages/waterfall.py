@@ -6,7 +6,7 @@ Where nothing went on for long, the axis is squeezed: the band has one width, wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from retoma.records import Job, Outside, Review, StepProgress, Try
@@ -14,6 +14,7 @@ from retoma.states import JOB_ENDS
 
 IDLE = timedelta(minutes=10)
 BAND = 5.0  # percent of the axis
+LABEL = 12.0  # percent of the axis that a label takes
 THINNEST = 0.4
 TICKS = 5
 
@@ -58,9 +59,15 @@ class Lane:
 
 @dataclass(frozen=True)
 class Band:
+    """`label_x` is where the label stands, by its `anchor`: within the axis, also of a band at its end. None: it has
+    none, for want of room; `on_phones` says whether it has one on a narrow screen too."""
+
     x: float
     width: float
     lasted: timedelta
+    label_x: float | None = None
+    anchor: str = "middle"
+    on_phones: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,8 @@ class Waterfall:
     bands: list[Band]
     ticks: list[Tick]
     totals: dict[str, timedelta]
+    people: timedelta
+    """For how long people were asked. Reviews that were open at once count once."""
 
 
 def drawn(
@@ -95,7 +104,7 @@ def drawn(
     parts = {
         step.step: _with_people(
             _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, tries, ends),
-            [review for review in reviews if review.step == step.step and not review.item and _is_of(review, step)],
+            [review for review in reviews if review.step == step.step],
             ends,
         )
         for step in steps
@@ -106,7 +115,8 @@ def drawn(
         kind: sum((bar.lasted for lane in lanes for bar in lane.bars if bar.kind in kinds), timedelta())
         for kind, kinds in TOTALS.items()
     }
-    return Waterfall(_with_item(lanes, job, tries, axis, ends), axis.bands, axis.ticks, totals)
+    people = _joined([_asked(review, ends) for review in reviews])
+    return Waterfall(_with_item(lanes, job, tries, axis, ends), axis.bands, axis.ticks, totals, people=_length(people))
 
 
 def _with_item(lanes: list[Lane], job: Job | None, tries: Sequence[Try], axis: Axis, ends: datetime) -> list[Lane]:
@@ -129,7 +139,7 @@ class Axis:
         squeezed = sum((span.last - span.first for span in self._idle), timedelta())
         shown = (self._ends - begins - squeezed).total_seconds()
         self._per_second = (100 - BAND * len(self._idle)) / shown if shown > 0 else 0.0
-        self.bands = [Band(self.x(span.first), BAND, span.last - span.first) for span in self._idle]
+        self.bands = _labelled([Band(self.x(span.first), BAND, span.last - span.first) for span in self._idle])
         self.ticks = [Tick(self.x(at), at) for at in self._marks()]
 
     def x(self, at: datetime) -> float:
@@ -144,9 +154,32 @@ class Axis:
         return round(min(100.0, seconds * self._per_second + bands), 2)
 
     def _marks(self) -> list[datetime]:
-        """Only both ends where bands have labels of their own between them."""
+        """Only both ends where bands lie between them: times would not be evenly spaced."""
         last = 1 if self._idle else TICKS - 1
         return [self._begins + (self._ends - self._begins) * number / last for number in range(last + 1)]
+
+
+def _labelled(bands: list[Band]) -> list[Band]:
+    """With labels where they do not touch each other; the longest band has one in any case."""
+    if not bands:
+        return []
+    longest = max(bands, key=lambda band: band.lasted)
+    labelled: list[Band] = [_with_label(longest, on_phones=True)]
+    for band in bands:
+        at = _with_label(band).label_x
+        if at is not None and all(abs(at - (one.label_x or 0)) >= LABEL for one in labelled):
+            labelled.append(_with_label(band))
+    found = {band.x: band for band in labelled}
+    return [found.get(band.x, band) for band in bands]
+
+
+def _with_label(band: Band, *, on_phones: bool = False) -> Band:
+    middle = band.x + band.width / 2
+    if middle > 100 - LABEL / 2:
+        return replace(band, label_x=100.0, anchor="end", on_phones=on_phones)
+    if middle < LABEL / 2:
+        return replace(band, label_x=0.0, anchor="start", on_phones=on_phones)
+    return replace(band, label_x=round(middle, 2), on_phones=on_phones)
 
 
 def _idle(begins: datetime, ends: datetime, active: list[Span]) -> Iterable[Span]:
@@ -182,24 +215,56 @@ def _parts(
     return [(kind, span) for kind, span in (*waited, *worked, *away) if span.last >= span.first]
 
 
-def _is_of(review: Review, step: StepProgress) -> bool:
-    """Whether it is about the job that the step has now."""
-    return step.created_at is not None and review.opened_at >= step.created_at
-
-
 def _with_people(parts: list[Part], reviews: Sequence[Review], ends: datetime) -> list[Part]:
-    """While a person is asked, a job is in no queue."""
-    asked = [Span(each.opened_at, each.decided_at or each.applied_at or ends) for each in reviews]
-    left = [part for kind, span in parts for part in (_outside_of(span, asked) if kind == "queue" else [(kind, span)])]
+    """While a person is asked, a job is in no queue, and a step whose items are reviewed does no work.
+
+    All rounds of a review are shown. Of a step that asks for help with an item, others are worked on meanwhile.
+    """
+    shown = [review for review in reviews if review.planned or not review.item]
+    asked = _joined([_asked(review, ends) for review in shown])
+    idle = _joined([_asked(review, ends) for review in shown if review.item])
+    left: list[Part] = []
+    for kind, span in parts:
+        match kind:
+            case "queue":
+                left += [(kind, part) for part in _without(span, asked)]
+            case "run":
+                left += [(kind, part) for part in _without(span, idle)]
+            case _:
+                left.append((kind, span))
     return [*left, *(("human", span) for span in asked)]
 
 
-def _outside_of(span: Span, asked: Sequence[Span]) -> list[Part]:
-    if not asked:
-        return [("queue", span)]
-    first, last = min(each.first for each in asked), max(each.last for each in asked)
-    parts = [Span(span.first, min(span.last, first)), Span(max(span.first, last), span.last)]
-    return [("queue", part) for part in parts if part.last > part.first]
+def _asked(review: Review, ends: datetime) -> Span:
+    return Span(review.opened_at, review.decided_at or review.applied_at or ends)
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The same time as spans that do not overlap, in their order."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda each: each.first):
+        if found and span.first <= found[-1].last:
+            found[-1] = Span(found[-1].first, max(found[-1].last, span.last))
+        else:
+            found.append(span)
+    return found
+
+
+def _without(span: Span, holes: Iterable[Span]) -> list[Span]:
+    """What is left of it outside of these, which do not overlap."""
+    if not holes:
+        return [span]
+    left, reached = [], span.first
+    for hole in holes:
+        if hole.first > reached:
+            left.append(Span(reached, min(hole.first, span.last)))
+        reached = max(reached, hole.last)
+    left.append(Span(reached, span.last))
+    return [part for part in left if part.last > part.first]
+
+
+def _length(spans: Iterable[Span]) -> timedelta:
+    return sum((span.last - span.first for span in spans), timedelta())
 
 
 def _worked(tries: Sequence[Try], last: StepProgress | Job, ends: datetime) -> list[Part]:
@@ -219,8 +284,16 @@ def _worked(tries: Sequence[Try], last: StepProgress | Job, ends: datetime) -> l
 
 def _lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
     bars = [_bar(kind, span, axis) for kind, span in parts]
+    return Lane(step.step, None, bars, _lasted(parts))
+
+
+def _lasted(parts: list[Part]) -> timedelta | None:
+    """From the first attempt to the end of the last; of a step that asked people, their time and that of its work."""
     runs = [span for kind, span in parts if kind in ("run", "bad")]
-    return Lane(step.step, None, bars, runs[-1].last - runs[0].first if runs else None)
+    asked = [span for kind, span in parts if kind == "human"]
+    if asked:
+        return _length([*asked, *runs])
+    return runs[-1].last - runs[0].first if runs else None
 
 
 def _bar(kind: str, span: Span, axis: Axis) -> Bar:

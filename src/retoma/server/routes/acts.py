@@ -96,20 +96,20 @@ class Revised(BaseModel):
 
 
 @router.get("/stuck", summary="Runs that should go on and do not")
-async def stuck(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckPage:
+async def list_stuck_runs(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckPage:
     found = await by.client.stuck(tenant=by.tenant, limit=limit)
     return StuckPage(stuck=[_shape(by, one) for one in found])
 
 
 @router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_REFUSED)
-async def resume(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resumed:
+async def resume_run(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resumed:
     state = await by.client.resume(run, tenant=by.tenant, by=_who(by), key=key)
     lacking = await by.client.lacks_worker(run)
     return Resumed(id=run, state=state, note=lacking and lacking.why)
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)
-async def rerun(run: UUID, given: RerunGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
+async def rerun_steps(run: UUID, given: RerunGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
     await own(by, run)
     act = _made_anew if given.names_work else _what_failed
     return _revised(run, await act(run, given, by, key))
@@ -134,7 +134,7 @@ async def _what_failed(run: UUID, given: RerunGiven, by: Caller, key: str | None
     summary="Start a run with a changed input that shares the results of one that is over",
     responses={200: {"description": "This key was used before; it is the same run.", "model": Started}, **_REFUSED},
 )
-async def fork(run: UUID, given: ForkGiven, by: Writer, answer: Response, key: IdempotencyKey = None) -> Started:
+async def fork_run(run: UUID, given: ForkGiven, by: Writer, answer: Response, key: IdempotencyKey = None) -> Started:
     started = await by.client.fork(run, given.input, tenant=by.tenant, by=_who(by), key=key)
     answer.status_code = 202 if started.created else 200
     answer.headers["Location"] = f"/api/v1/runs/{started.id}"
@@ -142,7 +142,7 @@ async def fork(run: UUID, given: ForkGiven, by: Writer, answer: Response, key: I
 
 
 @router.get("/runs/{run:uuid}/stale", summary="Results that are no longer current", responses=documented(404))
-async def stale(run: UUID, by: Reader) -> StaleList:
+async def list_stale_results(run: UUID, by: Reader) -> StaleList:
     await own(by, run)
     return StaleList(stale=[StaleJob(step=step, item=item) for step, item in await by.client.stale(run)])
 
@@ -152,7 +152,7 @@ async def stale(run: UUID, by: Reader) -> StaleList:
     summary="Every revision of a step's result, or of one item's, the newest first",
     responses=documented(404),
 )
-async def revisions(
+async def list_step_revisions(
     run: UUID,
     step: Annotated[Name, Path()],
     by: Reader,
@@ -167,7 +167,7 @@ async def revisions(
 
 
 @router.post("/runs/{run:uuid}/edit", summary="Put a person's result in place of a job's", responses=_REFUSED)
-async def edit(run: UUID, given: EditGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
+async def edit_result(run: UUID, given: EditGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
     made = await by.client.edit(
         run,
         given.step,
@@ -182,7 +182,7 @@ async def edit(run: UUID, given: EditGiven, by: Writer, key: IdempotencyKey = No
 
 
 @router.post("/runs/{run:uuid}/skip", summary="Leave items out of a run that is over", responses=_REFUSED)
-async def skip(run: UUID, given: SkipGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
+async def skip_items(run: UUID, given: SkipGiven, by: Writer, key: IdempotencyKey = None) -> Revised:
     made = await by.client.skip(run, given.step, given.items, tenant=by.tenant, by=_who(by), key=key)
     return _revised(run, made)
 

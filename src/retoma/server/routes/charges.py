@@ -21,7 +21,9 @@ After = Annotated[UUID | None, Query(description="`next` of the page before.")]
 
 
 @router.get("/runs/{run:uuid}/charges", summary="What a run has cost, attempt by attempt", responses=documented(404))
-async def of_run(run: UUID, by: Reader, after: After = None, limit: Annotated[Limit, Query()] = 100) -> ChargePage:
+async def list_run_charges(
+    run: UUID, by: Reader, after: After = None, limit: Annotated[Limit, Query()] = 100
+) -> ChargePage:
     await own(by, run)
     found = await by.client.charges(run, after=after, limit=limit + 1)
     totals = await by.client.charge_totals(run=run)
@@ -35,7 +37,7 @@ async def of_run(run: UUID, by: Reader, after: After = None, limit: Annotated[Li
 
 
 @router.get("/charges", summary="Sums of charges, told apart as you ask")
-async def totals(
+async def list_charge_totals(
     by: Reader,
     tell_apart: Annotated[list[ChargedBy] | None, Query(alias="by", max_length=6)] = None,
     tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,

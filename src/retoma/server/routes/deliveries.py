@@ -50,7 +50,7 @@ async def list_deliveries(
 
 
 @router.get("/{delivery:uuid}", summary="Show a delivery with its body and every attempt", responses=documented(404))
-async def show(delivery: UUID, by: Reader) -> DeliveryDetails:
+async def show_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
     return _details(await by.client.delivery(delivery, tenant=by.tenant))
 
 
@@ -59,7 +59,7 @@ async def show(delivery: UUID, by: Reader) -> DeliveryDetails:
     status_code=202,
     summary="Let all dead deliveries of an endpoint, a URL or a time be sent again",
 )
-async def redrive_all(given: RedriveGiven, by: Writer) -> Redriven:
+async def redrive_deliveries(given: RedriveGiven, by: Writer) -> Redriven:
     return Redriven(
         deliveries=await by.client.redrive_all(
             tenant=by.tenant, endpoint=given.endpoint, url=given.url, from_at=given.from_at, to_at=given.to_at
@@ -73,7 +73,7 @@ async def redrive_all(given: RedriveGiven, by: Writer) -> Redriven:
     summary="Let a dead delivery be sent again, with the same id and body",
     responses=documented(404, 409),
 )
-async def redrive(delivery: UUID, by: Writer) -> DeliveryDetails:
+async def redrive_delivery(delivery: UUID, by: Writer) -> DeliveryDetails:
     await by.client.redrive(delivery, tenant=by.tenant)
     return _details(await by.client.delivery(delivery, tenant=by.tenant))
 

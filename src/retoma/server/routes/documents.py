@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from retoma.server.callers import Caller, caller
+from retoma.server.openapi import document_of
 
 router = APIRouter(include_in_schema=False)
 AnyCaller = Annotated[Caller, caller(None)]
@@ -16,7 +17,7 @@ AnyCaller = Annotated[Caller, caller(None)]
 
 @router.get("/openapi.json")
 async def openapi(request: Request, by: AnyCaller) -> JSONResponse:
-    document: dict[str, Any] = request.app.openapi()
+    document = document_of(request.app)
     _name_pipelines(document, by)
     return JSONResponse(document)
 

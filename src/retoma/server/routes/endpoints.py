@@ -37,7 +37,7 @@ async def list_endpoints(
     summary="Send to a disabled endpoint again; what is dead stays so until it is redriven",
     responses=documented(404),
 )
-async def enable(endpoint: EndpointId, by: Writer) -> EndpointShape:
+async def enable_endpoint(endpoint: EndpointId, by: Writer) -> EndpointShape:
     await by.client.enable_endpoint(endpoint, tenant=by.tenant)
     return _shape(await by.client.endpoint(endpoint, tenant=by.tenant))
 

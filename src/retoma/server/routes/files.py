@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path
 from starlette.responses import Response
 
 from retoma.server.callers import Caller, caller_or_link
-from retoma.server.problems import documented
+from retoma.server.problems import binary, documented
 from retoma.server.routes.runs import own
 from retoma.server.sending import send_file
 
@@ -17,11 +17,8 @@ router = APIRouter(tags=["files"])
 Reader = Annotated[Caller, caller_or_link("runs:read", run="run", digest="digest")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the content.")]
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The content.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    },
-    206: {"description": "The part that `Range` asks for."},
+    200: binary("The content."),
+    206: binary("The part that `Range` asks for."),
     416: {"description": "There is nothing of the file in that range."},
     **documented(404, 410),
 }
@@ -33,7 +30,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     response_class=Response,
     responses=_ANSWERS,
 )
-async def fetch(
+async def download_run_file(
     run: UUID,
     digest: Digest,
     by: Reader,

@@ -41,7 +41,7 @@ _OVER: dict[int | str, dict[str, Any]] = {204: {"description": "The run is over,
     response_class=Response,
     responses=_STREAM | _OVER | documented(404),
 )
-async def of_run(
+async def stream_run_events(
     request: Request,
     run: UUID,
     by: Reader,
@@ -63,7 +63,7 @@ async def of_run(
     response_class=Response,
     responses=_STREAM | documented(410),
 )
-async def of_all(
+async def stream_events(
     request: Request, by: Reader, last: LastEventId = None, after: Number = None, follow: Follow = True
 ) -> Response:
     heard = last if last is not None else after

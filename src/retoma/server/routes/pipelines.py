@@ -23,7 +23,7 @@ async def list_pipelines(by: Reader) -> PipelineList:
 
 
 @router.get("/{pipeline}", summary="Show one pipeline", responses=documented(404))
-async def show(pipeline: Annotated[Name, Path()], by: Reader) -> PipelineShape:
+async def show_pipeline(pipeline: Annotated[Name, Path()], by: Reader) -> PipelineShape:
     if by.client.app is None:
         raise NotFound("this server has no application, so that it knows no pipelines")
     return _shape(by.client.app.pipeline(pipeline))

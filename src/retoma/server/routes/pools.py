@@ -24,14 +24,14 @@ async def list_pools(by: Reader) -> PoolList:
 
 
 @router.get("/{pool}", summary="Show one pool", responses=documented(404))
-async def show(pool: PoolName, by: Reader) -> PoolShape:
+async def show_pool(pool: PoolName, by: Reader) -> PoolShape:
     for found in await by.client.pools(pool, tenant=by.tenant):
         return _shape(found)
     raise NotFound(f"there is no pool {pool!r}")
 
 
 @router.put("/{pool}", summary="Change a pool's capacity or rate, or end its pause", responses=documented(404))
-async def change(pool: PoolName, given: PoolGiven, by: Writer) -> PoolShape:
+async def change_pool(pool: PoolName, given: PoolGiven, by: Writer) -> PoolShape:
     return _shape(await by.client.set_pool(pool, **given.model_dump()))
 
 

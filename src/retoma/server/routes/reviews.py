@@ -21,12 +21,12 @@ from retoma.server.problems import documented, of_error
 from retoma.server.shapes import (
     AssignGiven,
     DecisionGiven,
+    DecisionOutcomes,
     DecisionsGiven,
     EventShape,
     Limit,
     Name,
     Outcome,
-    Outcomes,
     ReviewDetails,
     ReviewPage,
     ReviewShape,
@@ -89,7 +89,7 @@ async def list_reviews(
     summary="Show a review: what it is about, what it asks for, and what was said before",
     responses=_TAG | _NOT_FOUND,
 )
-async def show(review: UUID, by: Reader, answer: Response) -> ReviewDetails:
+async def show_review(review: UUID, by: Reader, answer: Response) -> ReviewDetails:
     found = await _own(by, review)
     answer.headers["ETag"] = f'"{found.revision}"'
     return await _details(by.client, found)
@@ -98,17 +98,17 @@ async def show(review: UUID, by: Reader, answer: Response) -> ReviewDetails:
 @router.post(
     "/decisions", summary="Decide many reviews, each by itself: what is refused of one changes nothing for the others"
 )
-async def decide_many(given: DecisionsGiven, by: Writer, key: IdempotencyKey = None) -> Outcomes:
+async def decide_reviews(given: DecisionsGiven, by: Writer, key: IdempotencyKey = None) -> DecisionOutcomes:
     outcomes = []
     for one in given.decisions:
         # One by one, as a review may be named twice.
         ended = await by.client.decide_many({one.review: _decision(one, by, key, one.seen)}, tenant=by.tenant)
         outcomes += [_outcome(each) for each in ended]
-    return Outcomes(outcomes=outcomes)
+    return DecisionOutcomes(outcomes=outcomes)
 
 
 @router.post("/{review:uuid}/decision", summary="Decide a review; the first decision wins", responses=_REFUSED)
-async def decide(
+async def decide_review(
     review: UUID, given: DecisionGiven, by: Writer, key: IdempotencyKey = None, if_match: IfMatch = None
 ) -> ReviewShape:
     seen = _tagged(if_match) if given.seen is None else given.seen
@@ -116,7 +116,7 @@ async def decide(
 
 
 @router.post("/{review:uuid}/undo", summary="Take a decision back that has not taken effect yet", responses=_REFUSED)
-async def undo(review: UUID, by: Writer) -> ReviewShape:
+async def undo_decision(review: UUID, by: Writer) -> ReviewShape:
     return _shape(await by.client.undo(review, by=by.name, tenant=by.tenant))
 
 
@@ -125,14 +125,14 @@ async def undo(review: UUID, by: Writer) -> ReviewShape:
     summary="Let others see for ten minutes that you look at it; `claimed_by` says who does",
     responses=_REFUSED,
 )
-async def claim(review: UUID, by: Writer) -> ReviewShape:
+async def claim_review(review: UUID, by: Writer) -> ReviewShape:
     await _open(by, review)
     await by.client.claim_review(review, by=by.name, tenant=by.tenant)
     return _shape(await _own(by, review))
 
 
 @router.post("/{review:uuid}/assign", summary="Let it be somebody's", responses=_REFUSED)
-async def assign(review: UUID, given: AssignGiven, by: Writer) -> ReviewShape:
+async def assign_review(review: UUID, given: AssignGiven, by: Writer) -> ReviewShape:
     await _open(by, review)
     return _shape(await by.client.assign_review(review, given.assignee, by=by.name, tenant=by.tenant))
 

@@ -56,7 +56,7 @@ _NOT_FOUND = documented(404)
         **_NOT_FOUND,
     },
 )
-async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Response:
+async def start_run(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Response:
     started = await by.client.start(
         given.pipeline,
         given.input,
@@ -84,7 +84,7 @@ async def start(given: StartGiven, by: Writer, key: IdempotencyKey = None) -> Re
         **_NOT_FOUND,
     },
 )
-async def start_many(given: BulkGiven, by: Writer, key: IdempotencyKey = None) -> Response:
+async def start_runs(given: BulkGiven, by: Writer, key: IdempotencyKey = None) -> Response:
     started = await by.client.start_many(
         given.pipeline,
         given.inputs,
@@ -121,12 +121,12 @@ async def list_runs(
 
 
 @router.get("/{run:uuid}", summary="Show a run: how far it is, and why it waits", responses=_NOT_FOUND)
-async def show(run: UUID, by: Reader) -> RunDetails:
+async def show_run(run: UUID, by: Reader) -> RunDetails:
     return await details(by, await own(by, run))
 
 
 @router.get("/{run:uuid}/events", summary="What happened in a run, in order", responses=_NOT_FOUND)
-async def events(
+async def list_run_events(
     run: UUID,
     by: Reader,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="Only events after this number.")] = 0,
@@ -147,13 +147,13 @@ async def events(
     response_model=dict[str, Any],
     responses=_NOT_FOUND,
 )
-async def results(run: UUID, by: Reader) -> Response:
+async def show_run_results(run: UUID, by: Reader) -> Response:
     await own(by, run)
     return _answered(await by.client.results(run), 200)
 
 
 @router.post("/{run:uuid}/cancel", summary="Let nothing new start in a run", responses=_NOT_FOUND)
-async def cancel(run: UUID, by: Writer, key: ActKey = None) -> StateOfRun:
+async def cancel_run(run: UUID, by: Writer, key: ActKey = None) -> StateOfRun:
     state = await by.client.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
     return StateOfRun(id=run, state=state)
 

@@ -125,22 +125,41 @@ select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.da
  limit :limit;
 
 -- name: last_errors_of_run
--- The newest failure or retry of each job that has one, of all or through a revision, in the order of their names.
-select e.step, e.item, e.attempt,
+-- The newest failure or retry of each job that has one, of all or through a revision: first those of jobs that have
+-- failed, then those of jobs that were tried again, in the order of their names.
+select e.step, e.item, e.attempt, last.retried,
        case when :with_stack::boolean then e.data::text else (e.data::jsonb - 'stack')::text end as data
-  from (select distinct on (n.step, n.item) n.id, n.step, n.item
-          from retoma.events n
-         where n.run = :run and n.kind in ('failure', 'retry') and n.revision <= coalesce(:through::int, retoma.latest())
-         order by n.step, n.item, n.id desc
+  from (select told.id, told.step, told.item, coalesce(current.state not in ('failed', 'quarantined'), false) as retried
+          from (select distinct on (n.step, n.item) n.id, n.step, n.item
+                  from retoma.events n
+                 where n.run = :run and n.kind in ('failure', 'retry') and n.revision <= coalesce(:through::int, retoma.latest())
+                 order by n.step, n.item, n.id desc) told
+          left join lateral (select j.state
+                               from retoma.jobs j
+                              where j.run = :run and j.step = told.step and j.item = told.item
+                                and j.revision <= coalesce(:through::int, retoma.latest())
+                              order by j.revision desc
+                              limit 1) current on true
+         order by retried, told.step, told.item
          limit :limit::int) last
   join retoma.events e on e.run = :run and e.id = last.id
- order by last.step, last.item;
+ order by last.retried, last.step, last.item;
 
 -- name: count_errors_of_run
--- How many jobs have had a failure or a retry.
-select count(distinct (step, item)) as jobs
-  from retoma.events
- where run = :run and kind in ('failure', 'retry');
+-- How many jobs have failed, how many others have had a failure or a retry, and how many attempts were retried.
+select count(*) filter (where not told.retried) as failed,
+       count(*) filter (where told.retried) as recovered,
+       coalesce(sum(told.retries), 0)::int as retried_attempts
+  from (select coalesce(current.state not in ('failed', 'quarantined'), false) as retried, had.retries
+          from (select n.step, n.item, count(*) filter (where n.kind = 'retry') as retries
+                  from retoma.events n
+                 where n.run = :run and n.kind in ('failure', 'retry')
+                 group by n.step, n.item) had
+          left join lateral (select j.state
+                               from retoma.jobs j
+                              where j.run = :run and j.step = had.step and j.item = had.item
+                              order by j.revision desc
+                              limit 1) current on true) told;
 
 -- name: last_failure_of_run
 -- What failed last, through a revision.

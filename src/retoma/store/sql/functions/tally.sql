@@ -53,17 +53,20 @@ begin
      order by e.id
      limit p_limit
   ), facts as materialized (
-    select v.pipeline, e.state, b.began_at - r.run_at as waited, e.at - b.began_at as worked
+    select v.pipeline, e.state, b.began_at - r.run_at as waited, p.asked, e.at - b.began_at - coalesce(p.asked, '0') as worked
       from ended e
       join retoma.runs r on r.id = e.run
       join retoma.versions v on v.id = r.version
       cross join lateral retoma.beginning_of(r.id, r.version) b
+      cross join lateral retoma.asked_people(r.id, b.began_at, e.at) p
   ), counts as (
     select pipeline, 'ended' as what, state as outcome, null::interval as took from facts
     union all
     select pipeline, 'waited', '', waited from facts where waited is not null
     union all
     select pipeline, 'worked', '', worked from facts where worked is not null
+    union all
+    select pipeline, 'asked', '', asked from facts where asked is not null
   ), told as (
     insert into retoma.tallies as t (pipeline, what, outcome, under, times, seconds)
     select pipeline, what, outcome, retoma.bucket(took), count(*), coalesce(sum(greatest(extract(epoch from took), 0)), 0)
@@ -76,6 +79,16 @@ begin
   select case when count(*) < p_limit then p_through else max(id) end into v_last from ended;
   return v_last;
 end $$;
+
+-- For how long people were asked something between two times. Reviews that were open at once count once. Null if none was.
+create or replace function retoma.asked_people(p_run uuid, p_from timestamptz, p_to timestamptz) returns table (asked interval)
+stable language sql as $$
+  select sum(upper(span) - lower(span))
+    from (select unnest(range_agg(tstzrange(v.opened_at, least(coalesce(v.decided_at, v.ended_at, p_to), p_to)))
+                 * tstzmultirange(tstzrange(p_from, p_to))) as span
+            from retoma.reviews v
+           where v.run = p_run and v.opened_at <= p_to and p_from <= p_to) open;
+$$;
 
 -- The upper bound of the bucket that a duration falls into.
 create or replace function retoma.bucket(p_took interval) returns double precision immutable language sql as $$

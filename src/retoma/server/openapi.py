@@ -1,0 +1,115 @@
+"""The OpenAPI document: FastAPI's, completed for people who generate clients from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import RouteContext, iter_route_contexts
+from pydantic import TypeAdapter
+
+from retoma.app import App
+from retoma.define.webhook import ENDED, EVENTS
+from retoma.server import shapes
+
+_COMPONENTS = "#/components/schemas/"
+_WEBHOOK_HEADERS = {
+    "webhook-id": "The id of the delivery. It is the same at every attempt: skip those that you have processed.",
+    "webhook-timestamp": "When this attempt was made, in seconds since 1970.",
+    "webhook-signature": "Signatures over id, timestamp and body, as Standard Webhooks defines them.",
+}
+
+
+def document_of(server: FastAPI) -> dict[str, Any]:
+    """Return the document, which is built at the first call."""
+    if server.openapi_schema is None:
+        document = server.openapi()
+        _name_operations(document, server)
+        _add_schema(document, "Problem", shapes.Problem)
+        _describe_webhooks(document, server.state.app)
+        for schema in document["components"]["schemas"].values():
+            _move_defaults_to_descriptions(schema)
+    assert server.openapi_schema is not None
+    return server.openapi_schema
+
+
+def _name_operations(document: dict[str, Any], server: FastAPI) -> None:
+    """Name each operation after its function, so that generated clients have the same names release after release.
+
+    A route can choose another name with `operation_id`, as it must if its function serves two paths. If an
+    application's function has the name of an earlier one, its operation keeps FastAPI's long id, which is unique.
+    """
+    taken: set[str] = set()
+    for route, operation in _operations(document, server):
+        name = route.operation_id or route.name
+        if name and name not in taken:
+            operation["operationId"] = name
+            taken.add(name)
+
+
+def _operations(document: dict[str, Any], server: FastAPI) -> Iterator[tuple[RouteContext, dict[str, Any]]]:
+    for route in iter_route_contexts(server.routes):
+        item = document["paths"].get(route.path_format, {})
+        for method in route.methods or ():
+            if method.lower() in item:
+                yield route, item[method.lower()]
+
+
+def _describe_webhooks(document: dict[str, Any], app: App | None) -> None:
+    own = None if app is None else app.webhook_schema
+    has_unknown_body = app is not None and app.webhook_body is not None and own is None
+    webhooks = document.setdefault("webhooks", {})
+    for event in EVENTS:
+        if event == ENDED:  # which stands for every end, and is the name of no body
+            continue
+        body = dict[str, Any] if has_unknown_body else own or shapes.RunEvent
+        webhooks[event] = {"post": _webhook(event, _schema(document, body))}
+
+
+def _webhook(event: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "operationId": f"on_{event.replace('.', '_')}",
+        "summary": f"Sent to the URLs that asked for `{event}`",
+        "parameters": [
+            {"name": name, "in": "header", "required": True, "schema": {"type": "string"}, "description": told}
+            for name, told in _WEBHOOK_HEADERS.items()
+        ],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "responses": {
+            "2XX": {"description": "It is delivered."},
+            "410": {"description": "Nothing is sent to this URL any more."},
+            "default": {"description": "It is sent again later."},
+        },
+    }
+
+
+def _schema(document: dict[str, Any], described: Any) -> dict[str, Any]:
+    """Return a reference to the schema of a model, or the schema itself of any other type."""
+    if isinstance(described, type) and hasattr(described, "model_json_schema"):
+        return _add_schema(document, described.__name__, described)
+    return TypeAdapter(described).json_schema()
+
+
+def _add_schema(document: dict[str, Any], name: str, model: Any) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template=_COMPONENTS + "{model}", mode="serialization")
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for nested, told in schema.pop("$defs", {}).items():
+        schemas.setdefault(nested, told)
+    schemas[name] = schema
+    return {"$ref": _COMPONENTS + name}
+
+
+def _move_defaults_to_descriptions(schema: dict[str, Any]) -> None:
+    """Let a field that has a default be optional for every generator.
+
+    Some take `default` to mean that the field is always there, and then make callers send it.
+    """
+    for field in schema.get("properties", {}).values():
+        if "default" not in field:
+            continue
+        default = field.pop("default")
+        if default not in (None, "", [], {}):
+            said = json.dumps(default, ensure_ascii=False)
+            field["description"] = f"{field.get('description', '')} Default: {said}.".strip()

@@ -1,0 +1,108 @@
+"""Clients that are generated from the real OpenAPI document compile, and work against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma import Settings
+from retoma.cli.listening import address, bound, serving
+from retoma.store.database import Database
+from tests.apps.gpu.studio import a_studio
+from tests.clients.generators import python_tools, typescript_tools
+from tests.conftest import empty
+
+HERE = Path(__file__).parent
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Served:
+    address: str
+    key: str
+    document: Path
+
+
+@asynccontextmanager
+async def gpu_server(database: Database, folder: Path) -> AsyncIterator[Served]:
+    """Serve the GPU application on a port, and keep its OpenAPI document in a file."""
+    await empty(database)
+    async with a_studio(database, folder) as studio:
+        settings = Settings(port=0)
+        listening = bound(settings, "127.0.0.1")
+        document = folder / "openapi.json"
+        document.write_bytes((await studio.api.get("/api/v1/openapi.json")).content)
+        async with serving(studio.api.server, listening, settings):
+            yield Served(address(listening), studio.api.key or "", document)
+
+
+async def test_a_python_client_works(database: Database, tmp_path: Path) -> None:
+    tools = await asyncio.to_thread(python_tools)
+    async with gpu_server(database, tmp_path) as served:
+        options = ["--path", served.document, "--output-path", tmp_path / "generated", "--meta", "none"]
+        said = await run(tools / "openapi-python-client", "generate", *options, cwd=tmp_path, tools=tools)
+        assert "Warning" not in said, said
+        await run(tools / "python", "-m", "compileall", "-q", "generated", cwd=tmp_path, tools=tools)
+        shutil.copy(HERE / "python_client.py", tmp_path)
+        answer = await run(tools / "python", "python_client.py", served.address, served.key, cwd=tmp_path, tools=tools)
+    assert json.loads(answer) == {
+        "accepted": "QUEUED",
+        "shown": 34,
+        "listed": True,
+        "cancelled": "Job cancelled",
+        "missing": [404, "NOT_FOUND"],
+        "refused": [401, "KEY_NEEDED"],
+    }
+
+
+async def test_a_typescript_client_works(database: Database, tmp_path: Path) -> None:
+    tools = await asyncio.to_thread(typescript_tools)
+    programs = tools / "node_modules" / ".bin"
+    (tmp_path / "node_modules").symlink_to(tools / "node_modules")
+    shutil.copy(tools / "package.json", tmp_path)
+    shutil.copy(HERE / "typescript_client.ts", tmp_path)
+    strict = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"]
+    (tmp_path / "node.d.ts").write_text("declare const process: { argv: string[] };\n")
+    async with gpu_server(database, tmp_path) as served:
+        await run(programs / "openapi-typescript", served.document, "-o", "generated.d.ts", cwd=tmp_path)
+        await run(programs / "tsc", *strict, "typescript_client.ts", "node.d.ts", cwd=tmp_path)
+        answer = await run("node", "typescript_client.js", served.address, served.key, cwd=tmp_path)
+    assert json.loads(answer) == {
+        "accepted": "QUEUED",
+        "shown": 34,
+        "listed": True,
+        "cancelled": "Job cancelled",
+        "missing": [404, "NOT_FOUND"],
+        "refused": [422, "INVALID_INPUT"],
+        "webhook": "COMPLETED",
+    }
+
+
+async def run(*command: Any, cwd: Path, tools: Path | None = None) -> str:
+    path = os.pathsep.join(filter(None, [str(tools or ""), os.environ["PATH"]]))
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=cwd,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(cwd)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    said = out.decode()
+    if process.returncode != 0:
+        pytest.fail(said)
+    return said

@@ -1,0 +1,124 @@
+"""A real n8n, started for the tests of a module, and driven as its editor drives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.ports import free_port
+
+ASKED_BY = "RETOMA_TEST_N8N"
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
+SECONDS_TO_START = 300
+SECONDS = 120
+SECRET = "whsec_c2VjcmV0LW9mLXRlc3RzLW9ubHktMDEyMzQ1Njc4OQ=="
+CREDENTIAL = "Retoma (X-API-Key)"
+OWNER = {"email": "owner@example.com", "firstName": "O", "lastName": "W", "password": "Password-1234"}
+
+
+def program() -> str:
+    """Return where n8n is, or skip the test."""
+    found = os.environ.get(ASKED_BY) or shutil.which("n8n")
+    if not found:
+        pytest.skip(f"n8n is not installed: put it on the PATH, or set {ASKED_BY} to its program")
+    return found
+
+
+class N8n:
+    def __init__(self, address: str, http: httpx2.Client) -> None:
+        self.address = address
+        self._http = http
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        answer = self._http.request(method, path, **options)
+        assert answer.status_code < 300, (path, answer.status_code, answer.text[:500])
+        return answer.json()["data"]
+
+    def trigger(self, path: str, **options: Any) -> httpx2.Response:
+        """Send to a webhook, as anyone may."""
+        return httpx2.post(f"{self.address}{path}", timeout=60, **options)
+
+    def save_key(self, key: str) -> str:
+        """Make the credential that the workflows name, and return its id."""
+        data = {"name": "X-API-Key", "value": key}
+        made = self.call("POST", "/rest/credentials", json={"name": CREDENTIAL, "type": "httpHeaderAuth", "data": data})
+        return str(made["id"])
+
+    def publish(self, name: str, retoma: str, credential: str) -> str:
+        """Import a workflow of deploy/n8n with Retoma's address in it, switch it on, and return its id."""
+        text = (FOLDER / f"{name}.json").read_text(encoding="utf-8").replace("https://retoma.example.com", retoma)
+        given = json.loads(text)
+        del given["id"]  # as the editor does
+        for node in given["nodes"]:
+            if "credentials" in node:
+                node["credentials"]["httpHeaderAuth"]["id"] = credential
+        made = self.call("POST", "/rest/workflows", json=given | {"active": False})
+        shown = self.call("GET", f"/rest/workflows/{made['id']}")
+        self.call("POST", f"/rest/workflows/{made['id']}/activate", json={"versionId": shown["versionId"]})
+        return str(made["id"])
+
+    def executions(self, workflow: str) -> list[dict[str, Any]]:
+        found = self.call("GET", "/rest/executions", params={"filter": json.dumps({"workflowId": workflow})})
+        return list(found["results"])
+
+    def data(self, execution: str) -> str:
+        """All that an execution has kept, as text."""
+        return str(self.call("GET", f"/rest/executions/{execution}")["data"])
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[N8n]:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    environment = os.environ | {
+        "N8N_USER_FOLDER": str(folder),
+        "N8N_PORT": str(port),
+        "N8N_LISTEN_ADDRESS": "127.0.0.1",
+        "N8N_RUNNERS_BROKER_PORT": str(free_port()),
+        "WEBHOOK_URL": f"{address}/",
+        "N8N_SECURE_COOKIE": "false",
+        "N8N_DIAGNOSTICS_ENABLED": "false",
+        "N8N_VERSION_NOTIFICATIONS_ENABLED": "false",
+        "N8N_TEMPLATES_ENABLED": "false",
+        "N8N_PERSONALIZATION_ENABLED": "false",
+        "N8N_BLOCK_ENV_ACCESS_IN_NODE": "false",
+        "NODE_FUNCTION_ALLOW_BUILTIN": "crypto",
+        "WEBHOOK_SECRET": SECRET,
+    }
+    with (folder / "n8n.log").open("w") as log:
+        process = subprocess.Popen([program(), "start"], cwd=folder, env=environment, stdout=log, stderr=log)
+        try:
+            with httpx2.Client(base_url=address, timeout=60) as http:
+                _wait_until_ready(http, process, folder / "n8n.log")
+                assert http.post("/rest/owner/setup", json=OWNER).status_code == 200
+                yield N8n(address, http)
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_until_ready(http: httpx2.Client, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()[-2_000:]
+        try:
+            if http.get("/healthz/readiness").status_code == 200 and http.get("/rest/settings").status_code == 200:
+                return
+        except httpx2.TransportError:
+            pass
+        time.sleep(0.5)
+    raise AssertionError(f"n8n did not start: {log.read_text()[-2_000:]}")
