@@ -235,6 +235,8 @@ class Pipeline:
     def _define_plain(self, function: Callable[..., Any], options: StepOptions) -> None:
         place = self._place_of(function)
         check_options(options, StepOptions, place)
+        if "continues" in options:
+            raise place.mistake("continues= is for each steps, whose items are worked on step by step")
         scope = Scope(place, self._fields, self._visible())
         self._register(self._built(function, options, scope, self._defaults))
 
@@ -251,7 +253,8 @@ class Pipeline:
         check_sources(scope)
         step = self._built(function, options, scope, replace(self._defaults, on_failure="continue"))
         _check_needs_something(step, place)
-        step = replace(step, key=keys_per_source(key, scope.elements, place))
+        continues = self._continued(options.get("continues"), step, place)
+        step = replace(step, key=keys_per_source(key, scope.elements, place), continues=continues)
         self._check_same_key(step, place)
         self._register(*self._missing_sources(scope.sources), step)
 
@@ -364,6 +367,21 @@ class Pipeline:
         if place.step in names:
             raise place.mistake("after= names the step itself")
         return names
+
+    def _continued(self, reference: StepReference | None, step: Step, place: Place) -> tuple[str, ...]:
+        """The step that this one continues, and those which that one does."""
+        if reference is None:
+            return ()
+        name = self._name_of(reference, place, "continues= names")
+        taken = [binding.name for binding in step.bindings if binding.kind == "step"]
+        earlier = self._steps.get(name)
+        if earlier is None or earlier.source != step.source or name not in (*taken, *step.after):
+            raise place.mistake(
+                f"continues= names {name!r}; give an each step over the same items whose result this one takes"
+            )
+        if earlier.policy.work_limit != step.policy.work_limit:
+            raise place.mistake(f"it continues {name!r}, so both need the same work_limit=")
+        return (name, *earlier.continues)
 
     def _name_of(self, reference: StepReference, place: Place, verb: str) -> str:
         if isinstance(reference, str):

@@ -25,7 +25,8 @@ DEFAULT_TIMEOUT = minutes(10)
 class Policy:
     """How a step is queued, tried and given up. A higher priority is sooner; `slots` are of its pool.
 
-    What `publishes` is never taken over from another run.
+    `work_limit` is how long all attempts at an item may run, without the waits between them. What `publishes` is never
+    taken over from another run.
     """
 
     queue: str = "default"
@@ -38,6 +39,7 @@ class Policy:
     pool: Pool | None = None
     slots: int = 1
     publishes: bool = False
+    work_limit: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ class Resource:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a pipeline. A hidden one was not written by the user and calls no user's code."""
+    """One step of a pipeline. A hidden one was not written by the user and calls no user's code.
+
+    `continues` are the steps whose retries and work on the same item count with those of this one.
+    """
 
     pipeline: str
     name: str
@@ -82,6 +87,7 @@ class Step:
     sources: tuple[str, ...] = ()
     key: tuple[Key | None, ...] | None = None
     after: tuple[str, ...] = ()
+    continues: tuple[str, ...] = ()
     when: Callable[..., bool] | None = None
     when_parameters: tuple[str, ...] = ()
     proceed_when: ProceedWhen | None = None
