@@ -15,6 +15,7 @@ from retoma.define.review import Comment, Feedback
 from retoma.define.webhook import Webhook
 from retoma.engine.reviews import Decision
 from retoma.errors import (
+    CannotFollow,
     GiveUp,
     NeedsReview,
     OutcomeUnknown,
@@ -29,6 +30,7 @@ from retoma.settings import Settings
 
 __all__ = [
     "App",
+    "CannotFollow",
     "Client",
     "Comment",
     "Context",

@@ -179,7 +179,7 @@ def test_what_cannot_be_continued_is_refused_with_the_reason() -> None:
 
     with pytest.raises(DefinitionError, match="continues= is for each steps"):
 
-        @pipeline.step(continues=text)  # type: ignore[call-overload]
+        @pipeline.step(continues=text)
         def plain(text: str) -> str:
             return text
 

@@ -33,6 +33,7 @@ class EachOptions(TypedDict, total=False):
     pool: Pool | None
     slots: int
     publishes: bool
+    feedback: Callable[..., None]
     continues: StepReference
 
 

@@ -16,6 +16,7 @@ from retoma.define.bindings import Scope, bind, check_sources
 from retoma.define.codec import codec_of
 from retoma.define.compiler import compile_graph
 from retoma.define.durations import Duration, minutes
+from retoma.define.feedback import feedback_check
 from retoma.define.graph import Graph
 from retoma.define.hidden import input_step, product_step
 from retoma.define.items import Items
@@ -278,6 +279,7 @@ class Pipeline:
             when=when,
             when_parameters=() if when is None else condition_parameters(when, read.data, place),
             proceed_when=options.get("proceed_when"),
+            feedback=feedback_check(options.get("feedback"), self._readable(), place),
         )
 
     def _register(self, *steps: Step) -> None:
@@ -295,6 +297,10 @@ class Pipeline:
                 yield input_step(self.name, name, self._fields[name], self._defaults)
         if len(sources) > 1 and source_name(sources) not in self._steps:
             yield product_step(self.name, sources, self._defaults)
+
+    def _readable(self) -> dict[str, Any]:
+        """What a check of feedback may read: the inputs, and the plain steps above."""
+        return self._fields | {name: step for name, step in self._visible().items() if not step.each}
 
     def _visible(self) -> dict[str, Step]:
         return {name: step for name, step in self._steps.items() if not step.hidden}

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from retoma.define.durations import minutes
+from retoma.define.feedback import FeedbackCheck
 from retoma.define.isolation import Isolation
 from retoma.define.items import ItemCounts, finished
 from retoma.define.keys import Key
@@ -93,6 +94,7 @@ class Step:
     proceed_when: ProceedWhen | None = None
     hidden: bool = False
     review: ReviewPolicy | None = None
+    feedback: FeedbackCheck | None = None
 
     @property
     def each(self) -> bool:

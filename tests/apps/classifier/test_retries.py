@@ -138,9 +138,11 @@ async def test_native_code_that_never_returns_is_killed_after_two_minutes(
         execution = await office.begin(await office.project(), {"a.pdf": hanging_pdf()})
         await first_steps(office)
         claims, began = await office.hands.claim(1), asyncio.Event()
-        run = office.hands._runner.run
+        body_begins = workload.Workload._body_begins
         monkeypatch.setattr(
-            office.hands._runner, "run", lambda claim, on_body: run(claim, lambda c: (on_body(c), began.set()))
+            workload.Workload,
+            "_body_begins",
+            lambda own, claim: [body_begins(own, claim), began.set()],  # type: ignore[func-returns-value]
         )
         attempt = asyncio.create_task(office.hands.attempt(claims))
         await began.wait()
