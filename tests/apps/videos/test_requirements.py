@@ -702,7 +702,7 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
 def script_of(passed: bool) -> Script:
     scenes = [Scene(text="Um.", visual="a"), Scene(text="Dois.", visual="b")]
     sources = [Source(name="Livro")]
-    return Script(title="T", scenes=scenes, sources=sources, seconds=None if passed else 25)
+    return Script(title="T", scenes=scenes, sources=sources, facts_used=1, seconds=None if passed else 25)
 
 
 @pytest.mark.parametrize("passed", [True, False])
