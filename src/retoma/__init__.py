@@ -18,6 +18,7 @@ from retoma.define.review import Comment, Feedback
 from retoma.define.webhook import Webhook
 from retoma.engine.reviews import Decision
 from retoma.errors import (
+    CannotFollow,
     GiveUp,
     NeedsReview,
     OutcomeUnknown,
@@ -32,6 +33,7 @@ from retoma.settings import Settings
 
 __all__ = [
     "App",
+    "CannotFollow",
     "Client",
     "Comment",
     "Context",

@@ -115,6 +115,9 @@ class App:
         for resource in step.resources:
             if resource.name != "ctx" and resource.name not in self.resources and not resource.optional:
                 raise DefinitionError(self._missing(step, resource))
+        for name in step.feedback.resources if step.feedback else ():
+            if name not in self.resources:
+                raise DefinitionError(self._missing(step, Resource(name)))
 
     def _missing(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)

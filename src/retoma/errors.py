@@ -7,7 +7,8 @@ RetomaError
 ├── NotFound               no such run, pipeline or step
 │   └── Gone               it was there, and its time has passed
 ├── InvalidInput           a pipeline's input model refuses what a run was to be started with
-│   └── NoWayBack          work cannot be sent back to this step, or not these items of it
+│   ├── NoWayBack          work cannot be sent back to this step, or not these items of it
+│   └── CannotFollow       a step cannot follow the feedback that its work was to be sent back with
 ├── Conflict               it is at odds with what is there
 │   ├── KeyReused          the same idempotency key was used for another input, or for another act
 │   ├── AtWork             an act needs a run that is over, and this one is not
@@ -77,6 +78,17 @@ class InvalidInput(RetomaError):
 
 class NoWayBack(InvalidInput):
     """Work cannot be sent back there, or not these items. Says where it may go."""
+
+
+class CannotFollow(InvalidInput):
+    """A step cannot follow this feedback. Lists what it can follow; the review stays open.
+
+    Pages in Portuguese show `pt`, if it is given.
+    """
+
+    def __init__(self, message: str, *, pt: str | None = None) -> None:
+        super().__init__(message)
+        self.pt = pt or message
 
 
 class Conflict(RetomaError):

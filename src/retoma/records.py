@@ -204,9 +204,9 @@ class Try:
 class Item:
     """One item of a fan-out over all of its steps. `step` is the one that it stands at, or ended at.
 
-    It is `ready` until an attempt at it begins, and `running` until its last step has ended. `attempt` is that of the
-    step that took the most; `error` is what the last failure or retry said, if there was one in this revision.
-    `output` is of the last step, and `author` the person who gave it.
+    It is `ready` until an attempt at it begins, and `running` until its last step has ended. `attempt` counts the
+    first attempt at it and every repeated one, at whichever step; `error` is what the last failure or retry said, if
+    there was one in this revision. `output` is of the last step, and `author` the person who gave it.
     """
 
     item: str

@@ -34,6 +34,15 @@ async def screen(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
         assert made.complaints == []
 
 
+NOTES = {
+    "script_review": "mais longo",
+    "audio_review": "mais rápido",
+    "broll_review": "outro clipe",
+    "final_review": "outras imagens",
+}
+"""What each step can follow offline."""
+
+
 async def test_a_topic_becomes_a_video_that_plays_with_every_review_sent_back_once(screen: Screen) -> None:
     page = await screen.open("/videos/?new=1")
     await page.get_by_label("Topic").fill(TOPIC)
@@ -43,7 +52,7 @@ async def test_a_topic_becomes_a_video_that_plays_with_every_review_sent_back_on
         await see_the_review(screen, page, step)
         await send_back(page, step)
         await see_the_review(screen, page, step)
-        await expect(page.locator("#trail")).to_contain_text(f"melhor: {step}")
+        await expect(page.locator("#trail")).to_contain_text(NOTES[step])
         await approve(page, step)
     await done(screen)
     await watch(screen, page)
@@ -71,9 +80,9 @@ async def send_back(page: Page, step: str) -> None:
     form = page.locator("#send-back-form")
     if step == "final_review":
         await form.locator("input[value=thumbnail_gen]").check()
-    await form.locator("textarea[name=notes]").fill(f"melhor: {step}")
+    await form.locator("textarea[name=notes]").fill(NOTES[step])
     await form.locator("button.primary").click()
-    await expect(page.locator("#decided")).to_contain_text(f"melhor: {step}")
+    await expect(page.locator("#decided")).to_contain_text(NOTES[step])
 
 
 async def approve(page: Page, step: str) -> None:

@@ -138,6 +138,13 @@ def test_work_goes_back_with_what_its_feedback_form_asks(desk: Desk) -> None:
     assert desk.json("reviews", "show", desk.open(run))["subjects"][0]["value"] == "warm outline of tea, warmer"
 
 
+def test_feedback_that_a_step_cannot_follow_is_refused_with_the_reason(desk: Desk) -> None:
+    review = desk.asked()
+    refused = desk.run("reviews", "send-back", review, "--notes", "add music", "--to", "outline")
+    assert (refused.returncode, "an outline has no music: ask for other words" in refused.stderr) == (2, True)
+    assert desk.json("reviews", "show", review)["state"] == "open"
+
+
 def test_work_goes_back_with_comments_about_moments(desk: Desk) -> None:
     review = desk.asked()
     (back,) = desk.json("reviews", "send-back", review, "--comment", "0:12 too loud", "--comment", "1:23-1:40 cut")

@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationInfo, create_model, field_validator
 
-from retoma import Comment, Context, Decision, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
+from retoma import (
+    CannotFollow,
+    Comment,
+    Context,
+    Decision,
+    Feedback,
+    GiveUp,
+    Items,
+    NeedsReview,
+    Pipeline,
+    Retry,
+    hours,
+    minutes,
+)
 from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput, KeyReused
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
@@ -634,3 +647,44 @@ def test_a_condition_takes_what_is_reviewed_and_nothing_else() -> None:
 
     with pytest.raises(DefinitionError, match=r"when= takes 'texts'.* did you mean 'text'"):
         pipeline.review("sure", of=text, when=lambda texts: True)
+
+
+async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_follow_it(
+    open_sandbox: OpenSandbox,
+) -> None:
+    def only_shorter(feedback: Feedback, facts: list[str], *, words: list[str]) -> None:
+        if feedback.notes not in words:
+            raise CannotFollow(f"with {len(facts)} facts it can be made {words}")
+
+    pipeline = Pipeline("followed")
+
+    @pipeline.step
+    def facts() -> list[str]:
+        return ["a", "b"]
+
+    @pipeline.step(feedback=only_shorter)
+    def text(facts: list[str]) -> str:
+        return "text"
+
+    pipeline.review("check", of=text)
+    async with open_sandbox(pipeline, resources={"words": ["shorter"]}) as sandbox:
+        run = await sandbox.run(pipeline)
+        (review,) = await sandbox.client.reviews(run=run.id)
+        with pytest.raises(CannotFollow, match=r"with 2 facts it can be made \['shorter'\]"):
+            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="funnier"))
+        assert (await sandbox.client.review(review.id)).is_open
+        back = Decision("send_back", by="ana", notes="shorter", key="1")
+        decided = await sandbox.client.decide(review.id, back)
+        sandbox.app.resources[
+            "words"
+        ] = []  # the same decision again is answered as before, whatever can be followed now
+        assert await sandbox.client.decide(review.id, back) == decided
+
+
+def test_a_check_of_feedback_that_reads_what_is_not_there_is_a_mistake() -> None:
+    pipeline = Pipeline("wrong")
+    with pytest.raises(DefinitionError, match="feedback= reads 'fact', no input and no plain step"):
+
+        @pipeline.step(feedback=lambda feedback, fact: None)
+        def text() -> str:
+            return "text"

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from retoma import App, Context, NeedsReview, Pipeline, Retry
+from retoma import App, CannotFollow, Context, Feedback, NeedsReview, Pipeline, Retry
 from tests.server.api import Api, film
 
 
@@ -31,7 +31,12 @@ def facts(topic: str) -> list[str]:
     return [topic]
 
 
-@article.step
+def no_music(feedback: Feedback) -> None:
+    if "music" in feedback.said:
+        raise CannotFollow("an outline has no music: ask for other words")
+
+
+@article.step(feedback=no_music)
 def outline(facts: list[str], tone: str, *, ctx: Context) -> str:
     told = f", {ctx.feedback.notes}" if ctx.feedback else ""
     tone = ctx.feedback.extra.get("tone", tone) if ctx.feedback else tone

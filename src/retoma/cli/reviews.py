@@ -158,7 +158,9 @@ def send_back(
     app: AppOption = None,
     how: Listing = Format.TABLE,
 ) -> None:
-    """Send work back: it is made anew with what the notes say, and then asked for again. --extra needs the application.
+    """Send work back: it is made anew with what the notes say, and then asked for again.
+
+    It needs the application, which knows what feedback its steps can follow.
 
     \b
     retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
@@ -179,7 +181,7 @@ def send_back(
         undo=later,
         extra=filled,
     )
-    in_loop(_decide(application.load(app, read_settings()) if filled else None, review, decision, how))
+    in_loop(_decide(application.load(app, read_settings()), review, decision, how))
 
 
 @reviews.command()

@@ -71,11 +71,14 @@ class Reviews(Base):
         """Decide a review; the first decision wins. Gives the review as it stands.
 
         Raises AlreadyDecided with the winner, KeyReused if its key came with another decision, Conflict if another
-        revision was seen, and InvalidInput if what was given does not fit; then the review stays open.
+        revision was seen, CannotFollow if the step cannot follow the feedback, and InvalidInput if what was given does
+        not fit; then the review stays open.
         """
         found = await self.review(review, tenant=tenant)
         pipeline = self.app.pipelines.get(found.pipeline) if self.app else None
-        await review_rules.decide(self.database, found, await self._tenant_filter(tenant), decision, pipeline)
+        resources = self.app.resources if self.app else None
+        whose = await self._tenant_filter(tenant)
+        await review_rules.decide(self.database, found, whose, decision, pipeline, resources)
         self._starter.tell_of_work()
         return await self.review(review)
 

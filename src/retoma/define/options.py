@@ -26,6 +26,7 @@ class EachOptions(TypedDict, total=False):
     retry: Retry
     timeout: Duration
     total: Duration | None
+    work_limit: Duration | None
     after: StepReference | Sequence[StepReference]
     when: Callable[..., bool]
     on_failure: OnFailure
@@ -34,6 +35,8 @@ class EachOptions(TypedDict, total=False):
     slots: int
     publishes: bool
     retired: bool
+    feedback: Callable[..., None]
+    continues: StepReference
 
 
 class StepOptions(EachOptions, total=False):
@@ -57,7 +60,11 @@ def policy_of(options: Mapping[str, Any], defaults: Policy, place: Place) -> Pol
     _check(policy, place)
     timeout = limit_of("timeout", policy.timeout, place)
     total = None if policy.total is None else limit_of("total", policy.total, place)
-    return replace(policy, timeout=timeout, total=total, isolation=_isolation(policy.isolation, place))
+    work_limit = None if policy.work_limit is None else limit_of("work_limit", policy.work_limit, place)
+    if total is not None and work_limit is not None:
+        raise place.mistake("total= counts the waits between attempts and work_limit= does not: give one of them")
+    isolation = _isolation(policy.isolation, place)
+    return replace(policy, timeout=timeout, total=total, work_limit=work_limit, isolation=isolation)
 
 
 def _check(policy: Policy, place: Place) -> None:

@@ -16,6 +16,7 @@ from retoma.define.bindings import Scope, bind, check_sources
 from retoma.define.codec import codec_of
 from retoma.define.compiler import compile_graph
 from retoma.define.durations import Duration, minutes
+from retoma.define.feedback import feedback_check
 from retoma.define.graph import Graph
 from retoma.define.hidden import input_step, product_step
 from retoma.define.items import Items
@@ -254,6 +255,8 @@ class Pipeline:
     def _define_plain(self, function: Callable[..., Any], options: StepOptions) -> None:
         place = self._place_of(function)
         check_options(options, StepOptions, place)
+        if "continues" in options:
+            raise place.mistake("continues= is for each steps, whose items are worked on step by step")
         scope = Scope(place, self._fields, self._visible())
         self._register(self._built(function, options, scope, self._defaults))
 
@@ -270,7 +273,8 @@ class Pipeline:
         check_sources(scope)
         step = self._built(function, options, scope, replace(self._defaults, on_failure="continue"))
         _check_needs_something(step, place)
-        step = replace(step, key=keys_per_source(key, scope.elements, place))
+        continues = self._continued(options.get("continues"), step, place)
+        step = replace(step, key=keys_per_source(key, scope.elements, place), continues=continues)
         self._check_same_key(step, place)
         self._register(*self._missing_sources(scope.sources), step)
 
@@ -295,6 +299,7 @@ class Pipeline:
             when_parameters=() if when is None else condition_parameters(when, read.data, place),
             proceed_when=options.get("proceed_when"),
             retired=bool(options.get("retired", False)),
+            feedback=feedback_check(options.get("feedback"), self._readable(), place),
         )
 
     def _register(self, *steps: Step) -> None:
@@ -312,6 +317,10 @@ class Pipeline:
                 yield input_step(self.name, name, self._fields[name], self._defaults)
         if len(sources) > 1 and source_name(sources) not in self._steps:
             yield product_step(self.name, sources, self._defaults)
+
+    def _readable(self) -> dict[str, Any]:
+        """What a check of feedback may read: the inputs, and the plain steps above."""
+        return self._fields | {name: step for name, step in self._visible().items() if not step.each}
 
     def _visible(self) -> dict[str, Step]:
         return {name: step for name, step in self._steps.items() if not step.hidden}
@@ -384,6 +393,21 @@ class Pipeline:
         if place.step in names:
             raise place.mistake("after= names the step itself")
         return names
+
+    def _continued(self, reference: StepReference | None, step: Step, place: Place) -> tuple[str, ...]:
+        """The step that this one continues, and those which that one does."""
+        if reference is None:
+            return ()
+        name = self._name_of(reference, place, "continues= names")
+        taken = [binding.name for binding in step.bindings if binding.kind == "step"]
+        earlier = self._steps.get(name)
+        if earlier is None or earlier.source != step.source or name not in (*taken, *step.after):
+            raise place.mistake(
+                f"continues= names {name!r}; give an each step over the same items whose result this one takes"
+            )
+        if earlier.policy.work_limit != step.policy.work_limit:
+            raise place.mistake(f"it continues {name!r}, so both need the same work_limit=")
+        return (name, *earlier.continues)
 
     def _name_of(self, reference: StepReference, place: Place, verb: str) -> str:
         if isinstance(reference, str):

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from retoma.define.durations import minutes
+from retoma.define.feedback import FeedbackCheck
 from retoma.define.isolation import Isolation
 from retoma.define.items import ItemCounts, finished
 from retoma.define.keys import Key
@@ -25,7 +26,8 @@ DEFAULT_TIMEOUT = minutes(10)
 class Policy:
     """How a step is queued, tried and given up. A higher priority is sooner; `slots` are of its pool.
 
-    What `publishes` is never taken over from another run.
+    `work_limit` is how long all attempts at an item may run, without the waits between them. What `publishes` is never
+    taken over from another run.
     """
 
     queue: str = "default"
@@ -38,6 +40,7 @@ class Policy:
     pool: Pool | None = None
     slots: int = 1
     publishes: bool = False
+    work_limit: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,10 @@ class Resource:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a pipeline. A hidden one was not written by the user and calls no user's code."""
+    """One step of a pipeline. A hidden one was not written by the user and calls no user's code.
+
+    `continues` are the steps whose retries and work on the same item count with those of this one.
+    """
 
     pipeline: str
     name: str
@@ -82,12 +88,14 @@ class Step:
     sources: tuple[str, ...] = ()
     key: tuple[Key | None, ...] | None = None
     after: tuple[str, ...] = ()
+    continues: tuple[str, ...] = ()
     when: Callable[..., bool] | None = None
     when_parameters: tuple[str, ...] = ()
     proceed_when: ProceedWhen | None = None
     hidden: bool = False
     review: ReviewPolicy | None = None
     retired: bool = False  # only for runs that were started before
+    feedback: FeedbackCheck | None = None
 
     @property
     def each(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from retoma.identifiers import Handle
@@ -34,13 +34,21 @@ Setback = Literal[
 ]
 
 
+class EarlierWork(NamedTuple):
+    """What the steps that a step continues needed for the same item; `most_retries` is what the run allows for all."""
+
+    failures: int
+    milliseconds: int
+    most_retries: int | None
+
+
 @dataclass(slots=True, eq=False)
 class Claim:
     """A job that this worker holds. JSON stays text until the step's function needs it.
 
     If it is the `last`, its run is stopping: the attempt may only find what goes on outside, and begins nothing. While
     it is `looking`, in so many calls, nobody knows whether there is such a thing. If it is `over`, there is nothing to
-    be done at all.
+    be done at all. If its step continues others, `earlier` is their work on the same item.
     """
 
     run: UUID
@@ -60,6 +68,7 @@ class Claim:
     last: bool = False
     over: bool = False
     looking: int = 0
+    earlier: EarlierWork | None = None
     handle: Handle = field(init=False)
 
     def __post_init__(self) -> None:

@@ -15,11 +15,11 @@ from pydantic_core import to_jsonable_python
 
 from retoma.define.codec import LARGEST_RESULT, sentence_of, size_of
 from retoma.define.pipeline import Pipeline
-from retoma.define.review import Comment
+from retoma.define.review import Comment, Feedback
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, NoWayBack, RevisionChanged
 from retoma.records import Review
 from retoma.states import ReviewState
-from retoma.store import reviews
+from retoma.store import reviews, runs
 from retoma.store.database import Database
 
 LONGEST_NOTES = 20_000
@@ -60,11 +60,17 @@ class Decision:
 
 
 async def decide(
-    database: Database, review: Review, tenant: int | None, decision: Decision, pipeline: Pipeline | None
+    database: Database,
+    review: Review,
+    tenant: int | None,
+    decision: Decision,
+    pipeline: Pipeline | None,
+    resources: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raises InvalidInput, AlreadyDecided with the winner, KeyReused, or Conflict."""
+    """Raises InvalidInput, CannotFollow, AlreadyDecided with the winner, KeyReused, or Conflict."""
     decision = replace(decision, extra=_extra(review, decision, pipeline))
     _check(decision, review)
+    await _check_can_follow(database, review, decision, pipeline, resources or {})
     value = await _approved(database, review, decision, pipeline) if decision.action == "approve" else None
     outcome = await reviews.decide(
         database,
@@ -166,6 +172,30 @@ def _check(decision: Decision, review: Review) -> None:
         raise InvalidInput(
             f"only what is sent back goes back to a step; {decision.action} was asked for {review.step!r}"
         )
+
+
+async def _check_can_follow(
+    database: Database,
+    review: Review,
+    decision: Decision,
+    pipeline: Pipeline | None,
+    resources: Mapping[str, Any],
+) -> None:
+    """Raise CannotFollow if the step that the work goes back to declares that it cannot follow this.
+
+    A review that is decided already is left to the database, which knows whether this is the same decision again.
+    """
+    target = _target(review, decision)
+    step = pipeline.steps.get(target) if pipeline else None
+    is_asked = decision.action == "send_back" and review.is_open and review.planned and target in review.may_go_back_to
+    if not is_asked or step is None or step.feedback is None:
+        return
+    feedback = Feedback(
+        decision.notes, decision.by, review.step, tuple(decision.items or ()), tuple(decision.comments), decision.extra
+    )
+    run = await runs.show(database, review.run)
+    known = {**(run.input or {} if run else {}), **await runs.results(database, review.run)}
+    step.feedback(feedback, known, resources)
 
 
 def _feedback(decision: Decision) -> str | None:

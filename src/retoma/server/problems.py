@@ -21,6 +21,7 @@ from starlette.routing import compile_path
 from retoma.errors import (
     AlreadyDecided,
     AtWork,
+    CannotFollow,
     Conflict,
     DatabaseUnavailable,
     Gone,
@@ -48,6 +49,7 @@ _SAID = {
     410: "it is over",
     412: "it was changed since it was seen",
     413: "the body is too large",
+    415: "the body has a type that is not read here",
     422: "a value is wrong",
     429: "too many requests; Retry-After says when to come again",
     503: "the database does not answer; Retry-After says when to come again",
@@ -104,6 +106,8 @@ def of_error(error: RetomaError) -> Problem:
             return Problem(410, "GONE", said)
         case NotFound():
             return Problem(404, "NOT_FOUND", said)
+        case CannotFollow():
+            return Problem(422, "CANNOT_FOLLOW", said)
         case InvalidInput():
             cause = error.__cause__
             fields = _fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []

@@ -31,6 +31,14 @@ async def input_of(database: Database, run: UUID) -> str:
     return str(row["input"])
 
 
+async def earlier_work(
+    database: Database, run: UUID, steps: Sequence[str], item: str, revision: int
+) -> tuple[int, int, int | None]:
+    """Return the failures, the milliseconds of work of these steps on the item, and the run's limit of retries."""
+    row = await database.fetch_one(_SQL["earlier_work"], run=run, steps=list(steps), item=item, revision=revision)
+    return row["failures"], row["milliseconds"], row["most_retries"]
+
+
 async def listed(
     database: Database,
     *,

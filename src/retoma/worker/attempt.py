@@ -124,7 +124,10 @@ def _is_cancelled() -> bool:
 
 def timed_out(plan: Plan, claim: Claim, seconds: float, advice: str) -> SetBack:
     """How an attempt ends that outlived its timeout."""
-    error = TimedOut(f"{plan.step.name!r} was still running after {seconds:g} s, its timeout{advice}")
+    name = plan.step.name
+    limit = plan.step.policy.work_limit
+    whose = "its timeout" if limit is None or seconds == plan.timeout else f"what was left of {_work_limit(limit)}"
+    error = TimedOut(f"{name!r} was still running after {seconds:g} s, {whose}{advice}")
     return _setback(plan, claim, error, seconds)
 
 
@@ -158,11 +161,17 @@ def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float, roo
     if _has_passed(claim):
         return SetBack(claim, "stopped")
     code = _code(error)
-    policy, failures = plan.step.policy, claim.failures + 1
-    if isinstance(error, GiveUp) or failures > policy.retry.retries or not policy.retry.covers(error):
+    policy, failures, most = plan.step.policy, *_failures(plan, claim)
+    if isinstance(error, GiveUp) or failures > most or not policy.retry.covers(error):
         return _ended(claim, code, error, room)
     delay = policy.retry.delay(failures, random.random())  # noqa: S311
-    spent = timedelta(milliseconds=claim.spent_ms) + timedelta(seconds=seconds) + delay
+    spent = timedelta(milliseconds=claim.spent_ms) + timedelta(seconds=seconds)
+    if policy.work_limit is not None:
+        if spent + timedelta(milliseconds=claim.earlier.milliseconds if claim.earlier else 0) >= policy.work_limit:
+            sentence = f"{_said(error)}; {_work_limit(policy.work_limit)} is used up"
+            return _ended(claim, TimedOut.code, error, room, sentence)
+    else:
+        spent += delay
     if policy.total is not None and spent > policy.total:
         sentence = f"another try would pass the {policy.total} that all tries may take; {_said(error)}"
         return _ended(claim, "TOTAL_TIMEOUT", error, room, sentence)
@@ -174,6 +183,19 @@ def _setback(plan: Plan, claim: Claim, error: BaseException, seconds: float, roo
         code=code,
         error=told(code, error, room),
     )
+
+
+def _failures(plan: Plan, claim: Claim) -> tuple[int, int]:
+    """Return how many attempts at the item have failed by now, and how many may be tried again."""
+    most = plan.step.policy.retry.retries
+    if claim.earlier is None:
+        return claim.failures + 1, most
+    allowed = claim.earlier.most_retries
+    return claim.earlier.failures + claim.failures + 1, most if allowed is None else min(most, allowed)
+
+
+def _work_limit(limit: timedelta) -> str:
+    return f"the {limit.total_seconds():g} s that all work on this item may take"
 
 
 def _has_passed(claim: Claim) -> bool:

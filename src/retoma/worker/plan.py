@@ -37,6 +37,7 @@ class Plan:
         self.graph = graph
         self.is_async = inspect.iscoroutinefunction(step.function)
         self.timeout = step.policy.timeout.total_seconds()
+        self._work_limit = step.policy.work_limit
         self.wakes_others = _wakes_others(graph, step.name)
         self._encode = codec_of(step.returns).encode
         self._decode = codec_of(step.returns).decode
@@ -60,6 +61,13 @@ class Plan:
                 raise NeedMissing(binding.name)
             values[binding.parameter] = binding.default if value is _MISSING else value
         return values
+
+    def time_for(self, claim: Claim) -> float:
+        """Return the seconds that this attempt may take: its timeout, or what is left of the work limit."""
+        if self._work_limit is None:
+            return self.timeout
+        worked = claim.spent_ms + (claim.earlier.milliseconds if claim.earlier else 0)
+        return max(0.0, min(self.timeout, self._work_limit.total_seconds() - worked / 1000))
 
     def machinery(self, context: Context | None) -> Arguments:
         """The parameters right of `*`."""

@@ -13,7 +13,7 @@ from retoma.define.context import Context
 from retoma.define.file import File, files_in
 from retoma.define.items import NOT_WANTED
 from retoma.define.review import Feedback
-from retoma.engine.exchange import Answer, Claim, Result, SetBack
+from retoma.engine.exchange import Answer, Claim, EarlierWork, Result, SetBack
 from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import ATTEMPT
@@ -57,6 +57,8 @@ class Runner:
         try:
             if plan.takes_input and claim.run_input is None:
                 claim.run_input = await self._inputs.of(claim.run)
+            if plan.step.continues:
+                claim.earlier = await self._earlier_work(claim, plan)
             before = await self._what_came_before(claim, plan)
             if before and (settled := settled_before(plan, claim, before)):
                 return settled
@@ -69,6 +71,10 @@ class Runner:
             return await self._children.attempt(plan, claim, context, on_body)
         on_body(claim)
         return await attempt(plan, claim, context, self._threads)
+
+    async def _earlier_work(self, claim: Claim, plan: Plan) -> EarlierWork:
+        steps = plan.step.continues
+        return EarlierWork(*await runs.earlier_work(self._desks.database, claim.run, steps, claim.item, claim.revision))
 
     async def _what_came_before(self, claim: Claim, plan: Plan) -> Before | None:
         """None if nothing did."""
@@ -104,7 +110,7 @@ class Runner:
     def timeout_of(self, claim: Claim) -> float:
         """Seconds that one attempt may take."""
         plan = self._catalog.plan_of(claim.version, claim.step)
-        return min(plan.timeout if plan else inf, LAST_TRY if claim.last else inf)
+        return min(plan.time_for(claim) if plan else inf, LAST_TRY if claim.last else inf)
 
     def crashed(self, claim: Claim, error: BaseException) -> SetBack:
         """How a job goes back for which something of ours failed, and not its step."""

@@ -33,6 +33,7 @@ def criteria(criterios: Criteria) -> Criteria:
     when=lambda document: document.duplicado_de is None,
     isolation=Isolation(MEMORY),
     timeout=DOCUMENT_LIMIT,
+    work_limit=DOCUMENT_LIMIT,
     retry=AGAIN,
 )
 def text(document: Document, *, ctx: Context) -> Text:
@@ -42,7 +43,9 @@ def text(document: Document, *, ctx: Context) -> Text:
     return Text(texto=found.text, paginas=found.pages, paginas_ocr=found.ocr_pages, cortado=found.is_cut)
 
 
-@classification.each(documents, pool=LLM, timeout=DOCUMENT_LIMIT, retry=AGAIN)
+@classification.each(
+    documents, pool=LLM, timeout=DOCUMENT_LIMIT, work_limit=DOCUMENT_LIMIT, retry=AGAIN, continues=text
+)
 async def label(text: Text, criteria: Criteria, *, labeller: Labeller, ctx: Context) -> Classification:
     return await labeller.label(text, criteria, ctx)
 

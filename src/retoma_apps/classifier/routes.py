@@ -163,10 +163,11 @@ async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
     summary="Send a document, or many as a zip; the body is the file itself",
     response_model=UploadList,
     response_model_exclude_none=True,
-    responses=documented(422),
+    responses=documented(415, 422),
     openapi_extra={"requestBody": {"required": True, "content": binary("")["content"]}},
 )
 async def upload_document(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
+    _check_is_file(request)
     try:
         taken = await uploads.taken(_files(by), nome, request.stream())
     except Unreadable as error:
@@ -361,6 +362,20 @@ async def export_results(execucao: UUID, by: Reader, formato: exports.Format = "
     run = await _own(by, execucao)
     name = f"classificacao-{str(run.id)[:13]}.{formato}"
     return _download(exports.exported(by.client, run, formato), name, exports.MEDIA_TYPES[formato])
+
+
+def _check_is_file(request: Request) -> None:
+    """Raise Problem for a form: its envelope would be stored as if it were the document."""
+    sent = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if sent.startswith("multipart/") or sent == "application/x-www-form-urlencoded":
+        raise Problem(
+            415,
+            "UNSUPPORTED_MEDIA_TYPE",
+            f"o corpo é um formulário ({sent[:100]}); envie o próprio arquivo como corpo e o nome dele em ?nome=, um "
+            "arquivo ou zip por pedido: curl --data-binary @a.pdf -H 'Content-Type: application/octet-stream' "
+            "'…/arquivos?nome=a.pdf'",
+            headers={"Accept": "application/octet-stream"},
+        )
 
 
 async def _own(by: Caller, execucao: UUID) -> Run:

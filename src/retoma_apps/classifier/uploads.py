@@ -98,10 +98,11 @@ def documents(uploads: Iterable[Upload]) -> list[Document]:
     found: list[Document] = []
     for upload in uploads:
         code = _own_code(shown_name(upload.nome), names)
-        digest = upload.arquivo.file if upload.arquivo else ""
-        same = first.get(digest) if digest else None
-        found.append(Document(codigo=code, arquivo=upload.arquivo, recusa=upload.recusa, duplicado_de=same))
-        first.setdefault(digest, code)
+        same = None
+        if upload.arquivo is not None and upload.arquivo.size > 0:  # empty files have nothing in common
+            same = first.setdefault(upload.arquivo.file, code)
+        original = None if same == code else same
+        found.append(Document(codigo=code, arquivo=upload.arquivo, recusa=upload.recusa, duplicado_de=original))
     return found
 
 

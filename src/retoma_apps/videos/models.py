@@ -120,10 +120,17 @@ class Brief(Defaults):
         return self
 
 
+Origin = Literal["model_memory", "fetched_page", "offline_facts", "unknown"]
+
+
 class Source(Part):
+    """Where a fact is said to come from. `verified` only if a page was fetched and the statement found there."""
+
     name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
     url: str = Field("", max_length=2000, json_schema_extra={"format": "uri-reference", "pt": {"title": "Endereço"}})
     confidence: Share = Field(0.5, json_schema_extra={"pt": {"title": "Confiança, de 0 a 1"}})
+    origin: Origin = Field("unknown", json_schema_extra=HIDDEN)
+    verified: bool = Field(False, json_schema_extra=HIDDEN)
 
 
 class Fact(Part):
@@ -189,6 +196,9 @@ class Script(Wished):
     facts_used: int = Field(0, json_schema_extra=HIDDEN)
     facts: list[str] = Field([], description="Those that it uses, in their own words.", json_schema_extra=HIDDEN)
     knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
+    topic_unknown: bool = Field(
+        False, description="Whether nothing is known offline about its topic.", json_schema_extra=HIDDEN
+    )
     not_understood: list[str] = Field([], description="Wishes that it does not meet.", json_schema_extra=HIDDEN)
     quality: Quality = Field(
         Quality(passed=True, readability_score=0, visual_markers=0), validate_default=True, json_schema_extra=HIDDEN

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from retoma import Context, Pipeline, Pool, Retry, exponential, fixed, hours, minutes
 from retoma.records import Fact as Learnt
 from retoma_apps.providers.llm import Usage
-from retoma_apps.videos import filming, narrating, picturing, publishing
+from retoma_apps.videos import feedback, filming, narrating, picturing, publishing
 from retoma_apps.videos.media.subtitles import srt, vtt
 from retoma_apps.videos.models import (
     Analytics,
@@ -59,12 +59,10 @@ longform = Pipeline("longform", Brief, retry=Retry(2, backoff=fixed(5)))
 @longform.step(retry=Retry(3, backoff=exponential(2)))
 async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Known:
     learnt = await ctx.recall(topic, language=language, limit=MOST_FACTS)
-    return Known(
-        facts=[Fact(text=fact.text, source=Source(**{**fact.source, "confidence": fact.confidence})) for fact in learnt]
-    )
+    return Known(facts=[Fact(text=fact.text, source=_recalled(fact)) for fact in learnt])
 
 
-@longform.step(pool=WRITER, retry=Retry(3, backoff=exponential(5)), timeout=minutes(5))
+@longform.step(pool=WRITER, retry=Retry(3, backoff=exponential(5)), timeout=minutes(5), feedback=feedback.for_research)
 async def research(
     topic: str, language: Language, style: str, knowledge_query: Known, *, studio: Studio, ctx: Context
 ) -> Research:
@@ -80,7 +78,7 @@ async def research(
     return Research(topic=topic, language=language, wishes=wishes, facts=facts, reused=len(known))
 
 
-@longform.step(pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5))
+@longform.step(pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5), feedback=feedback.for_script)
 async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, studio: Studio, ctx: Context
 ) -> Script:
@@ -103,6 +101,12 @@ async def script_generation(
     return script.model_copy(update={"knowledge_reuse_rate": reuse_rate(script, research), "wishes": wishes})
 
 
+def _recalled(fact: Learnt) -> Source:
+    """Where a known fact comes from. One that was stored before its origin was kept may be a model's, and is unsure."""
+    is_known = fact.source.get("origin", "unknown") != "unknown"
+    return Source(**{**fact.source, "confidence": fact.confidence if is_known else 0.0})
+
+
 def reuse_rate(script: Script, research: Research) -> float:
     """Which share of the facts that the script uses was known before."""
     known = {fact.text for fact in research.facts[: research.reused]}
@@ -112,7 +116,9 @@ def reuse_rate(script: Script, research: Research) -> float:
 longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **TIMES)
 
 
-@longform.step(pool=VOICES, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
+@longform.step(
+    pool=VOICES, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30), feedback=feedback.for_narration
+)
 async def audio_generation(
     voice: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
 ) -> Narration:
@@ -132,7 +138,7 @@ async def broll_search(
 longform.review("broll_review", of=broll_search, feedback_form=FootageWishes, **TIMES)
 
 
-@longform.step(pool=FILMS, retry=Retry(1, backoff=fixed(30)), timeout=hours(2))
+@longform.step(pool=FILMS, retry=Retry(1, backoff=fixed(30)), timeout=hours(2), feedback=feedback.for_film)
 async def video_assembly(audio_review: Narration, broll_review: Broll, *, studio: Studio, ctx: Context) -> Assembly:
     return await filming.assembled(audio_review, broll_review, studio, ctx)
 
@@ -145,7 +151,13 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
     )
 
 
-@longform.step(after="broll_review", pool=IMAGES, retry=Retry(2, backoff=fixed(5)), timeout=minutes(10))
+@longform.step(
+    after="broll_review",
+    pool=IMAGES,
+    retry=Retry(2, backoff=fixed(5)),
+    timeout=minutes(10),
+    feedback=feedback.for_thumbnails,
+)
 async def thumbnail_gen(
     topic: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
 ) -> Thumbnails:

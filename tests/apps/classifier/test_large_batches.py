@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from retoma import File
+from retoma.store.database import Database
 from retoma_apps.classifier.models import Document, Refusal
 from retoma_apps.classifier.uploads import Upload, documents
-from tests.apps.classifier.office import TEXTS, Office
+from tests.apps.classifier.documents import zipped
+from tests.apps.classifier.office import TEXTS, Office, an_office
 
 LARGEST_RESULT = 1_000_000
 
@@ -27,12 +30,22 @@ def test_the_longest_refusal_leaves_room_for_two_thousand_documents() -> None:
     assert (len(made.model_dump_json().encode()) + 10) * 2_000 < LARGEST_RESULT
 
 
-async def test_a_batch_of_two_thousand_comes_to_its_end(office: Office) -> None:
+async def test_a_batch_of_two_thousand_comes_to_its_end(database: Database, tmp_path: Path) -> None:
+    texts = {f"{number}.txt": f"SENTENÇA {number}. Julgo procedente o pedido.".encode() for number in range(2_000)}
+    async with an_office(database, tmp_path, offline=True) as office:
+        sent = await office.send("lote.zip", zipped(texts))
+        answer = await office.start(await office.project(), sent)
+        await office.work()
+        shown = await office.status(answer.json()["id"])
+    assert (shown["status"], shown["total"], shown["processados"]) == ("CONCLUIDO", 2_000, 2_000)
+    assert shown["contagem"] == {"PENDENTE": 0, "PROCESSANDO": 0, "CONCLUIDO": 2_000, "ERRO": 0, "PULADO": 0}
+
+
+async def test_a_batch_of_two_thousand_copies_is_read_once(office: Office) -> None:
     (sent,) = await office.send("a.txt", TEXTS["a.txt"])
     answer = await office.start(await office.project(), [sent | {"nome": f"{'ç' * 500}.txt"} for _ in range(2_000)])
     await office.work()
     shown = await office.status(answer.json()["id"])
-    assert (shown["status"], shown["total"], shown["processados"]) == ("CONCLUIDO", 2_000, 2_000)
     assert shown["contagem"] == {"PENDENTE": 0, "PROCESSANDO": 0, "CONCLUIDO": 1, "ERRO": 0, "PULADO": 1_999}
 
 

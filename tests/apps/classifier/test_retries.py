@@ -1,16 +1,28 @@
 from __future__ import annotations
 
+import asyncio
+import os
+import time
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from retoma import minutes, seconds
+from retoma import seconds
+from retoma.store.database import Database
+from retoma.worker import workload
 from retoma.worker.attempt import LONGEST_STACK
-from retoma_apps.classifier.pipeline import AGAIN, DOCUMENT_LIMIT, classification
-from tests.apps.classifier.office import SPOILT, TEXTS, Office, a_project
+from retoma.worker.undertaker import Undertaker
+from retoma_apps.classifier import pipeline
+from retoma_apps.classifier.pipeline import AGAIN, DOCUMENT_LIMIT
+from retoma_apps.classifier.reading import Reading
+from tests.apps.classifier.documents import hanging_pdf
+from tests.apps.classifier.office import SPOILT, TEXTS, Office, a_project, an_office
+from tests.apps.classifier.test_executions import first_steps
 
 ONE_BAD = {"a.txt": TEXTS["a.txt"], "b.txt": f"OFÍCIO {SPOILT}."}
 
@@ -62,11 +74,85 @@ async def test_a_document_that_was_tried_again_with_success_keeps_its_last_error
     assert "Provider disconnected" in found["erro_mensagem"]
 
 
-def test_a_document_has_two_minutes_in_a_child_that_is_killed() -> None:
-    assert minutes(2) == DOCUMENT_LIMIT
-    text, label = (classification.steps[name].policy for name in ("text", "label"))
-    assert text.timeout == label.timeout == minutes(2)
-    assert text.isolation is not None
+class Reader:
+    """In place of reading: fails so often, and then reads what the model cannot label."""
+
+    def __init__(self, *, fails: int = 0) -> None:
+        self.fails = fails
+        self.times = 0
+
+    def __call__(self, _: str) -> Reading:
+        self.times += 1
+        if self.times <= self.fails:
+            raise OSError("the disk did not answer")
+        return Reading(f"OFÍCIO {SPOILT}.", "text")
+
+
+@pytest.mark.parametrize(("unread", "labels"), [(0, 3), (1, 2), (2, 1), (3, 0)])
+async def test_retries_of_a_document_count_over_reading_and_labelling(
+    office: Office, monkeypatch: pytest.MonkeyPatch, unread: int, labels: int
+) -> None:
+    reader = Reader(fails=unread)
+    monkeypatch.setattr(pipeline, "read_path", reader)
+    execution = await office.done({"b.txt": ONE_BAD["b.txt"]}, max_retries_documento=2)
+    (found,) = (await office.documents(execution)).values()
+    assert (found["status"], found["tentativas"]) == ("ERRO", 3)
+    assert (reader.times, office.asked_about(SPOILT)) == (min(unread + 1, 3), labels)
+
+
+async def test_a_document_that_was_reprocessed_has_all_its_retries_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "read_path", Reader(fails=2))
+    execution = await office.done({"b.txt": ONE_BAD["b.txt"]}, max_retries_documento=2)
+    await office.act(execution, "reprocessar-erros")
+    await office.work()
+    (found,) = (await office.documents(execution)).values()
+    assert (found["status"], found["tentativas"], office.asked_about(SPOILT)) == ("ERRO", 3, 1 + 3)
+
+
+async def test_a_document_has_two_minutes_for_reading_and_labelling_together(office: Office) -> None:
+    execution = await office.begin(await office.project(), {"a.txt": TEXTS["a.txt"]})
+    await first_steps(office)
+    (reading,) = await office.hands.claim(1)
+    assert office.hands._runner.timeout_of(reading) == 120
+    read = await office.hands.attempt([reading])
+    await office.api.sandbox.clock.advance(seconds(100))
+    (labelling,) = await office.hands.give_back(read, room=1)
+    times: list[float] = []
+    await office.hands._runner.run(labelling, lambda claim: times.append(office.hands._runner.timeout_of(claim)))
+    assert times == [20]
+    await office.hands.give_back([office.hands._runner.timed_out(labelling)])
+    await office.work()
+    (found,) = (await office.documents(execution)).values()
+    assert (found["status"], found["erro_codigo"], found["tentativas"]) == ("ERRO", "TIMEOUT", 1)
+
+
+async def test_native_code_that_never_returns_is_killed_after_two_minutes(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, children = 0.0, []
+    monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
+    monkeypatch.setattr(Undertaker, "watch", lambda _, pid: children.append(pid))
+    async with an_office(database, tmp_path, offline=True, isolated=True) as office:
+        execution = await office.begin(await office.project(), {"a.pdf": hanging_pdf()})
+        await first_steps(office)
+        claims, began = await office.hands.claim(1), asyncio.Event()
+        body_begins = workload.Workload._body_begins
+        monkeypatch.setattr(
+            workload.Workload,
+            "_body_begins",
+            lambda own, claim: [body_begins(own, claim), began.set()],  # type: ignore[func-returns-value]
+        )
+        attempt = asyncio.create_task(office.hands.attempt(claims))
+        await began.wait()
+        passed = DOCUMENT_LIMIT.total_seconds()
+        await office.hands.give_back(await attempt)
+        (found,) = (await office.documents(execution)).values()
+    assert (found["status"], found["erro_codigo"], found["tentativas"]) == ("ERRO", "TIMEOUT", 1)
+    (child,) = children
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
 
 
 async def test_the_stack_of_an_error_is_shortened(office: Office) -> None:

@@ -171,3 +171,21 @@ def test_codes_are_distinct_whatever_documents_are_called() -> None:
     assert codes[:7] == ["a.txt", "a (2).txt", "a (2) (2).txt", "a (2) (3).txt", "b", "b (2)", "b (3)"]
     assert len(set(codes)) == len(codes)
     assert max(map(len, codes)) <= 180
+
+
+@pytest.mark.parametrize("media_type", ["multipart/form-data; boundary=x", "application/x-www-form-urlencoded"])
+async def test_a_form_is_refused_and_its_envelope_never_kept(office: Office, media_type: str) -> None:
+    envelope = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.txt"\r\n\r\nabc\r\n--x--\r\n'
+    answer = await office.upload("a.txt", envelope, headers={"Content-Type": media_type})
+    assert "--data-binary" in refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+async def test_an_empty_file_is_no_duplicate_of_another(office: Office) -> None:
+    execution = await office.done({"a.txt": b"", "b.txt": b"", "c.txt": TEXTS["c.txt"]})
+    found = await office.documents(execution)
+    assert {code: (each["status"], each["duplicado_de"]) for code, each in found.items()} == {
+        "a.txt": ("ERRO", None),
+        "b.txt": ("ERRO", None),
+        "c.txt": ("CONCLUIDO", None),
+    }
+    assert found["b.txt"]["erro_codigo"] == "FILE_EMPTY"

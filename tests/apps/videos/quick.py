@@ -48,6 +48,7 @@ class Moody(TemplateWriter):
 
 class Blank:
     name = "offline"
+    follows_notes = False
     model = "blank"
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:

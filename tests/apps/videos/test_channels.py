@@ -133,6 +133,7 @@ async def test_whoever_ordered_is_told_of_a_failure_with_its_channel_and_its_err
         await house.api.sandbox.send_webhooks()
     told = there.got[0].json["data"]
     assert (told["tenant"], told["error"]["code"]) == ("historia", "NOTHING_FOUND")
+    assert told["error"]["message"] == "there is nothing to be said about this"
 
 
 async def test_a_notification_that_cannot_be_sent_is_sent_again_and_the_work_goes_on_meanwhile(house: House) -> None:

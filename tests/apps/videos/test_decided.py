@@ -22,7 +22,7 @@ async def house(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         yield made
 
 
-REMARK = {"text": "aqui", "at": 1.0, "to": None}
+REMARK = {"text": "fale do café", "at": 1.0, "to": None}
 DECISIONS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("script_review", "approved", {"notes": "bom"}, {}),
     (

@@ -130,7 +130,9 @@ def test_the_script_review_has_every_field(journey: Journey) -> None:
     assert 0 < report["readability_score"] <= 10
     assert report["visual_markers"] == len(data["scenes"])
     assert data["research_sources"]
-    assert all(set(source) == {"name", "url", "confidence"} for source in data["research_sources"])
+    assert all(
+        set(source) == {"name", "url", "confidence", "origin", "verified"} for source in data["research_sources"]
+    )
     assert all(0 <= source["confidence"] <= 1 for source in data["research_sources"])
     assert data["facts_used"] > 0
     assert data["knowledge_reuse_rate"] == 0

@@ -13,7 +13,7 @@ async def test_the_wait_for_people_and_what_they_approve_the_first_time_are_coun
     decisions = [(1, "approved"), (2, "approved"), (3, "approved"), (6, "revision_requested")]
     for (hours, action), checkpoint in zip(decisions, checkpoints, strict=True):
         await house.api.sandbox.clock.set(NOON + timedelta(hours=hours))
-        await house.decide(checkpoint, action, notes="visto")
+        await house.decide(checkpoint, action, notes="mais curto")
     figures = await house.client.review_figures("longform", NOON - timedelta(days=30))
     assert figures.mean_wait == pytest.approx(3 * 3600)
     assert (figures.first_decided, figures.approved_at_once) == (4, 3)

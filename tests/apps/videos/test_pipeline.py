@@ -44,7 +44,7 @@ async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_
     run = (await studio.client.start("longform", BRIEF, tenant="financas")).id
     kinds = []
     notes = {
-        "script_review": Decision("send_back", by="ana", notes="mais curto, e fale de impostos"),
+        "script_review": Decision("send_back", by="ana", notes="mais curto, e fale do risco"),
         "audio_review": Decision("send_back", by="ana", notes="mais rápido"),
         "broll_review": Decision("send_back", by="ana", notes="outro", items=["1"]),
         "final_review": Decision("send_back", by="ana", notes="outras cores", to="thumbnail_gen"),

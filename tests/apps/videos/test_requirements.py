@@ -224,7 +224,7 @@ async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times
         await house.api.sandbox.clock.advance(MINUTE)
         checkpoint = await house.asked(video)
         await house.api.sandbox.clock.advance(MINUTE)
-        await house.decide(checkpoint, action, notes="de novo")
+        await house.decide(checkpoint, action, notes="mais curto")
         shown = await house.show(video)
         assert (shown["status"], shown["revision"]) == ("running", 2)
     events = await house.client.events(UUID(video))
@@ -369,13 +369,13 @@ async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(h
     first = await house.scripted()
     run = UUID(first["video_id"])
     remarks = [{"text": "fale do café", "at": 61.5}]
-    for given in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "outro tom"}):
+    for given in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "mais longo"}):
         checkpoint = await house.asked(first["video_id"])
         assert (await house.decide(checkpoint, "revision_requested", **given)).status_code == 200
     last = (await house.asked(first["video_id"]))["data"]
     results = await house.client.results(run)
     assert results["research"]["wishes"] == ["1:01.5 fale do café"]
-    assert results["script_generation"]["wishes"] == ["mais curto", "1:01.5 fale do café", "outro tom"]
+    assert results["script_generation"]["wishes"] == ["mais curto", "1:01.5 fale do café", "mais longo"]
     assert last["word_count"] < first["data"]["word_count"]
     assert "O café é feito das sementes" in last["script_full"]
 
@@ -483,7 +483,7 @@ async def test_a_checkpoint_that_is_late_is_told_again_and_then_given_to_the_edi
 
 async def test_there_is_one_checkpoint_for_each_video_step_and_revision(house: QuickHouse) -> None:
     checkpoint = await house.scripted()
-    await house.decide(checkpoint, "revision_requested", notes="de novo")
+    await house.decide(checkpoint, "revision_requested", notes="mais curto")
     again = await house.asked(checkpoint["video_id"])
     assert again["checkpoint_id"] != checkpoint["checkpoint_id"]
     columns = "run, step, item, revision"
@@ -512,11 +512,11 @@ async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_go
 ) -> None:
     checkpoint = await house.scripted()
     await house.api.sandbox.clock.set(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC))
-    told = (await house.decide(checkpoint, action, notes="porque", reviewer="ana")).json()
+    told = (await house.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
     assert datetime.fromisoformat(told["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
     _, decided = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
-    assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "porque")
+    assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "mais curto")
     assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     async with house.api.sandbox.database.connection() as connection:
         with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):
@@ -549,6 +549,17 @@ async def test_a_decision_outlives_the_process_that_took_it(house: QuickHouse) -
     assert (await house.asked(checkpoint["video_id"]))["checkpoint_type"] == "audio_review"
 
 
+NOTES = {
+    "research": "fale do café",
+    "script_generation": "mais curto",
+    "audio_generation": "mais rápido",
+    "broll_search": "outros",
+    "video_assembly": "sem legendas",
+    "thumbnail_gen": "outras cores",
+}
+"""What each step can follow, offline too."""
+
+
 @pytest.mark.parametrize(
     ("review", "targets"),
     [
@@ -569,13 +580,13 @@ async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
     for step in sorted(targets):
         earlier = STEPS[: STEPS.index(step)]
         before = await revisions_of(house, checkpoint["video_id"], earlier)
-        sent = await house.decide(checkpoint, "revision_requested", notes=f"de novo: {step}", rewind_to=step)
+        sent = await house.decide(checkpoint, "revision_requested", notes=NOTES[step], rewind_to=step)
         assert (sent.status_code, (await house.show(checkpoint["video_id"]))["current_step"]) == (200, step)
         checkpoint = await house.asked(checkpoint["video_id"])
         assert checkpoint["checkpoint_type"] == review
         made = (await house.client.made(UUID(checkpoint["video_id"]), step))[0]
         assert (made.revision, made.reused_from) == (checkpoint["revision"], None)
-        assert made.feedback["notes"] == f"de novo: {step}"
+        assert made.feedback["notes"] == NOTES[step]
         assert await revisions_of(house, checkpoint["video_id"], earlier) == before
 
 
@@ -585,9 +596,9 @@ async def test_a_script_goes_back_ten_times_and_is_then_given_to_another_approve
 ) -> None:
     checkpoint = await house.scripted()
     for _ in range(10):
-        assert (await house.decide(checkpoint, "revision_requested", notes="de novo")).status_code == 200
+        assert (await house.decide(checkpoint, "revision_requested", notes="mais longo")).status_code == 200
         checkpoint = await house.asked(checkpoint["video_id"])
-    once_more = await house.decide(checkpoint, "revision_requested", notes="de novo")
+    once_more = await house.decide(checkpoint, "revision_requested", notes="mais longo")
     assert once_more.status_code == 409
     assert "as often as it may" in once_more.json()["detail"]
     given = await house.client.assign_review(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
@@ -692,7 +703,7 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
 def script_of(passed: bool) -> Script:
     scenes = [Scene(text="Um.", visual="a"), Scene(text="Dois.", visual="b")]
     sources = [Source(name="Livro")]
-    return Script(title="T", scenes=scenes, sources=sources, seconds=None if passed else 25)
+    return Script(title="T", scenes=scenes, sources=sources, facts_used=1, seconds=None if passed else 25)
 
 
 @pytest.mark.parametrize("passed", [True, False])

@@ -256,7 +256,7 @@ async def test_a_revision_makes_the_script_again_with_the_notes(house: House) ->
 async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(action: str, house: House) -> None:
     checkpoint = await house.scripted()
     await house.api.sandbox.clock.advance(timedelta(minutes=7))
-    told = (await house.decide(checkpoint, action, notes="visto", reviewer="ana")).json()
+    told = (await house.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
     assert (told["status"], told["reviewer"]) == (action, "ana, by key test")
     assert told["reviewed_at"] == "2030-01-01T12:07:00+00:00"
     events = await house.client.events(await _id(house, checkpoint["video_id"]), kinds=["review"])
@@ -270,7 +270,7 @@ async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: Hous
     assert set(checkpoint["can_go_back_to"]) == {"research", "script_generation"}
     wrong = await house.decide(checkpoint, "revision_requested", notes="de novo", rewind_to="upload")
     assert wrong.status_code == 422
-    await house.decide(checkpoint, "revision_requested", notes="mais fontes", rewind_to="research")
+    await house.decide(checkpoint, "revision_requested", notes="fale do café", rewind_to="research")
     assert (await house.show(checkpoint["video_id"]))["current_step"] == "research"
 
 
@@ -323,7 +323,7 @@ async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_seco
     checkpoint = await house.scripted()
 
     async def decided() -> tuple[Any, ...]:
-        answer = await house.decide(checkpoint, action, notes="visto", headers={"Idempotency-Key": "d-1"})
+        answer = await house.decide(checkpoint, action, notes="mais curto", headers={"Idempotency-Key": "d-1"})
         assert answer.status_code == 200, answer.text
         events = await house.client.events(await _id(house, checkpoint["video_id"]))
         return answer.json(), await house.show(checkpoint["video_id"]), events

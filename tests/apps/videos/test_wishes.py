@@ -51,6 +51,7 @@ class Shelf:
 @dataclass
 class Painter:
     name = "painter"
+    follows_notes = True
     model = "brush"
     breaks_at: int = 0
     asked: list[str] = field(default_factory=list)
@@ -265,7 +266,7 @@ async def test_a_wish_that_would_have_no_effect_is_refused_by_every_way_of_sendi
 
 async def wished_for(house: QuickHouse) -> UUID:
     """A video that is published, with a wish at each step that keeps them."""
-    script = await sent_back(house, await house.at("script_review"), notes="fale do ouro", rewind_to="research")
+    script = await sent_back(house, await house.at("script_review"), notes="fale do café", rewind_to="research")
     await house.approve(script)
     audio = await house.asked(script["video_id"])
     await house.approve(await sent_back(house, audio, voice="espeak_pt", rate=1.4))
@@ -290,8 +291,7 @@ async def test_a_fork_keeps_only_wishes_that_were_said_of_its_own_topic_language
         fork = (await house.client.fork(video, changes)).id
         await house.finish(await house.asked(str(fork)))
         results = await house.client.results(fork)
-        assert results["research"]["wishes"] == results["script_generation"]["wishes"] == ["fale do ouro"] * is_wished
-        assert results["script_generation"]["not_understood"] == ["fale do ouro"] * is_wished
+        assert results["research"]["wishes"] == results["script_generation"]["wishes"] == ["fale do café"] * is_wished
         assert results["thumbnail_gen"]["wishes"] == ["mais azul"] * is_wished
         assert ("Ouro" in {one["text"] for one in results["thumbnail_gen"]["variants"]}) is is_wished
         assert (results["audio_generation"]["voice"], results["audio_generation"]["rate"]) == spoken
@@ -300,7 +300,7 @@ async def test_a_fork_keeps_only_wishes_that_were_said_of_its_own_topic_language
 async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(house: QuickHouse) -> None:
     checkpoint = await house.at("final_review")
     has = [checkpoint["data"]["subtitles"]]
-    for given in ({"notes": "sem legendas"}, {"notes": "de novo"}, {"subtitles": True}, {"notes": "mais"}):
+    for given in ({"notes": "sem legendas"}, {"subtitles": False}, {"notes": "com legendas"}, {"subtitles": True}):
         checkpoint = await sent_back(house, checkpoint, **given)
         has.append(checkpoint["data"]["subtitles"])
     assert has == [True, False, False, True, True]
@@ -370,3 +370,48 @@ def test_subtitles_are_as_they_were_unless_a_reviewer_says_otherwise(
     said: Feedback | None, before: bool, has: bool
 ) -> None:
     assert has_subtitles(said, before) is has
+
+
+FOLLOWED = {
+    "script_review": ("fale do risco, e mais curto", "conte a história de um jeito engraçado"),
+    "audio_review": ("fale mais devagar, por favor", "tire o eco do fundo"),
+    "final_review": ("without subtitles", "cut the first 3 seconds and add music"),
+}
+
+
+@pytest.mark.parametrize("review", FOLLOWED)
+async def test_feedback_that_a_step_cannot_follow_is_refused_before_it_is_sent_back(
+    house: QuickHouse, review: str
+) -> None:
+    followed, refused = FOLLOWED[review]
+    checkpoint = await house.at(review)
+    path = f"/api/v1/reviews/{checkpoint['checkpoint_id']}/decision"
+    for answer in (
+        await house.decide(checkpoint, "revision_requested", notes=refused),
+        await house.decide(checkpoint, "revision_requested", notes=f"{followed}; {refused}"),
+        await house.api.post(path, json={"action": "send_back", "notes": refused}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "CANNOT_FOLLOW"), answer.text
+        assert "cannot be followed: " in answer.json()["detail"]
+        assert ": “" in answer.json()["detail"] or "fill in “" in answer.json()["detail"]  # what can be
+    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+    assert (await house.show(checkpoint["video_id"]))["revision"] == checkpoint["revision"]
+    await sent_back(house, checkpoint, notes=followed)
+
+
+async def test_thumbnails_drawn_offline_have_other_words_or_pictures_and_nothing_else(
+    house: QuickHouse, painter: Painter
+) -> None:
+    painter.follows_notes = False
+    checkpoint, to = await house.at("final_review"), {"rewind_to": "thumbnail_gen"}
+    refused = await house.decide(checkpoint, "revision_requested", notes="ponha um gato", **to)
+    assert (refused.status_code, refused.json()["code"]) == (422, "CANNOT_FOLLOW")
+    checkpoint = await sent_back(house, checkpoint, notes="outras imagens", **to)
+    await sent_back(house, checkpoint, thumbnail_texts=["Ouro"], notes="ponha um gato", **to)
+
+
+async def test_a_language_model_is_sent_whatever_a_reviewer_writes(
+    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(house.studio.writer), "follows_notes", True)
+    await sent_back(house, await house.at("script_review"), notes="conte a história de um jeito engraçado")

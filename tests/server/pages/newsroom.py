@@ -12,7 +12,7 @@ from uuid import UUID
 from PIL import Image
 from pydantic import BaseModel, Field
 
-from retoma import App, Context, Items, NeedsReview, Pipeline, Retry, hours
+from retoma import App, CannotFollow, Context, Feedback, Items, NeedsReview, Pipeline, Retry, hours
 from retoma.define.file import File
 from retoma.files import FileSettings, files_of
 from retoma.records import Review
@@ -51,7 +51,12 @@ def facts(topic: str) -> list[str]:
     return [f"fact about {topic}"]
 
 
-@article.step
+def no_music(feedback: Feedback, topic: str) -> None:
+    if "music" in feedback.said:
+        raise CannotFollow(f"{topic}: a text has no music", pt=f"{topic}: um texto não tem música")
+
+
+@article.step(feedback=no_music)
 async def draft(topic: str, facts: list[str], words: int, *, ctx: Context) -> Draft:
     told = ctx.feedback
     ctx.charge("writer", "words", units=1, micros=12_300)

@@ -442,3 +442,19 @@ def test_a_label_for_a_step_that_is_not_there_is_refused() -> None:
 def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:
     with pytest.raises(DefinitionError, match="did you mean 'final_review'"):
         App("newsroom", pipelines=[article], review_templates={"final_revue": "own.html"})
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("en", "Renda fixa em 2026: a text has no music"), ("pt", "Renda fixa em 2026: um texto não tem música")],
+)
+async def test_feedback_that_a_step_cannot_follow_bounces_with_the_reason(
+    visitor: Visitor, language: str, said: str
+) -> None:
+    review = await asked(visitor.api.sandbox)
+    await visitor.get(f"/reviews/{review.id}?lang={language}")
+    bounced = await decide(visitor, review, "send_back", notes="add music", to="draft")
+    assert (bounced.status_code, said in bounced.text, ">add music</textarea>" in bounced.text) == (422, True, True)
+    assert (await now_of(visitor, review)).is_open
+    await decide(visitor, review, "send_back", notes="add music", to="facts")  # which follows whatever is said
+    assert not (await now_of(visitor, review)).is_open

@@ -17,7 +17,7 @@ from retoma.define.file import File, files_in
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NoWayBack, RetomaError
+from retoma.errors import AlreadyDecided, CannotFollow, Conflict, InvalidInput, KeyReused, NoWayBack, RetomaError
 from retoma.records import Review, Run, Subject
 from retoma.server.pages import differences, moments, trail, typed
 from retoma.server.pages.asked import at_odds, file_url, first_was, urgency
@@ -304,6 +304,8 @@ async def _refused(visit: Visit, act: str, fields: list[typed.Field], error: Ret
             return await _bounced(visit, act, 409, why=at_odds(visit, error))
         case NoWayBack():
             return await _bounced(visit, act, 422, why=visit.say("no way back"))
+        case CannotFollow():
+            return await _bounced(visit, act, 422, why=error.pt if visit.language == "pt" else str(error))
         case InvalidInput():
             wrong = _complaints(visit, fields, error)
             return await _bounced(visit, act, 422, wrong=wrong, why="" if wrong else _why(visit, act, error))

@@ -11,6 +11,14 @@ select input::text as input
   from retoma.runs
  where id = :run;
 
+-- name: earlier_work
+-- The failures and the running time of other steps on one item in this round, with the retries that the run allows.
+select coalesce(sum(j.failures), 0)::int as failures,
+       coalesce(sum(j.spent_ms + extract(epoch from j.ended_at - j.started_at) * 1000), 0)::bigint as milliseconds,
+       (select r.retries from retoma.runs r where r.id = :run) as most_retries
+  from retoma.jobs j
+ where j.run = :run and j.step = any (:steps) and j.item = :item and j.revision = :revision;
+
 -- name: list_runs
 -- Newest first, after the one that ended the page before. `by` chooses the index: of all runs, of those that are not over, of those
 -- that are over and have not completed, or of each version of the pipeline.

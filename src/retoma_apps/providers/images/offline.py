@@ -15,6 +15,7 @@ _SHAPES = 4
 class OfflineImages:
     name = "offline"
     model = "shapes"
+    follows_notes = False
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):

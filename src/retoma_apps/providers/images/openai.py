@@ -52,6 +52,7 @@ class OpenAiImages:
     """Make it where it is used: its connections belong to one event loop."""
 
     name = "openai"
+    follows_notes = True
 
     def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: Outgoing | None = None) -> None:
         self._settings = settings or OpenAiImagesSettings()

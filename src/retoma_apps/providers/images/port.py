@@ -12,6 +12,10 @@ class Images(Protocol):
     @property
     def model(self) -> str: ...
 
+    @property
+    def follows_notes(self) -> bool:
+        """Whether it draws what is written, or only other pictures for other words."""
+
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         """A JPEG of exactly this size. One call, which is paid for.
 

@@ -206,4 +206,4 @@ def visual_of(fact: Fact) -> str | None:
 
 def _fact(text: str, page: Page) -> Fact:
     name = f"{page.source} ({_KEPT[page.language]})"
-    return Fact(text=text, source=Source(name=name, url=page.url, confidence=_CONFIDENCE))
+    return Fact(text=text, source=Source(name=name, url=page.url, confidence=_CONFIDENCE, origin="offline_facts"))

@@ -25,6 +25,7 @@ def finished(
     facts: Sequence[Fact],
     seconds: int | None = None,
     not_understood: Sequence[str] = (),
+    topic_unknown: bool = False,
 ) -> Script:
     """`facts` are those that the scenes use, `seconds` is the length that is wanted if not the brief's, and
     `not_understood` are wishes. Raises ValueError if nothing is left to be said."""
@@ -40,6 +41,7 @@ def finished(
         facts_used=len(facts),
         facts=[fact.text for fact in facts],
         not_understood=list(not_understood),
+        topic_unknown=topic_unknown,
     )
 
 

@@ -16,15 +16,15 @@ from retoma_apps.videos.writing.drafts import finished, unknown
 from retoma_apps.videos.writing.port import Paid, Researched, Written
 
 MOST_FACTS = 20
-LEAST_SURE = 0.4  # the most confidence in what the model itself marks as doubtful
+UNVERIFIED = 0.0  # the confidence in what a model remembers: nothing was fetched, and its own number means nothing
 _RESEARCH_TOKENS = 4_000
 _LONGEST_FORMER = 60_000
 _LANGUAGES = {"pt-BR": "Brazilian Portuguese", "en": "English"}
 
 _RESEARCH = """You collect facts for a video. Answer with at most {facts} short facts in {language}, each one sentence \
 that can be checked, with where it can be checked.
-Set "sure" to false for everything that you are not certain of. Give a url only if you know that it exists, otherwise \
-leave it empty. "confidence" goes from 0 to 1. Do not repeat facts that are given as known."""
+Leave out everything that you are not certain of. Give a url only if you know that it exists, otherwise leave it \
+empty. Do not repeat facts that are given as known."""
 _SCRIPT = """You write the script of a video in {language}, to be read aloud: about {words} words in all, in scenes of \
 25 to 60 words. Short sentences, no markup, no stage directions, no greeting to a channel.
 "visual" is what is to be seen during the scene: a noun phrase of two to four words that a stock footage search \
@@ -44,8 +44,6 @@ class FoundFact(BaseModel):
     text: str = Field(min_length=1, max_length=600)
     source_name: str = Field(max_length=200)
     source_url: str = Field(max_length=2000)
-    confidence: Annotated[float, Field(ge=0, le=1)]
-    sure: bool
 
 
 class FoundFacts(BaseModel):
@@ -73,6 +71,8 @@ class Draft(BaseModel):
 
 class LlmWriter:
     """Raises what `structured` does."""
+
+    follows_notes = True
 
     def __init__(self, llm: Llm, model: str) -> None:
         self.name = model
@@ -145,7 +145,7 @@ def _quoted(told: Sequence[tuple[str, str]]) -> str:
 
 def _listed(facts: Sequence[Fact]) -> str:
     return "\n".join(
-        json.dumps({"number": number, "fact": fact.text, "confidence": fact.source.confidence}, ensure_ascii=False)
+        json.dumps({"number": number, "fact": fact.text, "verified": fact.source.verified}, ensure_ascii=False)
         for number, fact in enumerate(facts, 1)
     )
 
@@ -153,9 +153,11 @@ def _listed(facts: Sequence[Fact]) -> str:
 def _fact(found: FoundFact, model: str) -> Fact | None:
     if not word_count(text := cleaned(found.text)):
         return None
-    confidence = found.confidence if found.sure else min(found.confidence, LEAST_SURE)
     source = Source(
-        name=cleaned(found.source_name) or model[:200], url=_address(found.source_url), confidence=confidence
+        name=cleaned(found.source_name) or model[:200],
+        url=_address(found.source_url),
+        confidence=UNVERIFIED,
+        origin="model_memory",
     )
     return Fact(text=text, source=source)
 

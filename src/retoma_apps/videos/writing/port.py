@@ -24,9 +24,13 @@ class Written(Part):
 
 
 class Writer(Protocol):
-    """`paid` is told what each call has cost at once, whatever follows."""
+    """`paid` is told what each call has cost at once, whatever follows.
+
+    `follows_notes` says whether it follows what reviewers write in their own words, or only wishes that it knows.
+    """
 
     name: str
+    follows_notes: bool
 
     async def research(
         self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], *, paid: Paid | None = None

@@ -20,7 +20,9 @@ _HARD = 4.0
 _EASE = {"pt-BR": 248.835, "en": 206.835}
 _LEFT_OVER = re.compile(r"[{}]|<<|>>|\*\*|\[[^\]]*\]|\bTODO\b(?!\s+[A-ZÀ-Ý]+\b)|\b(?:TBD|FIXME|XXX)\b|\blorem ipsum\b")
 _PAIRS = (("“", "”"), ("«", "»"), ("(", ")"))
-_BLOCKING = frozenset({"much_too_long", "much_too_short", "too_few_visuals", "leftover_marks"})
+_BLOCKING = frozenset(
+    {"much_too_long", "much_too_short", "too_few_visuals", "leftover_marks", "no_source", "no_facts", "topic_unknown"}
+)
 _TEXTS: dict[str, dict[Language, str]] = {
     "too_long": {
         "pt-BR": "O roteiro dura cerca de {found} s; o pedido é de {wanted} s.",
@@ -58,7 +60,24 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "pt-BR": "Sem conexão, esta nota não foi entendida, ou só em parte: “{text}”",
         "en": "Offline, this note was not understood, or only in part: “{text}”",
     },
-    "no_source": {"pt-BR": "Nenhuma fonte é citada.", "en": "No source is given."},
+    "no_source": {
+        "pt-BR": "Nenhuma fonte é citada: edite o roteiro e acrescente as fontes, ou devolva-o para a pesquisa.",
+        "en": "No source is given: edit the script and add sources, or send it back to research.",
+    },
+    "no_facts": {
+        "pt-BR": "O roteiro não usa nenhum fato: peça mais tempo para o vídeo, devolva-o para a pesquisa ou escreva-o.",
+        "en": "The script uses no fact: order a longer video, send it back to research, or write it yourself.",
+    },
+    "topic_unknown": {
+        "pt-BR": "Nada se sabe offline sobre este tema: configure OPENROUTER_API_KEY, escolha outro tema ou escreva o "
+        "roteiro.",
+        "en": "Nothing is known offline about this topic: set OPENROUTER_API_KEY, choose another topic, or write the "
+        "script yourself.",
+    },
+    "unverified": {
+        "pt-BR": "{found} fontes vêm da memória do modelo e não foram verificadas: confira-as antes de aprovar.",
+        "en": "{found} sources are from the model's memory and were not verified: check them before you approve.",
+    },
     "unbalanced_quotes": {
         "pt-BR": "Aspas ou parênteses sem par na cena {found}.",
         "en": "Quotes or brackets without their pair in scene {found}.",
@@ -113,13 +132,24 @@ def _found(script: Script, language: Language, seconds: int | None) -> Iterator[
     yield from _sentences(script)
     for wish in script.not_understood:
         yield "not_understood", {"text": shortened(cleaned(wish), LONGEST_NOTE)}
-    if not script.sources:
-        yield "no_source", {}
+    yield from _facts(script)
     for number, scene in enumerate(script.scenes, 1):
         if _is_unbalanced(scene.text):
             yield "unbalanced_quotes", {"found": number}
     for mark in sorted(_marks(script)):
         yield "leftover_marks", {"text": mark[:40]}
+
+
+def _facts(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
+    if script.topic_unknown and not script.facts_used:
+        yield "topic_unknown", {}
+    elif not script.facts_used:
+        yield "no_facts", {}
+    if not script.sources:
+        yield "no_source", {}
+    remembered = sum(source.origin == "model_memory" and not source.verified for source in script.sources)
+    if remembered:
+        yield "unverified", {"found": remembered}
 
 
 def _length(script: Script, wanted: int | None) -> Iterator[tuple[str, dict[str, object]]]:

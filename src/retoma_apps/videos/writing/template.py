@@ -26,8 +26,8 @@ _LONGER = re.compile(r"\b(?:mais (?:long[oa]|compridos?)|maior|along\w+|longer|l
 _POLITE = frozenset(
     re.findall(
         r"\w+",
-        "deixe deixar faça fazer favor pouco roteiro texto vídeo quero ficar ficou bem "
-        "make please little script text video should want bit much",
+        "deixe deixar faça fazer favor pouco roteiro texto vídeo quero ficar ficou bem fale falar diga conte sobre "
+        "make please little script text video should want bit much tell talk speak mention say about",
     )
 )
 _ASKING = re.compile(
@@ -39,6 +39,7 @@ class TemplateWriter:
     """Costs nothing. What it says of a topic it does not know could be said of any."""
 
     name = "offline/template"
+    follows_notes = False
 
     async def research(
         self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], *, paid: Paid | None = None
@@ -74,6 +75,7 @@ def written(brief: Brief, facts: Sequence[Fact], wishes: Sequence[str]) -> Scrip
         description=_description(book, topic, used),
         tags=[" ".join(content_words(topic)), *content_words(topic), *book.tags],
         facts=used,
+        topic_unknown=not facts,
         not_understood=[wish for wish in dict.fromkeys(wishes) if _asked(wish) and wish not in met],
     )
 
@@ -106,6 +108,12 @@ def _met(facts: Sequence[Fact], wishes: Sequence[str]) -> dict[str, Fact]:
     return met
 
 
+def is_followed(wish: str, facts: Sequence[Fact]) -> bool:
+    """Whether a script can meet all of this wish, with these facts at hand."""
+    asked = _asked(wish)
+    return _nearest(asked, facts) is not None if asked else bool(_LONGER.search(wish) or _SHORTER.search(wish))
+
+
 def _asked(wish: str) -> str:
     """What is asked for besides the length; empty if nothing is."""
     asked = content_words(_LONGER.sub("", _SHORTER.sub("", wish)))
@@ -117,15 +125,15 @@ def _is_said(fact: Fact, scenes: Sequence[Scene]) -> bool:
 
 
 def _nearest(asked: str, facts: Sequence[Fact]) -> Fact | None:
-    """The fact that shares most words with what is asked for, if any."""
+    """The fact that shares most words with what is asked for, and at least half of them; None if there is none."""
     meanings = _meanings(asked)
     shared = [(len(meanings & _meanings(fact.text)), -place) for place, fact in enumerate(facts)]
     most, place = max(shared, default=(0, 0))
-    return facts[-place] if most else None
+    return facts[-place] if most and 2 * most >= len(meanings) else None
 
 
 def _meanings(text: str) -> set[str]:
-    return {folded(word) for word in content_words(text)}
+    return {folded(word).removesuffix("s") for word in content_words(text)}  # one or many are the same subject
 
 
 def _wanted(brief: Brief, wishes: Sequence[str]) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from retoma_apps.videos.models import Scene, Script
+from retoma_apps.videos.models import Scene, Script, Source
 from retoma_apps.videos.writing.quality import _TEXTS, readability, reading_ease, report
 from tests.apps.videos.writing.texts import a_script, sayings
 
@@ -94,13 +96,27 @@ def test_a_mark_left_in_the_title_is_found_too() -> None:
     ]
 
 
-def test_a_script_without_a_source_passes_and_says_so() -> None:
-    found = report(a_script("A lua é bela.", sources=()), "pt-BR")
-    assert ([issue.code for issue in found.issues], found.passed) == (["no_source"], True)
+@pytest.mark.parametrize(
+    ("changed", "codes"),
+    [
+        ({"sources": []}, ["no_source"]),
+        ({"facts_used": 0}, ["no_facts"]),
+        ({"facts_used": 0, "sources": [], "topic_unknown": True}, ["topic_unknown", "no_source"]),
+    ],
+)
+def test_a_script_without_a_fact_or_a_source_never_passes(changed: dict[str, Any], codes: list[str]) -> None:
+    found = report(a_script("A lua é bela.").model_copy(update=changed), "pt-BR")
+    assert ([issue.code for issue in found.issues], found.passed) == (codes, False)
+
+
+def test_what_a_model_remembers_is_a_remark_of_the_report() -> None:
+    remembered = Source(name="NASA", confidence=0, origin="model_memory")
+    found = report(a_script("A lua é bela.", sources=[remembered]), "pt-BR")
+    assert ([issue.code for issue in found.issues], found.passed) == (["unverified"], True)
 
 
 def test_issues_are_told_in_the_language_of_the_script_or_of_the_reader() -> None:
     script = a_script("A lua é bela.", sources=())
-    assert report(script, "pt-BR").issues[0].text == "Nenhuma fonte é citada."
-    assert report(script, "pt-BR", told_in="en").issues[0].text == "No source is given."
+    assert report(script, "pt-BR").issues[1].text.startswith("Nenhuma fonte é citada: ")
+    assert report(script, "pt-BR", told_in="en").issues[1].text.startswith("No source is given: ")
     assert all(set(told) == {"pt-BR", "en"} for told in _TEXTS.values())

@@ -25,7 +25,7 @@ def a_fact(text: str = "A lua gira em torno da Terra.", source: Source = SOURCE)
 
 def a_script(*texts: str, visual: str = "céu azul", sources: Sequence[Source] = (SOURCE,)) -> Script:
     scenes = [Scene(text=text, visual=f"{visual} {number}") for number, text in enumerate(texts)]
-    return Script(title="Céu", scenes=scenes, sources=list(sources))
+    return Script(title="Céu", scenes=scenes, sources=list(sources), facts_used=len(sources))
 
 
 def sayings(count: int, words: int = 10) -> str:

@@ -17,7 +17,7 @@ stable language sql as $$
        and j.revision >= (select retoma.list_revision(p_run, r.version, c.step, retoma.latest()) from retoma.runs r where r.id = p_run)
      order by j.step, j.item, j.revision desc
   ), counting as (
-    select s.* from standing s
+    select s.*, max(s.revision) over (partition by s.item) as newest from standing s
      where not exists (select from retoma.remakes m
                         where m.run = p_run and m.step = s.step and m.item = s.item and m.revision > s.revision)
   )
@@ -33,7 +33,9 @@ stable language sql as $$
          coalesce((array_agg(c.step order by c.place) filter (where c.state in ('failed', 'quarantined')))[1],
                   (array_agg(c.step order by c.place desc) filter (where c.attempt > 0 or c.state in ('succeeded', 'skipped')))[1],
                   (array_agg(c.step order by c.place))[1]),
-         max(c.attempt)::int,
+         -- The first attempt, and each that was made again, at whichever step; in its last round, if that had any.
+         coalesce(1 + sum(c.attempt - 1) filter (where c.attempt > 0 and c.revision = c.newest),
+                  1 + sum(c.attempt - 1) filter (where c.attempt > 0), 0)::int,
          (array_agg(c.code order by c.state in ('failed', 'quarantined') desc, c.place desc) filter (where c.code is not null))[1],
          bool_or(c.failures > 0 or c.code is not null or c.state in ('failed', 'quarantined')),
          max(c.revision), min(c.started_at),

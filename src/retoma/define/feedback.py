@@ -1,0 +1,47 @@
+"""What feedback a step can follow: a function that refuses the rest before work is sent back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, iscoroutinefunction, signature
+from typing import Any, get_type_hints
+
+from retoma.define.codec import codec_of, encode_any
+from retoma.define.mistakes import Place, suggestion
+from retoma.define.review import Feedback
+
+Check = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class FeedbackCheck:
+    """A function of the feedback, of inputs and results by name, and right of `*` of resources.
+
+    It raises CannotFollow, with a message for the reviewer that lists what the step can follow.
+    """
+
+    function: Check
+    reads: Mapping[str, Any]
+    resources: tuple[str, ...]
+
+    def __call__(self, feedback: Feedback, known: Mapping[str, Any], resources: Mapping[str, Any]) -> None:
+        """Raise CannotFollow if the step cannot follow this. `known` are inputs and results as plain JSON."""
+        values = {name: codec_of(kind).decode(encode_any(known.get(name))) for name, kind in self.reads.items()}
+        self.function(feedback, **values, **{name: resources[name] for name in self.resources})
+
+
+def feedback_check(function: Check | None, names: Mapping[str, Any], place: Place) -> FeedbackCheck | None:
+    """Return the check that a step declares; `names` are the inputs and plain steps that it may read."""
+    if function is None:
+        return None
+    if not callable(function) or iscoroutinefunction(function):
+        raise place.mistake(f"feedback= is {function!r}; give a plain function of the feedback")
+    parameters = list(signature(function).parameters.values())
+    read = [each.name for each in parameters[1:] if each.kind is not Parameter.KEYWORD_ONLY]
+    for name in read:
+        if name not in names:
+            raise place.mistake(f"feedback= reads {name!r}, no input and no plain step; {suggestion(name, names)}")
+    kinds = get_type_hints(function)
+    needed = tuple(each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY)
+    return FeedbackCheck(function, {name: kinds.get(name, Any) for name in read}, needed)

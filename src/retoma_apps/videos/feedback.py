@@ -1,0 +1,102 @@
+"""Which feedback each step of a video can follow: the rest is refused before work is sent back with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from retoma import CannotFollow, Feedback
+from retoma_apps.videos.models import Language, Research
+from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.writing.almanac import facts_about
+from retoma_apps.videos.writing.phrases import content_words
+from retoma_apps.videos.writing.template import is_followed
+
+_FASTER = r"(?:um pouco )?mais r[áa]pid\w*|\bacele\w+|(?:a (?:little|bit) )?(?:faster|quicker)"
+_SLOWER = r"(?:um pouco )?mais (?:lent\w*|devagar)|\bdesacele\w+|(?:a (?:little|bit) )?slower"
+_SUBTITLES = r"(?:sem|com) (?:as )?legendas|(?:no|without|with) (?:the )?subtitles"
+_OTHERS = r"\boutr[ao]s?\b|\bdiferentes?\b|\b(?:an)?other\b|\bdifferent\b"
+_OF_PICTURES = frozenset(
+    re.findall(
+        r"\w+",
+        "capa capas cor cores imagem imagens figura thumbnail thumbnails colour colours color colors picture pictures "
+        "image images",
+    )
+)
+_POLITE = frozenset(
+    re.findall(
+        r"\w+",
+        "faça fazer deixe deixar favor pouco filme vídeo voz narração quero gostaria fale agora aqui "
+        "make please little film video voice narration want would like bit speak now here",
+    )
+)
+
+_SCRIPT = (
+    "without a language model the script can be made shorter or longer, or told with a fact that is known offline: "
+    "“shorter”, “longer”, or a few words on such a fact (of another topic: send it back to research); for anything "
+    "else edit the text yourself, or set "
+    "OPENROUTER_API_KEY",
+    "sem um modelo de linguagem o roteiro pode ficar mais curto ou mais longo, ou contar um fato conhecido offline: "
+    "“mais curto”, “mais longo” ou poucas palavras sobre esse fato; para o resto, edite o texto ou configure "
+    "OPENROUTER_API_KEY",
+)
+_NARRATION = (
+    "the narration can be spoken with another voice or speed: fill in “voice” or “rate”, or write “faster” or "
+    "“slower”; for other words, edit the script",
+    "a narração pode ter outra voz ou velocidade: preencha “voz” ou “velocidade”, ou escreva “mais rápido” ou “mais "
+    "devagar”; para outras palavras, edite o roteiro",
+)
+_FILM = (
+    "the film can be made with or without subtitles: fill in “subtitles”, or write “without subtitles” or “with "
+    "subtitles”; other scenes, clips or music cannot be asked for here",
+    "o filme pode ser refeito com ou sem legendas: preencha “legendas no filme”, ou escreva “sem legendas” ou “com "
+    "legendas”; outras cenas, clipes ou música não podem ser pedidos aqui",
+)
+_THUMBNAILS = (
+    "without an image model thumbnails can have other words or other pictures: fill in “thumbnail_texts”, or write "
+    "“other pictures”; for anything else set IMAGES_API_KEY",
+    "sem um modelo de imagens as capas podem ter outras palavras ou outras imagens: preencha “palavras nas capas”, ou "
+    "escreva “outras imagens”; para o resto, configure IMAGES_API_KEY",
+)
+
+
+def for_script(feedback: Feedback, research: Research, *, studio: Studio) -> None:
+    """Raise CannotFollow if the writer in use only knows some wishes, and this is none of them."""
+    if not studio.writer.follows_notes and not is_followed(feedback.said, research.facts):
+        raise _refusal(feedback, _SCRIPT)
+
+
+def for_research(feedback: Feedback, language: Language, *, studio: Studio) -> None:
+    """Raise CannotFollow if nothing is known offline about what is asked for."""
+    if not studio.writer.follows_notes and not is_followed(feedback.said, facts_about(feedback.said, language)):
+        raise _refusal(feedback, _SCRIPT)
+
+
+def for_narration(feedback: Feedback) -> None:
+    if not {"voice", "rate"} & feedback.extra.keys() and not _is_all(feedback.said, _FASTER, _SLOWER):
+        raise _refusal(feedback, _NARRATION)
+
+
+def for_film(feedback: Feedback) -> None:
+    if "subtitles" not in feedback.extra and not _is_all(feedback.said, _SUBTITLES):
+        raise _refusal(feedback, _FILM)
+
+
+def for_thumbnails(feedback: Feedback, *, studio: Studio) -> None:
+    if studio.images.follows_notes or "thumbnail_texts" in feedback.extra:
+        return
+    if not _is_all(feedback.said, _OTHERS, besides=_OF_PICTURES):
+        raise _refusal(feedback, _THUMBNAILS)
+
+
+def _is_all(said: str, *known: str, besides: frozenset[str] = frozenset()) -> bool:
+    """Whether these wishes are in it, and nothing else that could be one."""
+    wishes = re.compile("|".join(known), re.IGNORECASE)
+    left = content_words(wishes.sub(" ", said))
+    return bool(wishes.search(said)) and all(word.casefold() in _POLITE | besides for word in left)
+
+
+def _refusal(feedback: Feedback, can: Sequence[str]) -> CannotFollow:
+    said = " ".join(feedback.said.split())[:120]
+    english, portuguese = can
+    return CannotFollow(f"“{said}” cannot be followed: {english}", pt=f"“{said}” não pode ser seguido: {portuguese}")
