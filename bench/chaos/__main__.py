@@ -23,6 +23,7 @@ from bench.chaos.client import Users
 from bench.chaos.editor import Editor
 from bench.chaos.faults import STOOD_STILL, Trouble
 from bench.chaos.ledger import NAME, read
+from bench.chaos.operator import Operator
 from bench.chaos.postman import Postman
 from bench.chaos.processes import Pooler, Postgres, Said, WorkerProcess, read_logs, until
 from bench.chaos.proxy import Proxy
@@ -52,7 +53,7 @@ _LEFT = (
     "select (select count(*) from retoma.runs where ended_at is null)"
     " + (select count(*) from retoma.deliveries where ended_at is null)"
 )
-NEVER_NONE = ("outside work submitted", "deliveries delivered", "callbacks taken")
+NEVER_NONE = ("outside work submitted", "deliveries delivered", "callbacks taken", "acts repeated under their keys")
 ALWAYS = ("worker killed (SIGKILL)", "PostgreSQL killed (SIGKILL)", "answer lost after commit (retoma.exchange)")
 # How often each kind of fault must at least hit in ten minutes, by the beginning of its name.
 IN_TEN_MINUTES = {
@@ -135,10 +136,12 @@ class Run:
         keeping = [asyncio.ensure_future(worker.keep()) for worker in workers]
         trouble = Trouble(random.Random(self._seed), proxy, self._postgres, workers, database)
         users = Users(client, receiver, self._seed, USERS)
-        walking = asyncio.gather(postman.walk(), editor.walk())
+        operator = Operator(client, users.told, self._seed + 2)
+        walking = asyncio.gather(postman.walk(), editor.walk(), operator.walk())
         try:
             await until(lambda: all(worker.is_ready for worker in workers), time.monotonic() + 30)
             await self._make_trouble(trouble, users)
+            operator.only_repeats = True
             await self._drain(direct, trouble)
         finally:
             walking.cancel()
@@ -148,6 +151,8 @@ class Run:
         findings = await self._judged(direct, users, trouble, receiver, postman)
         findings.expect("decisions that were lost on their makers", editor.contradictions)
         findings.figures |= {"decisions of people": editor.decided, "decisions that came too late": editor.too_late}
+        findings.expect("acts whose repetition was answered otherwise", operator.contradictions)
+        findings.figures |= {"acts": len(operator.acts), "acts repeated under their keys": operator.repeated}
         self._judge_processes(findings, trouble, workers, proxy)
         return findings
 

@@ -4,9 +4,12 @@ with open_runs as (
     from retoma.runs r
    where r.ended_at is null and r.ends_as is null
 ), final as (
-  -- Of each job its newest revision.
+  -- Of each job its newest revision. One that a rerun will replace, once its needs have ended, is not final.
   select distinct on (j.run, j.step, j.item)
-         j.run, j.step, j.item, j.state in ('succeeded', 'failed', 'skipped', 'quarantined') as final
+         j.run, j.step, j.item,
+         j.state in ('succeeded', 'failed', 'skipped', 'quarantined')
+         and not exists (select from retoma.remakes l
+                          where l.run = j.run and l.step = j.step and l.item = j.item and l.revision > j.revision) as final
     from retoma.jobs j
     join open_runs r on r.id = j.run
    order by j.run, j.step, j.item, j.revision desc
