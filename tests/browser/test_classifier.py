@@ -77,7 +77,7 @@ async def go_all_the_way(bureau: Bureau, page: Page) -> None:
     await page.get_by_text("Export").click()
     async with page.expect_download() as caught:
         await page.get_by_role("link", name="CSV").click()
-    assert "b.txt,CONCLUIDO,ofício" in await asyncio.to_thread(read, await (await caught.value).path())
+    assert '"b.txt","CONCLUIDO","ofício"' in await asyncio.to_thread(read, await (await caught.value).path())
 
 
 async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(bureau: Bureau, tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ BUGS = [
     Bug(
         "stopping a run looks only once",
         f"{FUNCTIONS}/halt.sql",
-        "  end loop;\n  -- What goes on outside",
-        "  exit; end loop;\n  -- What goes on outside",
+        "  end loop;\n  if exists (select from retoma.holdings",
+        "  exit; end loop;\n  if exists (select from retoma.holdings",
         "tests/engine/test_races.py"
         "::test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelled_starts_nothing_more",
     ),
@@ -114,8 +114,8 @@ BUGS = [
     Bug(
         "a call that is sent again is made again",
         f"{FUNCTIONS}/exchange.sql",
-        "and call = p_call - 1;",
-        "and call <= p_call;",
+        "and part = (p_call - 1) / 1000 and call = p_call - 1\n",
+        "and call <= p_call\n",
         "tests/engine/test_lost_answers.py::test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds",
     ),
     Bug(

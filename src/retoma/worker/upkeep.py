@@ -24,7 +24,7 @@ TICKS_BETWEEN_REPAIRS = 10
 RUNS_PER_REPAIR = 2_000
 LARGEST_PROMOTION = 1_000
 SHORTEST_PAUSE = 0.01
-LONGEST_PAUSE = 3.0
+LONGEST_PAUSE = 1.5  # after a longer one the database would count as unreachable in between
 NOW = timedelta(0)
 
 
