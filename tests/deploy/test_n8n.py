@@ -39,7 +39,8 @@ NODE = """
 const { kind, source, names } = JSON.parse(require('fs').readFileSync(0, 'utf8'));
 const scope = { ...names, require };
 if (names.$input) scope.$input = { first: () => names.$input };
-if (names.nodes) scope.$ = (name) => ({ item: names.nodes[name], first: () => names.nodes[name] });
+if (names.nodes) scope.$ = (name) => (
+  { item: names.nodes[name], first: () => names.nodes[name], isExecuted: name in names.nodes });
 const value = (text) => new Function(...Object.keys(scope), `return (${text})`)(...Object.values(scope));
 async function run() {
   if (kind === 'code') {
@@ -94,18 +95,17 @@ def test_every_node_has_a_name_an_id_and_a_place_of_its_own(file: Path) -> None:
 
 
 @every_file
-def test_every_node_is_reached_from_the_trigger(file: Path) -> None:
+def test_every_node_is_reached_from_a_trigger(file: Path) -> None:
     found = json.loads(file.read_text(encoding="utf-8"))
     after = {
         name: {target["node"] for branch in joined["main"] for target in branch}
         for name, joined in found["connections"].items()
     }
     reached: set[str] = set()
-    ahead = {found["nodes"][0]["name"]}
+    ahead = {node["name"] for node in found["nodes"] if node["type"] == "n8n-nodes-base.webhook"}
     while ahead:
         reached |= ahead
         ahead = {target for name in ahead for target in after.get(name, ())} - reached
-    assert found["nodes"][0]["type"] == "n8n-nodes-base.webhook"
     assert reached == {node["name"] for node in found["nodes"]}
 
 
@@ -331,10 +331,45 @@ def test_a_callback_that_comes_twice_is_used_once() -> None:
 )
 def test_a_form_of_n8n_becomes_a_decision(kind: str, form: dict[str, Any], decision: dict[str, Any]) -> None:
     body = node("Decidir", "video-approval")["jsonBody"]
-    nodes = {"Ponto": {"json": {"checkpoint_type": kind, "revision": 3}}}
+    nodes = {"Ponto": {"json": {"body": {"checkpoint_type": kind, "revision": 3}}}}
     sent = json.loads(value(body, json=form, nodes=nodes))
     assert sent == decision | {"seen_revision": 3}
     assert Verdict.model_validate(sent)
+
+
+CHECKPOINT = {
+    "checkpoint_type": "audio_review",
+    "review_url": "https://retoma/reviews/1",
+    "data": {
+        "title": "A <script>",
+        "script_text": "one\ntwo",
+        "audio_url": "https://retoma/a.wav?expires=1&signature=2",
+    },
+}
+
+
+def test_a_form_escapes_what_it_shows_and_plays_signed_links() -> None:
+    page = shown_form({"Ponto": {"json": {"body": CHECKPOINT}}}, {"body": CHECKPOINT})
+    assert page.startswith("A &#60;script&#62;<br>one<br>two<br>")
+    assert '<source src="https://retoma/a.wav?expires=1&#38;signature=2">' in page
+    assert '<a href="https://retoma/reviews/1" target="_blank">' in page
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"statusCode": 422, "body": {"detail": "<i> cannot be followed"}}, "&#60;i&#62; cannot be followed"),
+        ({"error": "ECONNREFUSED"}, "o Retoma não respondeu"),
+    ],
+)
+def test_a_form_after_a_refusal_says_why(answer: dict[str, Any], said: str) -> None:
+    page = shown_form({"Ponto": {"json": {"body": CHECKPOINT}}, "Decidir": {}}, answer)
+    assert page.startswith(f"<strong>O Retoma recusou a decisão: {said}</strong><br>A &#60;script")
+
+
+def shown_form(nodes: dict[str, Any], given: dict[str, Any]) -> str:
+    fields = {one["name"]: one["value"] for one in node("Formulário", "video-approval")["assignments"]["assignments"]}
+    return str(value(fields["page"], nodes=nodes, json=given))
 
 
 def test_each_video_becomes_an_item() -> None:

@@ -238,8 +238,8 @@ async def prepared(
 
 async def clear(sandbox: Sandbox) -> None:
     """Leave no trace of deleted rows, which an index would still lead to, and let nobody count in the background."""
-    await rows(sandbox, "alter table retoma.jobs set (autovacuum_enabled = false)")
-    await rows(sandbox, "alter table retoma.runs set (autovacuum_enabled = false)")
+    for table in ("jobs", "runs", "deliveries", "endpoints"):
+        await rows(sandbox, f"alter table retoma.{table} set (autovacuum_enabled = false)")
     tables = (
         "reviews",
         "remakes",

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from retoma import Webhook
-from retoma.define.webhook import recorded
+from retoma.define.webhook import EVENTS, recorded
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import rows
-from tests.engine.test_hot_statements import clear, counters
+from tests.engine.builders import one, rows
+from tests.engine.test_hot_statements import call, clear, counters, ended, prepared
 from tests.webhooks.builders import one_step
 
 HISTORY = 6_000
 FEW = 150
+Statistics = Literal["of now", "none", "of one row", "the size alone, of one row"]
+STATISTICS: list[Statistics] = ["of now", "none", "of one row", "the size alone, of one row"]
 RECORD = "select * from retoma.record_attempt($1, $2, 'delivered', '0', null, 5, 200, null, 'thanks')"
 CLAIM = "select * from retoma.claim_deliveries('{one}', 50, 8, '30 seconds')"
 
 
-@pytest.mark.parametrize("analysed", [True, False])
-async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox, analysed: bool) -> None:
+@pytest.mark.parametrize("statistics", STATISTICS)
+async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox, statistics: Statistics) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        await make_history(sandbox, analysed=analysed)
+        await make_history(sandbox, statistics)
         hook = Webhook("https://new.example.com/", events=["run.started"])
         await sandbox.client.start_many("one", [None] * 3, webhook=hook)
         async with sandbox.database.connection() as connection, connection.transaction():
@@ -33,12 +37,12 @@ async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox, analyse
     assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
 
 
-@pytest.mark.parametrize("analysed", [True, False])
+@pytest.mark.parametrize("statistics", STATISTICS)
 async def test_recording_an_attempt_reads_only_what_its_run_and_endpoint_are_owed(
-    open_sandbox: OpenSandbox, analysed: bool
+    open_sandbox: OpenSandbox, statistics: Statistics
 ) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        await make_history(sandbox, analysed=analysed)
+        await make_history(sandbox, statistics)
         hook = Webhook("https://new.example.com/", events=["run.started"])
         await sandbox.client.start("one", webhook=hook)
         async with sandbox.database.connection() as connection, connection.transaction():
@@ -86,11 +90,35 @@ async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: 
     assert 0 < sum(count for (kind, _), count in read.items() if kind == "i") <= FEW
 
 
-async def make_history(sandbox: Sandbox, *, analysed: bool = True) -> None:
+async def test_a_subscription_costs_a_job_nothing(open_sandbox: OpenSandbox) -> None:
+    without, subscribed = [await read_by_jobs(open_sandbox, events) for events in ([], list(EVENTS))]
+    assert subscribed == without
+    assert not any(name.startswith(("announcements", "deliveries", "endpoints", "hooks")) for _, name in subscribed)
+
+
+async def read_by_jobs(open_sandbox: OpenSandbox, events: list[str]) -> dict[tuple[str, str], int]:
+    """Return what claiming and finishing jobs of an open run reads while a URL has subscribed to `events`."""
+    async with prepared(open_sandbox, "analysed") as (sandbox, reins, connection):
+        if events:
+            await sandbox.client.subscribe("http://127.0.0.1:9/hook", events)
+        await sandbox.client.start("labels")
+        before = await counters(connection)
+        claims = await call(connection, reins, room=10)
+        await call(connection, reins, [ended(one(claims, "taxonomy")), ended(one(claims, "documents"))])
+        after = await counters(connection)
+    return {name: count - before[name] for name, count in after.items() if count > before[name]}
+
+
+async def make_history(sandbox: Sandbox, statistics: Statistics = "of now") -> None:
     """Webhooks that were delivered, that wait for later, for others of their run, and a thousand due to one host."""
     await clear(sandbox)
     hook = Webhook("https://old.example.com/", events=["run.started"])
     await sandbox.client.start("one", webhook=hook)
+    if statistics == "of one row":
+        await rows(sandbox, "analyze retoma.deliveries, retoma.endpoints")
+    if statistics == "the size alone, of one row":
+        async with sandbox.database.connection() as connection:
+            await connection.execute("vacuum retoma.deliveries")
     await rows(
         sandbox,
         """
@@ -105,5 +133,5 @@ async def make_history(sandbox: Sandbox, *, analysed: bool = True) -> None:
         """,
         HISTORY,
     )
-    if analysed:
+    if statistics == "of now":
         await rows(sandbox, "analyze retoma.deliveries, retoma.endpoints")

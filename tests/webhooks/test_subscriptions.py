@@ -180,6 +180,22 @@ def tampered(link: str) -> list[str]:
     ]
 
 
+async def test_the_event_of_a_review_is_written_in_the_transaction_that_opens_it(
+    database: Database, tmp_path: Path
+) -> None:
+    async with reviewing(database, tmp_path) as (api, there):
+        await api.client.subscribe(there.url, ["review.opened"])
+        await api.client.start("talk")
+        await api.sandbox.work()
+        written = """
+            select count(*), count(distinct xmin::text)
+              from (select xmin from retoma.events where kind = 'review'
+                    union all select xmin from retoma.announcements) as rows
+        """
+        (found,) = await rows(api.sandbox, written)
+    assert tuple(found) == (2, 1)
+
+
 async def test_each_round_of_a_review_is_told_once_and_in_order(database: Database, tmp_path: Path) -> None:
     async with reviewing(database, tmp_path) as (api, there):
         run = (await api.client.start("talk", webhook=Webhook(there.url, events=["review.opened", "run.ended"]))).id

@@ -16,8 +16,9 @@ from retoma.define.webhook import SCHEDULES
 from retoma_apps.gpu.settings import MOST_ATTEMPTS, GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
 from tests.apps.gpu.conftest import OpenStudio
-from tests.apps.gpu.studio import BODIES, MINUTE, Studio, img2vid
+from tests.apps.gpu.studio import BODIES, KEY, MINUTE, Studio, img2vid
 from tests.receiver import Got, receiver, says
+from tests.server.pages.visitor import HASH, Visitor
 from tests.webhooks.builders import send_until_over
 
 SECRET = "um segredo"
@@ -214,6 +215,43 @@ async def test_a_dead_letter_can_be_sent_again(open_studio: OpenStudio) -> None:
         await studio.api.sandbox.send_webhooks()
         assert there.got[-1].json["jobId"] == job
         assert (await studio.client.delivery(dead.id)).state == "delivered"
+
+
+async def test_a_dead_letter_survives_a_restart_and_can_be_sent(open_studio: OpenStudio) -> None:
+    async with receiver(says(410)) as there:
+        async with open_studio() as studio:
+            job = await ended(studio, there.url)
+            await studio.api.sandbox.send_webhooks()
+            (dead,) = await studio.client.deliveries(states=["dead"])
+            letter, now = await studio.client.delivery(dead.id), await studio.api.sandbox.clock.now()
+        async with open_studio() as studio:  # all that a process keeps is new
+            await studio.api.sandbox.clock.set(now)
+            assert await studio.client.delivery(dead.id) == letter
+            await studio.client.enable_endpoint(letter.endpoint)
+            assert (await studio.api.post(f"/api/v1/deliveries/{dead.id}/redrive")).status_code < 300
+            await studio.api.sandbox.send_webhooks()
+    assert [got.json["jobId"] for got in there.got] == [job, job]
+    assert there.got[0].headers["webhook-id"] == there.got[1].headers["webhook-id"]
+
+
+async def test_dead_letters_show_no_secret(open_studio: OpenStudio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
+    monkeypatch.setenv("RUNPOD_API_KEY", KEY)
+    answer = f"Authorization: Bearer {KEY}".encode()
+    async with open_studio() as studio, receiver(says(410, answer)) as there:
+        await ended(studio, f"{there.url}?token=CANARY")
+        await studio.api.sandbox.send_webhooks()
+        (dead,) = await studio.client.deliveries(states=["dead"])
+        places = ("/api/v1/deliveries?state=dead", f"/api/v1/deliveries/{dead.id}", "/api/v1/endpoints")
+        shown = [await studio.api.get(place) for place in places]
+        visitor = Visitor(studio.api)
+        await visitor.log_in()
+        shown += [await visitor.get("/deliveries?state=dead"), await visitor.get(f"/deliveries/{dead.id}")]
+    assert there.got[0].path.endswith("?token=CANARY")
+    assert [answer.status_code for answer in shown] == [200] * 5
+    assert all("token=***" in answer.text for answer in shown)
+    assert "Authorization: " in shown[1].text
+    assert not any("CANARY" in answer.text for answer in shown)
 
 
 @pytest.mark.parametrize("status", [404, 409])

@@ -215,6 +215,17 @@ async def test_what_another_try_would_meet_again_is_tried_once(operation: str, o
     assert host.submitted == len(codes)
 
 
+async def test_a_failed_job_is_in_the_metrics_and_in_the_logs(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
+    studio.standin.faults.fail = {"caption"}
+    job = await studio.submit(operation="caption")
+    await studio.work()
+    await studio.api.sandbox.clock.advance(timedelta(hours=1))
+    metrics = (await studio.api.get("/metrics")).text
+    assert 'retoma_runs_ended_total{pipeline="caption",state="failed"} 1' in metrics
+    logged = [vars(record) for record in caplog.records if vars(record).get("run") == str(run_id(job))]
+    assert ("ERROR", 4) in [(line["levelname"], line.get("attempt")) for line in logged]
+
+
 async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
     studio.standin.faults.bad_images = {"1"}
     with caplog.at_level(logging.WARNING, "retoma_apps.gpu"):

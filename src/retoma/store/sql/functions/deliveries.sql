@@ -154,12 +154,14 @@ end $$;
 
 -- Take up to `p_limit` deliveries that are due and send them before `p_lease` is over. No host gets more than
 -- `p_each` at a time, a failing endpoint one, and tenants take turns, so that those who are slow or away do not delay
--- the others.
+-- the others. Bitmap scans are off: one reads all that is due to a host and sorts it, which statistics from when the
+-- table was small make look cheap.
 create or replace function retoma.claim_deliveries(p_pipelines text[], p_limit int, p_each int, p_lease interval)
 returns table (id uuid, attempt int, tries int, run uuid, seq int, event text, profile text, retries int, body text,
                created_at timestamptz, endpoint int, url text, now timestamptz, secret text, former text)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 language plpgsql as $$
