@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from retoma import Client
@@ -37,6 +38,11 @@ class Overview:
     @property
     def title(self) -> str | None:
         return title_of(self.done)
+
+    @property
+    def start_at(self) -> datetime | None:
+        """Return when work begins or began, if the video was ordered for later."""
+        return self.run.run_at if self.run.run_at > self.run.created_at else None
 
     @property
     def upload(self) -> dict[str, Any]:

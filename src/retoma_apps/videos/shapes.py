@@ -31,6 +31,7 @@ class Video(BaseModel):
     error_message: str | None
     revision: int
     steps_done: list[str]
+    start_at: Moment | None = Field(description="When work begins or began, if it was ordered for later.")
     scheduled_for: Moment | None
     checkpoint: OpenCheckpoint | None = Field(description="What a person is asked now.")
     url: str | None = Field(description="Where it is published.")

@@ -20,7 +20,14 @@ from retoma_apps.videos.stages import Stage
 from tests.apps.videos.pages.canned import FILM, PNG, Desk
 from tests.apps.videos.pages.test_reviews import text_of
 
-ORDER = {"topic": "Como investir", "channel": "financas", "language": "", "scheduled_for": "", "key": "1"}
+ORDER = {
+    "topic": "Como investir",
+    "channel": "financas",
+    "language": "",
+    "start_at": "",
+    "scheduled_for": "",
+    "key": "1",
+}
 CHANNEL = {
     "language": "en",
     "voice": "espeak_en",
@@ -63,12 +70,23 @@ async def test_an_order_starts_one_video_however_often_its_form_is_sent(desk: De
     assert "Vídeo pedido." in await desk.read(sent.headers["location"], language="pt")
 
 
+async def test_a_video_ordered_for_later_says_when_it_starts(desk: Desk) -> None:
+    sent = await desk.send("/videos/", ORDER | {"start_at": "2030-02-04T12:00"})
+    assert sent.status_code == 303, sent.text
+    (run,) = await desk.client.runs()
+    assert (run.state, run.run_at.isoformat()) == ("pending", "2030-02-04T12:00:00+00:00")
+    for language, sentence in (("en", "Draft Starts on"), ("pt", "Rascunho Começa em")):
+        assert sentence in text_of(await desk.read("/videos/", language=language))
+
+
 async def test_what_is_wrong_with_an_order_is_told_at_its_field(desk: Desk) -> None:
     for field, written, sentence in (
         ("topic", " ", "Diga o tema, com 3 a 300 letras."),
         ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
         ("channel", "", "Um nome de 1 a 100 letras, sem barra."),
         ("language", "fr", "Escolha um dos idiomas."),
+        ("start_at", "amanhã", "Um dia e uma hora"),
+        ("start_at", "2029-12-31T12:00", "Essa hora já passou."),
         ("scheduled_for", "amanhã", "Um dia e uma hora"),
         ("scheduled_for", "2029-12-31T12:00", "Essa hora já passou."),
     ):
