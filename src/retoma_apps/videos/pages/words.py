@@ -167,9 +167,15 @@ _WORDS = {
     "above": ("over {value}", "mais de {value}"),
     "of reviews": ("{count} decisions", "{count} decisões"),
     "of first": ("{part} of {count} first decisions", "{part} de {count} primeiras decisões"),
-    "of steps": ("{part} of {count} steps", "{part} de {count} passos"),
+    "of steps": (
+        "{part} of {count} finished steps, also of videos under way",
+        "{part} de {count} passos terminados, também de vídeos em andamento",
+    ),
     "of runs": ("{part} of {count} videos that ended", "{part} de {count} vídeos encerrados"),
-    "of times": ("half of them within {time}", "metade em até {time}"),
+    "of times": (
+        "finished videos, published or waiting for their day: {count}; half of them within {time}",
+        "vídeos prontos, publicados ou à espera do seu dia: {count}; metade em até {time}",
+    ),
     "time why": (
         "Neither open reviews nor the wait for the day of publication count. Rejected or cancelled is not failed.",
         "Não contam revisões abertas nem a espera pelo dia da publicação; rejeitados e cancelados não falharam.",
