@@ -82,6 +82,15 @@ async def test_a_repeated_order_for_later_is_the_same_video_after_its_start(hous
     assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
 
 
+async def test_the_analytics_record_is_shown_once_the_video_is_uploaded(house: QuickHouse) -> None:
+    checkpoint = await house.at("final_review")
+    assert (await house.show(checkpoint["video_id"]))["analytics"] is None
+    shown = await house.finish(checkpoint)
+    recorded = shown["analytics"]
+    assert (recorded["url"], recorded["title"], recorded["channel"]) == (shown["url"], shown["title"], "financas")
+    assert recorded["seconds"] == checkpoint["data"]["duration_seconds"]
+
+
 def nothing() -> None:
     """A step that is right but for its options."""
 

@@ -49,6 +49,10 @@ _WORDS = {
     "review": ("Review", "Revisar"),
     "watch": ("Watch", "Assistir"),
     "continue": ("Continue", "Continuar"),
+    "analytics": (
+        "Recorded after the upload: {length}, {words} words, since {time} UTC",
+        "Registrado após o envio: {length}, {words} palavras, desde {time} UTC",
+    ),
     "starts at": ("Starts on {time} UTC", "Começa em {time} UTC"),
     "thumbnail refused": ("Published without its thumbnail:", "Publicado sem a capa:"),
     "older": ("Older", "Mais antigos"),
