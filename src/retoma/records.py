@@ -145,14 +145,16 @@ class ReviewFigures:
 class PipelineFigures:
     """Runs that ended, and `failed` ones among them; neither rejected nor cancelled ones are.
 
-    `steps` had an attempt and came to an end, `retried` of them had more than one. The seconds are those of completed
-    runs, without people.
+    `steps` had an attempt and came to an end, also in runs that are still open; `retried` of them had more than one.
+    The seconds are those of the `timed` runs, without people: completed ones, and open ones that have only steps left
+    whose time is not counted.
     """
 
     ended: int
     failed: int
     steps: int
     retried: int
+    timed: int
     mean_seconds: float | None
     median_seconds: float | None
 

@@ -130,7 +130,9 @@ async def test_the_bodies_of_webhooks_are_described(document: dict[str, Any]) ->
     assert set(document["webhooks"]) == set(EVENTS) - {ENDED}
     body = document["webhooks"]["run.completed"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     schema = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]
-    own = {"gpu": {"jobId", "status", "execution"}}.get(document["info"]["title"], {"type", "timestamp", "data"})
+    own = {"gpu": {"jobId", "status", "execution"}, "classificador": {"id", "evento", "travamento"}}.get(
+        document["info"]["title"], {"type", "timestamp", "data"}
+    )
     assert own <= schema["properties"].keys()
     headers = {one["name"] for one in document["webhooks"]["run.completed"]["post"]["parameters"]}
     assert headers == {"webhook-id", "webhook-timestamp", "webhook-signature"}

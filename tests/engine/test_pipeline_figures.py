@@ -112,6 +112,40 @@ async def test_steps_that_only_wait_may_be_left_out(open_sandbox: OpenSandbox) -
         assert (await told(sandbox, without=["publication"])).mean_seconds == 0
 
 
+async def test_finished_steps_of_open_runs_count(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film(["again"], waits=[timedelta(days=60)])) as sandbox:
+        run = await sandbox.client.start("film")
+        await sandbox.work(until_later=False)
+        (review,) = await sandbox.client.reviews(run=run.id)
+        figures = await told(sandbox, without=["publication"])
+        assert (figures.ended, figures.steps, figures.retried, figures.timed) == (0, 1, 0, 0)
+        await sandbox.client.decide(review.id, APPROVE)
+        await sandbox.work(until_later=False)
+        figures = await told(sandbox)
+        assert (figures.ended, figures.steps, figures.retried) == (0, 2, 0)  # the cut is yet to be tried again
+        await sandbox.clock.advance(minutes(2))
+        await sandbox.work(until_later=False)
+        figures = await told(sandbox)
+        assert (figures.ended, figures.steps, figures.retried) == (0, 3, 1)
+
+
+async def test_an_open_run_with_only_left_out_steps_to_go_is_timed(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(a_film([], waits=[timedelta(days=60)])) as sandbox:
+        run = await sandbox.client.start("film")
+        await sandbox.clock.advance(minutes(3))
+        await sandbox.work(until_later=False)
+        await sandbox.clock.advance(minutes(90))
+        (review,) = await sandbox.client.reviews(run=run.id)
+        await sandbox.client.decide(review.id, APPROVE)
+        await sandbox.work(until_later=False)
+        figures = await told(sandbox, without=["publication"])
+        assert (figures.ended, figures.steps, figures.timed, figures.mean_seconds) == (0, 3, 1, 180)
+        assert (await told(sandbox)).timed == 0
+        await sandbox.clock.advance(timedelta(days=31))
+        figures = await told(sandbox, without=["publication"])
+        assert (figures.steps, figures.timed) == (0, 0)
+
+
 async def test_leaving_out_a_step_leaves_in_the_work_before_it(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_film(["again"], waits=[timedelta(hours=20)])) as sandbox:
         await made(sandbox, minutes(1))
@@ -134,7 +168,7 @@ async def test_a_step_left_out_takes_nothing_off_where_it_did_not_run(open_sandb
 async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_film([])) as sandbox:
         await made(sandbox, minutes(1))
-        assert (await told(sandbox, "song")) == PipelineFigures(0, 0, 0, 0, None, None)
+        assert (await told(sandbox, "song")) == PipelineFigures(0, 0, 0, 0, 0, None, None)
         await sandbox.clock.advance(timedelta(days=31))
         assert (await told(sandbox)).ended == 0
 

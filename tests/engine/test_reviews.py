@@ -29,7 +29,7 @@ from retoma.records import Review
 from retoma.states import ReviewState, RunState
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import rows
+from tests.engine.builders import rows, value
 
 APPROVE = Decision("approve", by="ana")
 Opened = Callable[[Pipeline], Awaitable[Sandbox]]
@@ -132,6 +132,13 @@ async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(ope
     (review,) = await sandbox.client.reviews()
     assert review.run == started.id
     assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
+    written = """
+        select count(distinct xmin::text)
+          from (select xmin from retoma.runs where id = $1
+                union all select xmin from retoma.reviews where run = $1
+                union all select xmin from retoma.jobs where run = $1 and step = 'outline') as rows
+    """
+    assert await value(sandbox, written, started.id) == 1
 
 
 async def test_what_a_person_edits_is_what_goes_on(opened: Opened) -> None:

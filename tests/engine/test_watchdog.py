@@ -13,7 +13,7 @@ from retoma.errors import AtWork, DefinitionError, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
 from retoma.records import WaitReason
 from retoma.store import workers
-from retoma.testing import Hands, Sandbox
+from retoma.testing import NOON, Hands, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import SILENCE, do, do_next, kinds, state, states
 
@@ -431,3 +431,24 @@ async def test_limits_of_a_start_are_checked(open_sandbox: OpenSandbox) -> None:
             await sandbox.client.start("lines", deadline=minutes(0))
         with pytest.raises(InvalidInput, match="resumes are a number"):
             await sandbox.client.start("lines", resumes=-1)
+
+
+@pytest.mark.parametrize("year", [2020, 2040])
+async def test_the_databases_clock_decides_when_a_run_is_stuck(open_sandbox: OpenSandbox, year: int) -> None:
+    """The clock of this machine is years ahead of the database's, or behind it."""
+    served_elsewhere = Pipeline("served_elsewhere")
+
+    @served_elsewhere.step(queue="elsewhere")
+    async def wait() -> int:
+        return 1
+
+    async with open_sandbox(served_elsewhere) as sandbox:
+        start = NOON.replace(year=year)
+        await sandbox.clock.set(start)
+        run = (await sandbox.client.start(served_elsewhere)).id
+        states = []
+        for passed in (timedelta(0), minutes(4), minutes(6)):
+            await sandbox.clock.set(start + passed)
+            await sandbox.watch()
+            states.append((await sandbox.client.show(run)).state)
+        assert states == ["running", "running", "stuck"]

@@ -220,7 +220,7 @@ async def test_exactly_the_bad_documents_of_a_hostile_batch_fail_and_no_other_is
 def check_outcomes(papers: list[Paper], documents: list[dict[str, Any]]) -> None:
     """Every bad one failed, each in its own way, and all others have a label."""
     wrong = [
-        (paper.name, document["status"], document["erro_codigo"], document["erro_mensagem"])
+        (paper.name, document["status"], document["erro_codigo"], document["erro_detalhe"])
         for paper, document in zip(papers, documents, strict=True)
         if (document["status"], document["erro_codigo"] in paper.codes)
         != (("ERRO", True) if paper.codes else ("CONCLUIDO", False))

@@ -64,6 +64,7 @@ class Capacity(Base):
         return await self._standing.read()
 
     async def pipeline_figures(self, pipeline: str, since: datetime, *, without: Sequence[str] = ()) -> PipelineFigures:
-        """What the runs of a pipeline that ended since then have come to. The time of the steps `without` is not
-        counted, as that of reviews is not."""
+        """Return how the runs of a pipeline went that ended since then or are open: an open run counts with the steps
+        that it has finished. The time of the steps `without` is not counted, as that of reviews is not; an open run
+        that has only these left is timed."""
         return await gauges.of_pipeline(self.database, pipeline, since, without)

@@ -10,6 +10,7 @@ from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, pages_for
 from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.projects import Accuracies
 from retoma_apps.classifier.routes import router
+from retoma_apps.classifier.shapes import ExecutionCallback
 from retoma_apps.classifier.uploads import LARGEST_UPLOAD
 from retoma_apps.providers.llm import Llm, OpenRouter, OpenRouterSettings
 
@@ -22,6 +23,7 @@ def make_app(files: Files, llm: Llm | None) -> App:
         resources={"labeller": Labeller(files, llm), "accuracies": accuracies},
         routes=[router],
         webhook_body=callback,
+        webhook_schema=ExecutionCallback,
         pages=pages_for(accuracies, is_offline=llm is None),
         templates=TEMPLATES,
         static=STATIC,

@@ -11,12 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from retoma import Client, Webhook
-from retoma.errors import AtWork, InvalidInput, NotFound
+from retoma.errors import AtWork, NotFound
 from retoma.files import Files
 from retoma.records import Item, ItemTotals, Run, Stuck
 from retoma.states import JobState, RunState
+from retoma_apps.classifier.errors import Missing, Refused
 from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE, Batch, Classification, Criteria, Document
 from retoma_apps.classifier.pipeline import classification, is_unsure
+from retoma_apps.classifier.problems import portuguese_of
 from retoma_apps.classifier.projects import Kept
 from retoma_apps.classifier.states import (
     BY_JOB_STATE,
@@ -49,7 +51,10 @@ async def started(
     `webhook_url` is told of its end, and whenever it is stuck.
     """
     if not 1 <= len(uploads) <= MOST_DOCUMENTS:
-        raise InvalidInput(f"an execution takes 1 to {MOST_DOCUMENTS:,} documents; given: {len(uploads):,}")
+        raise Refused(
+            f"an execution takes 1 to {MOST_DOCUMENTS:,} documents; given: {len(uploads):,}",
+            pt=f"uma execução tem de 1 a {MOST_DOCUMENTS} documentos; vieram {len(uploads)}",
+        )
     await _check_files(files, uploads)
     project = kept.project
     examples = json.dumps([each.model_dump() for each in project.exemplos], ensure_ascii=False)
@@ -81,22 +86,35 @@ async def started(
 async def _check_files(files: Files, uploads: Sequence[Upload]) -> None:
     for upload in uploads:
         if (upload.arquivo is None) == (upload.recusa is None):
-            raise InvalidInput(f"{upload.nome!r:.120} needs what /arquivos answered for it, as it was")
+            raise Refused(
+                f"{upload.nome!r:.120} needs what /arquivos answered for it, as it was",
+                pt=f"{upload.nome!r:.120} precisa do que /arquivos respondeu, sem mudança",
+            )
     sent = [(upload.nome, upload.arquivo) for upload in uploads if upload.arquivo is not None]
     for at in range(0, len(sent), AT_ONCE):
         some = sent[at : at + AT_ONCE]
         are_here = await asyncio.gather(*(files.has(file) for _, file in some))
         for (name, _), is_here in zip(some, are_here, strict=True):
             if not is_here:
-                raise InvalidInput(f"the file of {name!r:.120} is not here: send it first, to /arquivos")
+                raise Refused(
+                    f"the file of {name!r:.120} is not here: send it first, to /arquivos",
+                    pt=f"o arquivo de {name!r:.120} não está aqui: envie-o antes, para /arquivos",
+                )
 
 
 async def found(client: Client, execution: UUID, tenant: str | None) -> Run:
     """An execution that this tenant may see. Raises NotFound."""
-    run = await client.show(execution, tenant=tenant)
+    try:
+        run = await client.show(execution, tenant=tenant)
+    except NotFound:
+        raise _missing(execution) from None
     if run.pipeline != classification.name:
-        raise NotFound(f"there is no execution {execution}")
+        raise _missing(execution)
     return run
+
+
+def _missing(execution: UUID) -> Missing:
+    return Missing(f"there is no execution {execution}", pt=f"não há execução {execution}")
 
 
 async def resumed(client: Client, execution: UUID, *, tenant: str | None, by: str) -> None:
@@ -223,12 +241,14 @@ def document(item: Item, least: float = 0.0) -> dict[str, Any]:
     found = None if item.output is None else Classification.model_validate(item.output)
     error = item.error or {}
     status = BY_JOB_STATE[item.state]
+    code = item.code if status == "ERRO" else error.get("code")
     return {
         "codigo": item.item,
         "status": status,
         "tentativas": 0 if value.duplicado_de else item.attempt,
-        "erro_codigo": item.code if status == "ERRO" else error.get("code"),
-        "erro_mensagem": error.get("message"),
+        "erro_codigo": code,
+        "erro_mensagem": portuguese_of(code) or error.get("message"),
+        "erro_detalhe": error.get("message"),
         "erro_stack": error.get("stack"),
         "ultimo_erro_em": moment(item.error_at),
         "rotulo": found.rotulo if found else None,
@@ -270,7 +290,10 @@ async def corrected(client: Client, run: Run, code: str, label: str, *, tenant: 
     """Put a person's label in place of the model's, which stays known."""
     known = [each["rotulo"] for each in run.input["criterios"]["taxonomia"]]
     if label not in known:
-        raise InvalidInput(f"{label!r:.120} is not in the taxonomy of this execution")
+        raise Refused(
+            f"{label!r:.120} is not in the taxonomy of this execution",
+            pt=f"{label!r:.120} não está na taxonomia desta execução",
+        )
     if not run.is_over:
         raise AtWork(f"execution {run.id} is {run.state}: its labels are corrected when it has ended")
     items = await client.items(run.id, SOURCE, only=[code], limit=1)

@@ -27,6 +27,7 @@ COLUMNS = (
     "erro_codigo",
     "erro_mensagem",
     "ultimo_erro_em",
+    "erro_detalhe",
 )
 _PAGE = 500
 

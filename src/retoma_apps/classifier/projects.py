@@ -12,6 +12,7 @@ from typing import Any
 from retoma import Client, GiveUp
 from retoma.errors import Conflict, NotFound
 from retoma.records import Profile
+from retoma_apps.classifier.errors import Missing
 from retoma_apps.classifier.models import Project
 from retoma_apps.providers.llm import Accuracy, Example, OfflineLlm
 
@@ -43,7 +44,11 @@ async def found(client: Client, project: str) -> Kept:
     try:
         return _kept(await client.profile(project))
     except NotFound:
-        raise NotFound(f"there is no project {project!r:.120}") from None
+        raise missing(project) from None
+
+
+def missing(project: str) -> Missing:
+    return Missing(f"there is no project {project!r:.120}", pt=f"não há projeto {project!r:.120}")
 
 
 async def listed(client: Client, tenant: str | None) -> list[Kept]:

@@ -11,13 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from retoma.errors import Conflict, NotFound
+from retoma.errors import Conflict
 from retoma.files import Files
 from retoma.records import Run
 from retoma.server import Caller, Problem, binary, caller, documented, idempotency_key
 from retoma.states import RunState
 from retoma_apps.classifier import batches, exports, projects, uploads
+from retoma_apps.classifier.errors import Missing
 from retoma_apps.classifier.models import MOST_DOCUMENTS, Code, Label, Name, Project
+from retoma_apps.classifier.problems import PortugueseRoute
 from retoma_apps.classifier.projects import Accuracies, Kept
 from retoma_apps.classifier.reading import Unreadable
 from retoma_apps.classifier.shapes import (
@@ -28,6 +30,7 @@ from retoma_apps.classifier.shapes import (
     ExecutionPage,
     ExecutionRerun,
     ExecutionResults,
+    ExecutionResumed,
     ExecutionSummary,
     ExportedDocument,
     ProjectAccuracy,
@@ -95,7 +98,9 @@ class Codes(BaseModel):
     codigos: Annotated[list[Code], Field(min_length=1, max_length=MOST_DOCUMENTS)]
 
 
-router = APIRouter(tags=["classificador"], responses=documented(400, 401, 403, 413, 422, 429, 503))
+router = APIRouter(
+    tags=["classificador"], route_class=PortugueseRoute, responses=documented(400, 401, 403, 413, 422, 429, 503)
+)
 
 
 @router.post(
@@ -125,7 +130,7 @@ async def show_project(projeto: str, by: Reader) -> Response:
 async def change_project(projeto: str, given: Project, by: Writer, seen: IfMatch = None) -> Response:
     kept = await _own_project(by, projeto)
     if seen is not None and seen != _etag(kept):
-        raise Problem(412, "CHANGED", "somebody else has changed this project: look at it again")
+        raise Problem(412, "CHANGED", "outra pessoa mudou este projeto: consulte de novo antes de mudar")
     return _project(await projects.changed(by.client, projeto, given, kept.revision))
 
 
@@ -184,8 +189,8 @@ async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey =
         raise Problem(
             422,
             "SEM_EXEMPLOS",
-            "without OPENROUTER_API_KEY documents are labelled by the project's examples, and it has none yet: "
-            "give it some with PUT /projetos/{projeto}, or on its page",
+            "sem OPENROUTER_API_KEY os documentos são rotulados pelos exemplos do projeto, e ele ainda não tem nenhum: "
+            "dê alguns com PUT /projetos/{projeto}, ou na página dele",
         )
     try:
         run = await batches.started(
@@ -249,7 +254,7 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
 @router.post(
     "/execucoes/{execucao}/retomar",
     summary="Go on from where it stopped",
-    response_model=ExecutionSummary,
+    response_model=ExecutionResumed,
     responses=_AT_WORK,
 )
 async def resume_execution(execucao: UUID, by: Writer) -> dict[str, Any]:
@@ -317,7 +322,10 @@ async def download_document(execucao: UUID, codigo: Annotated[Code, Query()], by
     found = [each for each in run.input["documentos"] if each["codigo"] == codigo and "arquivo" in each]
     opened = await _files(by).opened(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
     if opened is None:
-        raise NotFound("there is no such document, or its file is gone")
+        raise Missing(
+            "there is no such document, or its file is gone",
+            pt="não há esse documento, ou o arquivo dele não está mais guardado",
+        )
     return _download(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
 
 
@@ -410,7 +418,7 @@ async def _answered(by: Caller, execucao: UUID) -> dict[str, Any]:
 
 async def _own_project(by: Caller, project: str) -> Kept:
     if by.tenant not in (None, project):
-        raise NotFound(f"there is no project {project!r:.120}")
+        raise projects.missing(project)
     return await projects.found(by.client, project)
 
 

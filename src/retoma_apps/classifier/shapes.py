@@ -78,7 +78,8 @@ class DocumentDetails(BaseModel):
     status: DocumentStatus
     tentativas: int
     erro_codigo: str | None
-    erro_mensagem: str | None
+    erro_mensagem: str | None = Field(description="What `erro_codigo` means and what to do, in Portuguese.")
+    erro_detalhe: str | None = Field(description="The error as the reader or the provider said it.")
     erro_stack: str | None
     ultimo_erro_em: Moment | None
     rotulo: str | None
@@ -106,7 +107,8 @@ class ExportedDocument(BaseModel):
     duplicado_de: str | None
     tentativas: int
     erro_codigo: str | None
-    erro_mensagem: str | None
+    erro_mensagem: str | None = Field(description="What `erro_codigo` means and what to do, in Portuguese.")
+    erro_detalhe: str | None = Field(description="The error as the reader or the provider said it.")
     ultimo_erro_em: Moment | None
 
 
@@ -137,6 +139,17 @@ class ErrorPage(BaseModel):
 class DocumentPage(BaseModel):
     documentos: list[DocumentDetails]
     proximo: int | None = Field(description="For `apos`; null if there are no more.")
+
+
+class ExecutionCallback(ExecutionSummary):
+    """What `webhook_url` is sent."""
+
+    evento: str
+    travamento: StuckExecution | None
+
+
+class ExecutionResumed(ExecutionSummary):
+    aviso: str | None = Field(description="Why it does not go on yet: no worker is running for it.")
 
 
 class ExecutionRerun(ExecutionSummary):

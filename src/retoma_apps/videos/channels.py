@@ -12,12 +12,12 @@ from retoma_apps.videos.voices import speaks
 
 
 class TooLate(InvalidInput):
-    """A video is ordered for a time that has passed."""
+    """A video is ordered for a time that has passed, or begins after it should be public."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "scheduled_for: this time has passed; name one to come, or none to publish when it is approved"
-        )
+    def __init__(self, field: str, word: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+        self.word = word
 
 
 async def channel_of(client: Client, name: str) -> Channel:
@@ -39,22 +39,35 @@ async def ordered(client: Client, order: Order, *, key: str | None) -> UUID:
 
     Raises Conflict if the key is another order's, and TooLate.
     """
-    if await _is_late(client, order) and not (key and await client.started_by(key, longform, tenant=order.channel)):
-        raise TooLate
+    late = await _lateness(client, order)
+    if late and not (key and await client.started_by(key, longform, tenant=order.channel)):
+        raise late
     told = Webhook(order.webhook_url) if order.webhook_url else None
     brief = await _brief(client, order)
-    return (await client.start(longform, brief, tenant=order.channel, key=key, webhook=told, asked=order)).id
+    started = await client.start(
+        longform, brief, tenant=order.channel, key=key, webhook=told, asked=order, run_at=order.start_at
+    )
+    return started.id
 
 
-async def _is_late(client: Client, order: Order) -> bool:
-    return order.scheduled_for is not None and order.scheduled_for <= await client.now()
+async def _lateness(client: Client, order: Order) -> TooLate | None:
+    """Return what is wrong with the times of an order, or None."""
+    start, public, now = order.start_at, order.scheduled_for, await client.now()
+    if public is not None and public <= now:
+        why = "this time has passed; name one to come, or none to publish when it is approved"
+        return TooLate("scheduled_for", "too late", why)
+    if start is not None and start <= now:
+        return TooLate("start_at", "too late", "this time has passed; name one to come, or none to start now")
+    if start is not None and public is not None and start >= public:
+        return TooLate("start_at", "starts after", "work must begin before scheduled_for, when the video is published")
+    return None
 
 
 async def _brief(client: Client, order: Order) -> Brief:
     """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
     channel = await channel_of(client, order.channel)
     given = channel.model_dump(exclude={"account"}) | order.model_dump(
-        exclude_none=True, exclude={"webhook_url", "channel"}
+        exclude_none=True, exclude={"webhook_url", "channel", "start_at"}
     )
     if not speaks(channel.voice, given["language"]):
         given["voice"] = ""

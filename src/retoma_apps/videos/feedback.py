@@ -23,6 +23,7 @@ _OF_PICTURES = frozenset(
         "image images",
     )
 )
+_OF_FOOTAGE = frozenset(("clipe", "clipes", "cena", "cenas", "clip", "clips", "scene", "scenes", "footage"))
 _POLITE = frozenset(
     re.findall(
         r"\w+",
@@ -45,6 +46,12 @@ _NARRATION = (
     "“slower”; for other words, edit the script",
     "a narração pode ter outra voz ou velocidade: preencha “voz” ou “velocidade”, ou escreva “mais rápido” ou “mais "
     "devagar”; para outras palavras, edite o roteiro",
+)
+_FOOTAGE = (
+    "clips can be replaced: give their numbers in “clips”, and in “queries” what to look for instead, or write “other "
+    "clips” to replace all of them; notes do not change the search",
+    "os clipes podem ser trocados: marque quais, e diga na busca de cada um o que procurar, ou escreva “outros "
+    "clipes” para trocar todos; as notas não mudam a busca",
 )
 _FILM = (
     "the film can be made with or without subtitles: fill in “subtitles”, or write “without subtitles” or “with "
@@ -73,20 +80,33 @@ def for_research(feedback: Feedback, language: Language, *, studio: Studio) -> N
 
 
 def for_narration(feedback: Feedback) -> None:
-    if not {"voice", "rate"} & feedback.extra.keys() and not _is_all(feedback.said, _FASTER, _SLOWER):
-        raise _refusal(feedback, _NARRATION)
+    """Raise CannotFollow for notes that nothing reads, also beside a field that is filled in."""
+    if feedback.said or not {"voice", "rate"} & feedback.extra.keys():
+        other_voice = (_OTHERS,) if "voice" in feedback.extra else ()
+        _check_notes(feedback, _NARRATION, _FASTER, _SLOWER, *other_voice)
+
+
+def for_footage(feedback: Feedback) -> None:
+    """Raise CannotFollow for notes: clips are chosen by number, and searched for by `queries`."""
+    if feedback.said:
+        _check_notes(feedback, _FOOTAGE, _OTHERS, besides=_OF_PICTURES | _OF_FOOTAGE)
 
 
 def for_film(feedback: Feedback) -> None:
-    if "subtitles" not in feedback.extra and not _is_all(feedback.said, _SUBTITLES):
-        raise _refusal(feedback, _FILM)
+    if feedback.said or "subtitles" not in feedback.extra:
+        _check_notes(feedback, _FILM, _SUBTITLES)
 
 
 def for_thumbnails(feedback: Feedback, *, studio: Studio) -> None:
-    if studio.images.follows_notes or "thumbnail_texts" in feedback.extra:
+    if studio.images.follows_notes:
         return
-    if not _is_all(feedback.said, _OTHERS, besides=_OF_PICTURES):
-        raise _refusal(feedback, _THUMBNAILS)
+    if feedback.said or "thumbnail_texts" not in feedback.extra:
+        _check_notes(feedback, _THUMBNAILS, _OTHERS, besides=_OF_PICTURES)
+
+
+def _check_notes(feedback: Feedback, can: Sequence[str], *known: str, besides: frozenset[str] = frozenset()) -> None:
+    if not _is_all(feedback.said, *known, besides=besides):
+        raise _refusal(feedback, can)
 
 
 def _is_all(said: str, *known: str, besides: frozenset[str] = frozenset()) -> bool:

@@ -471,5 +471,6 @@ class Order(BaseModel):
     topic: Topic
     channel: ChannelName = "principal"
     language: Language | None = None
+    start_at: Moment | None = Field(None, description="When work begins; left out, now. Until then it is `pending`.")
     scheduled_for: Moment | None = None
     webhook_url: str | None = Field(None, max_length=2000, description="Who is told how it ended.")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from retoma import Client
 from retoma.records import Job, Review, Run
 from retoma.states import JobState, ReviewState, RunState
+from retoma_apps.videos.models import Analytics
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.stages import Stage, done_of, stage_of, title_of
 
@@ -39,8 +41,19 @@ class Overview:
         return title_of(self.done)
 
     @property
+    def start_at(self) -> datetime | None:
+        """Return when work begins or began, if the video was ordered for later."""
+        return self.run.run_at if self.run.run_at > self.run.created_at else None
+
+    @property
     def upload(self) -> dict[str, Any]:
         return self.done.get("upload") or {}
+
+    @property
+    def analytics(self) -> Analytics | None:
+        """Return what was recorded after the upload."""
+        recorded = self.done.get("analytics_init")
+        return None if recorded is None else Analytics.model_validate(recorded)
 
 
 async def overview_of(client: Client, run: Run) -> Overview:

@@ -128,7 +128,7 @@ async def audio_generation(
 longform.review("audio_review", of=audio_generation, feedback_form=NarrationWishes, **TIMES)
 
 
-@longform.step(pool=FOOTAGE, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30))
+@longform.step(pool=FOOTAGE, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30), feedback=feedback.for_footage)
 async def broll_search(
     language: Language, script_review: Script, audio_review: Narration, *, studio: Studio, ctx: Context
 ) -> Broll:

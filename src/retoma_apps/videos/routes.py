@@ -282,10 +282,12 @@ async def _video(by: Caller, run: Run) -> dict[str, Any]:
         "error_message": _error(seen),
         "revision": run.revision,
         "steps_done": list(seen.done),
+        "start_at": seen.start_at.isoformat() if seen.start_at else None,
         "scheduled_for": run.input.get("scheduled_for"),
         "checkpoint": {"id": str(seen.review.id), "type": seen.review.step} if seen.review else None,
         "url": seen.upload.get("url"),
         "thumbnail_refused": seen.upload.get("thumbnail_refused"),
+        "analytics": seen.done.get("analytics_init"),
         "created_at": run.created_at.isoformat(),
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from retoma.states import RunState
-from retoma_apps.videos.models import Language, Line, Quality, Scene, Source
+from retoma_apps.videos.models import Analytics, Language, Line, Quality, Scene, Source
 from retoma_apps.videos.stages import Stage
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -31,10 +31,14 @@ class Video(BaseModel):
     error_message: str | None
     revision: int
     steps_done: list[str]
+    start_at: Moment | None = Field(description="When work begins or began, if it was ordered for later.")
     scheduled_for: Moment | None
     checkpoint: OpenCheckpoint | None = Field(description="What a person is asked now.")
     url: str | None = Field(description="Where it is published.")
     thumbnail_refused: str | None = Field(description="Why the channel took the video and not its thumbnail.")
+    analytics: Analytics | None = Field(
+        description="What was recorded after the upload, to count views from. Views are not fetched."
+    )
     created_at: Moment
     ended_at: Moment | None
 

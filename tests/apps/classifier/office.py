@@ -51,11 +51,12 @@ def a_project(**changed: Any) -> dict[str, Any]:
 
 
 def refused(answer: httpx2.Response, status: int, code: str) -> str:
-    """What the refusal says: every one has a code and a sentence."""
-    assert (answer.status_code, answer.json().get("code")) == (status, code), answer.text
-    detail = str(answer.json()["detail"])
-    assert len(detail.split()) > 2, detail
-    return detail
+    """What the refusal says in English, where it does: every one has a code and a sentence in Portuguese."""
+    told = answer.json()
+    assert (answer.status_code, told.get("code")) == (status, code), answer.text
+    assert len(told["detail"].split()) > 2, told
+    assert told["detail"] != told.get("detail_en")
+    return str(told.get("detail_en", told["detail"]))
 
 
 def answered(body: dict[str, Any]) -> Any:

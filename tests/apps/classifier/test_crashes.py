@@ -35,7 +35,7 @@ async def test_a_document_that_crashed_its_process_three_times_is_quarantined_al
         "c.txt": "CONCLUIDO",
     }
     assert (found["b.txt"]["erro_codigo"], found["b.txt"]["tentativas"]) == ("QUARANTINED", 3)
-    assert "died by SIGSEGV" in found["b.txt"]["erro_mensagem"]
+    assert "died by SIGSEGV" in found["b.txt"]["erro_detalhe"]
     errors = (await office.api.get(f"/execucoes/{execution}/erros")).json()["erros"]
     assert [each["codigo"] for each in errors] == ["b.txt"]
 

@@ -13,6 +13,7 @@ import pytest
 from retoma import minutes
 from retoma.identifiers import new_run_id
 from retoma_apps.classifier import batches
+from retoma_apps.classifier.pages.words import Words
 from tests.apps.classifier.conftest import OpenOffice
 from tests.apps.classifier.office import KEY, SPOILT, TEXTS, Office, a_project, refused
 
@@ -131,7 +132,8 @@ async def test_what_fails_fails_alone_and_says_why(office: Office) -> None:
     spoilt, blank = answer["erros"]
     assert (spoilt["codigo"], spoilt["status"], spoilt["tentativas"]) == ("b.txt", "ERRO", 3)
     assert spoilt["erro_codigo"] == "LLM_INVALID_JSON"
-    assert "the model's answer is no JSON" in spoilt["erro_mensagem"]
+    assert "the model's answer is no JSON" in spoilt["erro_detalhe"]
+    assert spoilt["erro_mensagem"] == Words("pt").code("LLM_INVALID_JSON")
     assert "labelling.py" in spoilt["erro_stack"]
     assert datetime.fromisoformat(spoilt["ultimo_erro_em"]).utcoffset() is not None
     assert (blank["codigo"], blank["tentativas"], blank["erro_codigo"]) == ("vazio.txt", 1, "FILE_EMPTY")

@@ -43,7 +43,7 @@ async def test_who_has_seen_another_project_cannot_change_this_one(office: Offic
     answer = await office.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
     assert (answer.status_code, answer.headers["ETag"]) == (200, '"2"')
     late = await office.api.call("PUT", path, json=a_project(), headers={"If-Match": '"1"'})
-    assert "look at it again" in refused(late, 412, "CHANGED")
+    assert "consulte de novo" in refused(late, 412, "CHANGED")
     assert (await office.api.get(path)).json()["nome"] == "Outras"
     assert (await office.api.call("PUT", path, json=a_project())).json()["revisao"] == 3
 

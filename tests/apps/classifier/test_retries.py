@@ -71,7 +71,7 @@ async def test_a_document_that_was_tried_again_with_success_keeps_its_last_error
     (found,) = (await office.documents(execution)).values()
     assert (found["status"], found["tentativas"], found["rotulo"]) == ("CONCLUIDO", 2, "sentença")
     assert (found["erro_codigo"], found["ultimo_erro_em"]) == ("LLM_UNAVAILABLE", "2030-01-01T12:00:00+00:00")
-    assert "Provider disconnected" in found["erro_mensagem"]
+    assert "Provider disconnected" in found["erro_detalhe"]
 
 
 class Reader:

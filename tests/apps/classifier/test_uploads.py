@@ -88,7 +88,7 @@ async def test_a_file_that_was_not_sent_is_named_wherever_it_stands(office: Offi
     (sent,) = await office.send("a.txt", "abc")
     absent = {"nome": "z.txt", "arquivo": sent["arquivo"] | {"file": "0" * 64}}
     answer = await office.start(project, [*[sent] * 40, absent])
-    assert "'z.txt' is not here" in answer.json()["detail"]
+    assert "'z.txt' is not here" in answer.json()["detail_en"]
     assert (await office.start(project, [sent] * 40)).status_code == 202
 
 
@@ -141,7 +141,7 @@ async def test_a_document_that_is_too_large_is_refused_alone(office: Office) -> 
     found = await office.documents(execution)
     assert {code: each["status"] for code, each in found.items()} == {"a.txt": "CONCLUIDO", "documento": "ERRO"}
     assert found["documento"]["erro_codigo"] == "FILE_TOO_LARGE"
-    assert "60,000,005 bytes; 50,000,000 are the most" in found["documento"]["erro_mensagem"]
+    assert "60,000,005 bytes; 50,000,000 are the most" in found["documento"]["erro_detalhe"]
 
 
 @pytest.mark.parametrize(

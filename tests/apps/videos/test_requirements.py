@@ -62,6 +62,35 @@ def test_a_step_outside_the_table_has_the_pipelines_retries_and_a_wrong_policy_i
         Pipeline("wrong").step(retry=3)(nothing)  # type: ignore[call-overload]
 
 
+async def test_a_video_ordered_for_later_is_pending_until_its_start(house: QuickHouse) -> None:
+    start = NOON + timedelta(hours=3)
+    video = await house.order(start_at=start.isoformat())
+    await house.work()
+    waiting = await house.show(video)
+    assert (waiting["status"], waiting["stage"], waiting["steps_done"]) == ("pending", "draft", [])
+    assert waiting["start_at"] == start.isoformat()
+    await house.api.sandbox.clock.set(start)
+    await house.work()
+    assert (await house.show(video))["checkpoint"]["type"] == "script_review"
+
+
+async def test_a_repeated_order_for_later_is_the_same_video_after_its_start(house: QuickHouse) -> None:
+    order = {"topic": TOPIC, "channel": "financas", "start_at": (NOON + MINUTE).isoformat()}
+    first = await house.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
+    await house.api.sandbox.clock.set(NOON + 2 * MINUTE)
+    again = await house.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
+
+
+async def test_the_analytics_record_is_shown_once_the_video_is_uploaded(house: QuickHouse) -> None:
+    checkpoint = await house.at("final_review")
+    assert (await house.show(checkpoint["video_id"]))["analytics"] is None
+    shown = await house.finish(checkpoint)
+    recorded = shown["analytics"]
+    assert (recorded["url"], recorded["title"], recorded["channel"]) == (shown["url"], shown["title"], "financas")
+    assert recorded["seconds"] == checkpoint["data"]["duration_seconds"]
+
+
 def nothing() -> None:
     """A step that is right but for its options."""
 

@@ -123,6 +123,12 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House)
         ({"topic": TOPIC, "scheduled_for": "0001-01-01T00:00:00+05:00"}, "scheduled_for"),
         ({"topic": TOPIC, "scheduled_for": "9999-12-31T23:59:59-14:00"}, "scheduled_for"),
         ({"topic": TOPIC, "scheduled_for": "9999-12-31T00:00:00Z"}, "scheduled_for"),
+        ({"topic": TOPIC, "start_at": "2031-02-04T12:00:00"}, "start_at"),
+        ({"topic": TOPIC, "start_at": "2030-01-01T12:00:00Z"}, "start_at: this time has passed"),
+        (
+            {"topic": TOPIC, "start_at": "2031-02-04T12:00:00Z", "scheduled_for": "2031-02-04T12:00:00Z"},
+            "start_at: work must begin before scheduled_for",
+        ),
         ({"topic": "!!! …"}, "topic"),
         ({"topic": "\u200b\u200b\u200b"}, "topic"),
         ({"topic": TOPIC, "titel": "x"}, "titel"),

@@ -74,49 +74,62 @@ select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting,
  order by p.name;
 
 -- name: pipeline_figures
--- What the runs of a pipeline that ended since then have come to. What took no time of theirs is taken off: open reviews, the
--- steps named here from when all that they need had ended, and the time between an end and what was asked for after it.
-with ended as (
-  select r.id, r.state, r.revision, r.version, greatest(r.created_at, r.run_at) as began_at, r.ended_at
+-- What the runs of a pipeline that ended since then, and those that are open, have come to. An open run counts with the steps
+-- that it has finished since then, and with its time if only the steps named here are left. What took no time of theirs is taken
+-- off: open reviews, the steps named here from when all that they need had ended, and the time between an end and what was asked
+-- for after it.
+with counted as (
+  select r.id, r.revision, r.version, greatest(r.created_at, r.run_at) as began_at, r.ended_at, r.state = 'failed' as has_failed,
+         case
+           when r.state = 'completed' then r.ended_at
+           when r.ended_at is null and r.state <> 'pending' and cardinality(:without::text[]) > 0 then (
+             select max(j.ended_at) filter (where j.step <> all (:without::text[]))
+               from retoma.standing(r.id) j
+             having bool_and(j.step = any (:without::text[]) or j.state in ('succeeded', 'skipped')))
+         end as done_at
     from retoma.runs r
     join retoma.versions g on g.id = r.version
-   where g.pipeline = :pipeline and r.ended_at >= :since
+   where g.pipeline = :pipeline and (r.ended_at >= :since or r.ended_at is null)
+), done as (
+  select c.id, c.revision, c.version, c.began_at, c.done_at
+    from counted c
+   where c.done_at >= :since
 ), aside as (
   select e.id as run, v.opened_at as first_at, coalesce(v.applied_at, v.ended_at) as last_at
-    from ended e
+    from done e
     join retoma.reviews v on v.run = e.id
-   where e.state = 'completed' and v.planned
+   where v.planned
   union all
   select e.id, greatest(j.created_at, max(n.ended_at)), j.ended_at
-    from ended e
+    from done e
     join retoma.jobs j on j.run = e.id and j.step = any (:without::text[]) and j.attempt > 0
     left join retoma.edges g on g.version = e.version and g.to_step = j.step
     left join retoma.jobs n on n.run = e.id and n.step = g.from_step and n.revision <= j.revision
-   where e.state = 'completed'
    group by e.id, j.step, j.item, j.revision, j.created_at, j.ended_at
   union all
   select e.id, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
-    from ended e
+    from done e
     join retoma.events v on v.run = e.id
-   where e.state = 'completed' and e.revision > 1 and v.kind = 'end'
+   where e.revision > 1 and v.kind = 'end'
 ), took as (
-  select extract(epoch from e.ended_at - e.began_at - coalesce((
+  select extract(epoch from e.done_at - e.began_at - coalesce((
            select sum(upper(span) - lower(span))
-             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.began_at, e.ended_at)))
+             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.began_at, e.done_at)))
                      from aside a
                     where a.run = e.id and a.last_at > a.first_at) as spans (span)), '0'))::float as seconds
-    from ended e
-   where e.state = 'completed'
+    from done e
 ), made as (
   select count(*) as steps, count(*) filter (where j.failures > 0 or j.deaths > 0) as retried
-    from ended e
+    from counted e
     join retoma.jobs j on j.run = e.id
     join retoma.steps s on s.version = e.version and s.step = j.step
    where j.attempt > 0 and j.state in ('succeeded', 'failed', 'quarantined') and s.review is null and not s.hidden
+     and (e.ended_at is not null or j.ended_at >= :since)
 )
-select (select count(*) from ended)::int as ended,
-       (select count(*) from ended where state = 'failed')::int as failed,
+select (select count(*) from counted where ended_at is not null)::int as ended,
+       (select count(*) from counted where has_failed)::int as failed,
        made.steps::int as steps, made.retried::int as retried,
+       (select count(*) from took)::int as timed,
        (select avg(seconds) from took) as mean_seconds,
        (select percentile_cont(0.5) within group (order by seconds) from took) as median_seconds
   from made;

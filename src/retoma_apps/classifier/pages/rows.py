@@ -95,7 +95,7 @@ class Table:
             return f'<td class="none">{NOTHING}</td>'
         if shown["status"] != "ERRO":
             return f'<td class="full faint"><code>{escape(code)}</code></td>'
-        message = escape(str(shown["erro_mensagem"] or "")[:LONGEST_MESSAGE])
+        message = escape(str(shown["erro_detalhe"] or "")[:LONGEST_MESSAGE])
         return (
             f'<td class="full errline wrapany" title="{message}">{escape(self.say.code(code))} '
             f'<code class="faint">{escape(code)}</code></td>'

@@ -14,7 +14,8 @@ from retoma_apps.videos.models import Channel, Order
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.voices import can_speak
 
-ORDER = ("topic", "channel", "language", "scheduled_for")
+TIMES = ("start_at", "scheduled_for")
+ORDER = ("topic", "channel", "language", *TIMES)
 CHANNEL = ("language", "voice", "style", "seconds", "budget", "account")
 Made = TypeVar("Made", bound=BaseModel)
 
@@ -51,8 +52,7 @@ def written(fields: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
 def read_order(given: Mapping[str, str], say: Words) -> Order:
     """Raises Wrong."""
     values = {name: value for name, value in given.items() if value or name == "channel"}
-    if given["scheduled_for"]:
-        values["scheduled_for"] = _at(given["scheduled_for"]) or given["scheduled_for"]
+    values |= {name: _at(given[name]) or given[name] for name in TIMES if given[name]}
     return _checked(Order, values, say, others={"topic"} - values.keys())
 
 

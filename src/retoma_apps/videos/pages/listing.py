@@ -62,8 +62,8 @@ class Listing:
             await ordered(visit.client, order, key=key and f"page {key}")
         except Wrong as error:
             return await self.show(visit, 422, Form(given, error.found))
-        except TooLate:
-            return await self.show(visit, 422, Form(given, {"scheduled_for": Words(visit.language)("too late")}))
+        except TooLate as error:
+            return await self.show(visit, 422, Form(given, {error.field: Words(visit.language)(error.word)}))
         except InvalidInput as error:
             return await self.show(visit, 422, replace(Form(given), wrong={"channel": str(error)}))
         return visit.go(ROUTE, "ordered")

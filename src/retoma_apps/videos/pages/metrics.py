@@ -79,7 +79,7 @@ def _metrics(visit: Visit, asked: ReviewFigures, ran: PipelineFigures) -> Iterat
     yield Metric(
         "retry", _share(ran.retried, ran.steps), MOST_RETRIED, True, counted("of steps", ran.retried, ran.steps)
     )
-    yield Metric("time", ran.mean_seconds, LONGEST_RUN, False, say("of times", time=median))
+    yield Metric("time", ran.mean_seconds, LONGEST_RUN, False, say("of times", count=number(ran.timed), time=median))
     yield Metric("failed", _share(ran.failed, ran.ended), MOST_FAILED, True, counted("of runs", ran.failed, ran.ended))
 
 

@@ -49,6 +49,11 @@ _WORDS = {
     "review": ("Review", "Revisar"),
     "watch": ("Watch", "Assistir"),
     "continue": ("Continue", "Continuar"),
+    "analytics": (
+        "Recorded after the upload: {length}, {words} words, since {time} UTC",
+        "Registrado após o envio: {length}, {words} palavras, desde {time} UTC",
+    ),
+    "starts at": ("Starts on {time} UTC", "Começa em {time} UTC"),
     "thumbnail refused": ("Published without its thumbnail:", "Publicado sem a capa:"),
     "older": ("Older", "Mais antigos"),
     "newest": ("Newest", "Mais novos"),
@@ -63,6 +68,7 @@ _WORDS = {
     "field topic": ("Topic", "Tema"),
     "field channel": ("Channel", "Canal"),
     "field language": ("Language", "Idioma"),
+    "field start_at": ("Start work at (UTC)", "Começar em (UTC)"),
     "field scheduled_for": ("Publish at (UTC)", "Publicar em (UTC)"),
     "field voice": ("Voice", "Voz"),
     "field style": ("Style", "Estilo"),
@@ -72,6 +78,7 @@ _WORDS = {
     "hint topic": ("What the video is about, in a sentence.", "Do que o vídeo trata, em uma frase."),
     "hint channel": ("A new name makes a new channel.", "Um nome novo cria um canal novo."),
     "hint language": ("Of the script and the narration.", "Do roteiro e da narração."),
+    "hint start_at": ("Empty: now.", "Vazio: agora."),
     "hint scheduled_for": ("Empty: as soon as it is approved.", "Vazio: assim que for aprovado."),
     "hint voice": (
         "One that has its key here, also elevenlabs_<id>. Empty: the usual voice of the language.",
@@ -90,6 +97,11 @@ _WORDS = {
     "wrong topic": ("Say what it is about, in 3 to 300 letters.", "Diga o tema, com 3 a 300 letras."),
     "wrong channel": ("A name of 1 to 100 letters, without a slash.", "Um nome de 1 a 100 letras, sem barra."),
     "wrong language": ("Choose one of the languages.", "Escolha um dos idiomas."),
+    "wrong start_at": ("A day and a time, as 2026-02-04T12:00.", "Um dia e uma hora, como 2026-02-04T12:00."),
+    "starts after": (
+        "Work must begin before the video is published.",
+        "O trabalho precisa começar antes da publicação.",
+    ),
     "wrong scheduled_for": ("A day and a time, as 2026-02-04T12:00.", "Um dia e uma hora, como 2026-02-04T12:00."),
     "too late": ("This time has passed.", "Essa hora já passou."),
     "wrong voice": (
@@ -159,9 +171,15 @@ _WORDS = {
     "above": ("over {value}", "mais de {value}"),
     "of reviews": ("{count} decisions", "{count} decisões"),
     "of first": ("{part} of {count} first decisions", "{part} de {count} primeiras decisões"),
-    "of steps": ("{part} of {count} steps", "{part} de {count} passos"),
+    "of steps": (
+        "{part} of {count} finished steps, also of videos under way",
+        "{part} de {count} passos terminados, também de vídeos em andamento",
+    ),
     "of runs": ("{part} of {count} videos that ended", "{part} de {count} vídeos encerrados"),
-    "of times": ("half of them within {time}", "metade em até {time}"),
+    "of times": (
+        "finished videos, published or waiting for their day: {count}; half of them within {time}",
+        "vídeos prontos, publicados ou à espera do seu dia: {count}; metade em até {time}",
+    ),
     "time why": (
         "Neither open reviews nor the wait for the day of publication count. Rejected or cancelled is not failed.",
         "Não contam revisões abertas nem a espera pelo dia da publicação; rejeitados e cancelados não falharam.",

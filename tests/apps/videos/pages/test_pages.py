@@ -20,7 +20,14 @@ from retoma_apps.videos.stages import Stage
 from tests.apps.videos.pages.canned import FILM, PNG, Desk
 from tests.apps.videos.pages.test_reviews import text_of
 
-ORDER = {"topic": "Como investir", "channel": "financas", "language": "", "scheduled_for": "", "key": "1"}
+ORDER = {
+    "topic": "Como investir",
+    "channel": "financas",
+    "language": "",
+    "start_at": "",
+    "scheduled_for": "",
+    "key": "1",
+}
 CHANNEL = {
     "language": "en",
     "voice": "espeak_en",
@@ -63,12 +70,23 @@ async def test_an_order_starts_one_video_however_often_its_form_is_sent(desk: De
     assert "Vídeo pedido." in await desk.read(sent.headers["location"], language="pt")
 
 
+async def test_a_video_ordered_for_later_says_when_it_starts(desk: Desk) -> None:
+    sent = await desk.send("/videos/", ORDER | {"start_at": "2030-02-04T12:00"})
+    assert sent.status_code == 303, sent.text
+    (run,) = await desk.client.runs()
+    assert (run.state, run.run_at.isoformat()) == ("pending", "2030-02-04T12:00:00+00:00")
+    for language, sentence in (("en", "Draft Starts on"), ("pt", "Rascunho Começa em")):
+        assert sentence in text_of(await desk.read("/videos/", language=language))
+
+
 async def test_what_is_wrong_with_an_order_is_told_at_its_field(desk: Desk) -> None:
     for field, written, sentence in (
         ("topic", " ", "Diga o tema, com 3 a 300 letras."),
         ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
         ("channel", "", "Um nome de 1 a 100 letras, sem barra."),
         ("language", "fr", "Escolha um dos idiomas."),
+        ("start_at", "amanhã", "Um dia e uma hora"),
+        ("start_at", "2029-12-31T12:00", "Essa hora já passou."),
         ("scheduled_for", "amanhã", "Um dia e uma hora"),
         ("scheduled_for", "2029-12-31T12:00", "Essa hora já passou."),
     ):
@@ -257,5 +275,6 @@ async def test_metrics_say_in_words_whether_their_targets_are_met(desk: Desk) ->
     shown = text_of(await desk.read("/videos/metrics", language="pt"))
     assert "Espera média por uma decisão 4 decisões 3 h menos de 2 h Fora da meta" in shown
     assert "Aprovados na primeira vez 4 de 4 primeiras decisões 100 % mais de 85 % Na meta" in shown
-    assert "Do início ao fim, sem a espera por pessoas metade em até 0 s 0 s menos de 30 min Na meta" in shown
+    of_times = "vídeos prontos, publicados ou à espera do seu dia: 1; metade em até 0 s"
+    assert f"Do início ao fim, sem a espera por pessoas {of_times} 0 s menos de 30 min Na meta" in shown
     assert "Falharam de vez 0 de 1 vídeos encerrados 0 % menos de 2 % Na meta" in shown

@@ -1,0 +1,65 @@
+"""Problem details of the classifier's routes in Portuguese, the language of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from retoma.errors import RetomaError
+from retoma.server import Problem, problem_of
+from retoma_apps.classifier.pages.words import CODES, Words
+
+_BY_CODE = {
+    "NOT_FOUND": "não há esse documento nesta execução",
+    "AT_WORK": "o estado atual da execução não permite isto: veja o `status` dela e tente quando ela terminar",
+    "CONFLICT": "já existe, ou foi alterado por outra pessoa: consulte de novo, ou escolha outro nome",
+    "IDEMPOTENCY_KEY_REUSED": "esta Idempotency-Key já veio com outro pedido, ou o projeto mudou: use outra",
+    "SCOPE_MISSING": "a chave não tem o escopo que este pedido exige",
+    "TOO_MANY_REQUESTS": "pedidos demais: Retry-After diz em quantos segundos tentar de novo",
+    "DATABASE_UNAVAILABLE": "o banco de dados não responde, e não se sabe se isto foi feito: repita com a mesma "
+    "Idempotency-Key",
+}
+
+
+class PortugueseRoute(APIRoute):
+    """Answers errors in Portuguese, with the English sentence as `detail_en`, unless the caller prefers English."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_in_portuguese(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (Problem, RequestValidationError, RetomaError) as error:
+                problem = problem_of(error)
+                if not _prefers_english(request):
+                    _translate(problem, getattr(error, "pt", None))
+                if problem is error:
+                    raise
+                raise problem from error
+
+        return handle_in_portuguese
+
+
+def portuguese_of(code: str | None) -> str | None:
+    """Return what an error code means in Portuguese, and what to do; None if it is not one of ours."""
+    return Words("pt").code(code) if code in CODES else None
+
+
+def _translate(problem: Problem, pt: str | None) -> None:
+    said = pt or _BY_CODE.get(problem.code) or portuguese_of(problem.code)
+    if problem.code == "INVALID_REQUEST":
+        fields = ", ".join(each["field"] for each in problem.members["errors"][:3])
+        said = f"o pedido tem campos que não são aceitos: {fields}; `errors` diz o que há em cada um"
+    if said is not None:
+        problem.members["detail_en"] = problem.detail
+        problem.detail = said
+
+
+def _prefers_english(request: Request) -> bool:
+    return request.headers.get("Accept-Language", "").strip().lower().startswith("en")
