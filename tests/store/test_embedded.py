@@ -309,11 +309,23 @@ def test_a_killed_supervisor_takes_the_server_along_and_ensure_brings_both_back(
 
 
 def test_a_deleted_home_ends_the_server(copied: Path) -> None:
-    with attach(copied, settings=QUICK) as server:
+    with attach(copied, settings=QUICK | {"autovacuum": "off"}) as server:  # so that it writes no file meanwhile
         pid = server_pid(server.folder)
         assert pid
         shutil.rmtree(copied)
         eventually(lambda: not is_server(pid, server.data))
+
+
+@pytest.mark.parametrize("name", ["attached.lock", "postgres.log"])
+def test_a_supervisor_creates_no_deleted_file(copied: Path, name: str) -> None:
+    with attach(copied, settings=QUICK) as server:
+        pid, supervising = server_pid(server.folder), supervisor_pid(server.folder)
+        assert pid
+        assert supervising
+        (server.folder / name).unlink()
+        os.kill(pid, signal.SIGINT)
+        eventually(lambda: supervisor_pid(server.folder) != supervising)
+        assert not (server.folder / name).exists()
 
 
 def test_a_log_is_bounded_to_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

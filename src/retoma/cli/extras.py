@@ -39,7 +39,6 @@ EXTRAS = (
         {
             "imageio-ffmpeg": "ffmpeg",
             "espeakng-loader": "eSpeak, the voice offline",
-            "av": "reads audio and video",
             "pillow": "draws pictures",
             "fontpkg-noto-sans": "the font",
         },

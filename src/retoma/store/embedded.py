@@ -195,7 +195,8 @@ class Embedded:
         user = server_user(self.data)
         programs = choose_programs(user)
         self._prepare(programs, user, supervising)
-        begins = len(read(self.folder / "postgres.log"))
+        with open(self.folder / "postgres.log", "ab", opener=supervisor.private_opener) as output:
+            begins = output.tell()
         command = [str(programs / "postgres"), "-D", str(self.data), *self._options()]
         name = f".s.PGSQL.{self._port or 5432}"
         start_supervisor(supervisor.Plan(command, str(self.folder), str(self.run), name, user, supervising))
@@ -220,7 +221,7 @@ class Embedded:
         return [part for name, value in every.items() for part in ("-c", f"{name}={value}")]
 
     def _failure(self, what: str, begins: int = 0) -> DatabaseUnavailable:
-        seen = tail(read(self.folder / "postgres.log")[begins:]) or tail(read(self.folder / "supervisor.log"))
+        seen = tail(read(self.folder / "postgres.log", begins)) or tail(read(self.folder / "supervisor.log"))
         if shutil.disk_usage(self.folder).free < 16 << 20:  # so full that no log could be written either
             seen += " / No space left on device"
         return trouble(self.home, f"{what} ({seen}; see {self.folder / 'postgres.log'})")
@@ -239,8 +240,8 @@ def trouble(home: Path, what: str) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"the embedded PostgreSQL of {home} {what}; {advice}")
 
 
-def read(path: Path) -> str:
-    return path.read_bytes().decode(errors="replace") if path.exists() else ""
+def read(path: Path, begins: int = 0) -> str:
+    return path.read_bytes()[begins:].decode(errors="replace") if path.exists() else ""
 
 
 def tail(text: str) -> str:

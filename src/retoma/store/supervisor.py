@@ -49,9 +49,9 @@ class Plan(NamedTuple):
         return Path(self.folder, "postgres.log")
 
 
-def lock(path: Path, how: int) -> int | None:
+def lock(path: Path, how: int, *, create: bool = True) -> int | None:
     """A descriptor that holds the lock until closed; None if LOCK_NB is asked and another is in the way."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, how)
     except BaseException as error:
@@ -129,7 +129,8 @@ def serve(plan: Plan, alarm: Alarm) -> bool:
 def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
     wanted_at = time.monotonic()
     while server.poll() is None:
-        closing = lock(Path(plan.folder, "attached.lock"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Create nothing: who deletes the folder would find it not empty, and the server would outlive it.
+        closing = lock(Path(plan.folder, "attached.lock"), fcntl.LOCK_EX | fcntl.LOCK_NB, create=False)
         if closing is None:
             wanted_at = time.monotonic()
         elif time.monotonic() - wanted_at > GRACE:
@@ -153,7 +154,7 @@ def start(plan: Plan) -> subprocess.Popen[bytes]:
     # PostgreSQL takes a recorded pid for alive when any process has it by now, except its own "grandparent".
     # Deleting postmaster.pid instead would lose its check that no backend of the dead server remains.
     how["env"]["PG_GRANDPARENT_PID"] = str(leftover)
-    with open(plan.log, "ab", opener=private_opener) as log:
+    with open(plan.log, "ab", opener=existing_opener) as log:
         how |= {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "umask": 0o077}
         return subprocess.Popen(plan.command, preexec_fn=die_with(os.getpid()), **how)  # noqa: S603
 
@@ -219,6 +220,11 @@ def private_opener(path: str, flags: int) -> int:
     with suppress(OSError):
         os.fchmod(descriptor, 0o600)
     return descriptor
+
+
+def existing_opener(path: str, flags: int) -> int:
+    """Let `open` append to a private file, and fail if it is gone: its folder is being deleted."""
+    return private_opener(path, flags & ~os.O_CREAT)
 
 
 def say(words: str) -> None:

@@ -56,9 +56,21 @@ class FfmpegFailed(Exception):
 
 @dataclass(frozen=True)
 class Probe:
+    """What a file contains. `seconds` is exact to a hundredth; codecs and sizes are those of the first streams."""
+
     seconds: float | None
-    has_video: bool
-    has_audio: bool
+    video_codec: str | None
+    width: int | None
+    height: int | None
+    audio_codec: str | None
+
+    @property
+    def has_video(self) -> bool:
+        return self.video_codec is not None
+
+    @property
+    def has_audio(self) -> bool:
+        return self.audio_codec is not None
 
 
 def image_input(path: Path) -> list[str]:
@@ -90,7 +102,15 @@ async def probe(path: Path) -> Probe:
     told = await said(media_input(path), path.parent)
     found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", told)
     seconds = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else None
-    return Probe(seconds, _has_stream("Video", told), _has_stream("Audio", told))
+    video, audio = _stream("Video", told), _stream("Audio", told)
+    size = re.search(r", (\d+)x(\d+)", video[2]) if video else None
+    return Probe(
+        seconds,
+        video[1] if video else None,
+        int(size[1]) if size else None,
+        int(size[2]) if size else None,
+        audio[1] if audio else None,
+    )
 
 
 async def _worked(
@@ -104,8 +124,9 @@ async def _worked(
         await ended(process)
 
 
-def _has_stream(kind: str, said: str) -> bool:
-    return re.search(rf"^\s+Stream #0:\d+.*: {kind}: ", said, re.MULTILINE) is not None
+def _stream(kind: str, said: str) -> re.Match[str] | None:
+    """The first stream of a kind: its codec, and what else ffmpeg tells of it."""
+    return re.search(rf"^\s+Stream #0:\d+.*?: {kind}: (\w+)(.*)", said, re.MULTILINE)
 
 
 def _guarded(kind: str) -> list[str]:
@@ -123,7 +144,7 @@ def _kind(path: Path, known: Sequence[tuple[bytes, int, str]], what: str) -> str
 
 async def _started(arguments: Sequence[str], folder: Path, level: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        _program(),
+        program(),
         "-nostdin",
         "-loglevel",
         level,
@@ -137,7 +158,8 @@ async def _started(arguments: Sequence[str], folder: Path, level: str) -> asynci
     )
 
 
-def _program() -> str:
+def program() -> str:
+    """The path of ffmpeg. Raises GiveUp if it is not installed."""
     try:
         import imageio_ffmpeg  # type: ignore[import-untyped]  # an extra: only who renders here needs it
     except ImportError as error:

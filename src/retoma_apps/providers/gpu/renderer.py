@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from retoma import GiveUp
+from retoma import GiveUp, private
 from retoma.files import FileSettings, files_of
 from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
 from retoma.privileges import drop_privileges
@@ -31,7 +31,7 @@ _NICENESS = 5  # the worker beside us must go on beating
 def main() -> None:
     drop_privileges()
     folder = Path(sys.argv[1])
-    (folder / "process").write_text(str(os.getpid()))
+    private.write(folder / "process", str(os.getpid()))
     if (folder / "cancelled").exists():
         return
     os.nice(_NICENESS)

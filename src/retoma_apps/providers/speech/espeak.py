@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from retoma import GiveUp
+from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.processes import ended
 from retoma_apps.providers.speech import espeak_main
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused, SpeechUnavailable, UnknownVoice
@@ -42,7 +43,7 @@ class Espeak:
         if not _VOICE.fullmatch(voice):
             raise UnknownVoice(f"{voice[:60]!r} is no name of an eSpeak voice; one is pt-br, another en-us")
         pace = min(max(round(WORDS_PER_MINUTE * rate), _SLOWEST), _QUICKEST)
-        audio, told = await self._ran(text, voice, str(pace))
+        audio, told = await self._ran(text, voice, str(pace), ffmpeg.program())
         pcm = unwrapped(audio)
         return spoken(pcm, timed(text, _marks(told), seconds_of(pcm)))
 

@@ -1,8 +1,9 @@
-"""`python espeak_main.py VOICE WORDS_PER_MINUTE < text > audio.wav`: eSpeak NG as a program of its own.
+"""`python espeak_main.py VOICE WORDS_PER_MINUTE FFMPEG < text > audio.wav`: eSpeak NG as a program of its own.
 
 eSpeak is GPL and reads what strangers wrote, so that it is loaded here and never into the process that asks. Nothing of
-Retoma is imported. Standard error ends with one line of JSON: [character, seconds] for each word that begins, both
-counted from 0. Exit codes: 3 not installed, 4 no such voice.
+Retoma is imported. FFMPEG is the path of that program, which brings the sound to 24 kHz. Standard error ends with one
+line of JSON: [character, seconds] for each word that begins, both counted from 0. Exit codes: 3 not
+installed, 4 no such voice.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import io
 import json
 import resource
+import subprocess
 import sys
 import wave
 from typing import Any
@@ -48,7 +50,6 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes
 def main() -> int:
     _limit()
     try:
-        import av
         import espeakng_loader  # type: ignore[import-untyped]
     except ImportError as error:
         print(error, file=sys.stderr)
@@ -61,7 +62,7 @@ def main() -> int:
         return NO_SUCH_VOICE
     library.espeak_SetParameter(_RATE, int(sys.argv[2]), 0)
     pcm, marks = _said(library, sys.stdin.buffer.read())
-    sys.stdout.buffer.write(_wav(_resampled(av, pcm, hertz)))
+    sys.stdout.buffer.write(_wav(_resample(pcm, hertz)))
     print(json.dumps([(position - 1, sample / hertz) for position, sample in marks]), file=sys.stderr)
     return 0
 
@@ -94,13 +95,13 @@ def _said(library: ctypes.CDLL, text: bytes) -> tuple[bytes, list[tuple[int, int
     return bytes(pcm), marks
 
 
-def _resampled(av: Any, pcm: bytes, hertz: int) -> bytes:
-    frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
-    frame.planes[0].update(pcm)
-    frame.sample_rate = hertz
-    resampler = av.AudioResampler(format="s16", layout="mono", rate=HERTZ)
-    frames = [*resampler.resample(frame), *resampler.resample(None)]
-    return b"".join(bytes(each.planes[0])[: each.samples * 2] for each in frames)
+def _resample(pcm: bytes, hertz: int) -> bytes:
+    if not pcm:
+        return pcm
+    mono = ("-f", "s16le", "-ac", "1")
+    before, after = [*mono, "-ar", str(hertz), "-i", "pipe:0"], [*mono, "-ar", str(HERTZ), "pipe:1"]
+    command = [sys.argv[3], "-nostdin", "-loglevel", "error", "-threads", "1", *before, *after]
+    return subprocess.run(command, input=pcm, stdout=subprocess.PIPE, env={}, check=True).stdout  # noqa: S603
 
 
 def _wav(pcm: bytes) -> bytes:

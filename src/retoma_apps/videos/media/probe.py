@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from retoma_apps.providers import ffmpeg
+
 
 @dataclass(frozen=True)
 class Media:
@@ -18,20 +20,12 @@ class Media:
 
 
 async def probe(path: Path) -> Media:
-    return await asyncio.to_thread(_probed, path)
-
-
-def _probed(path: Path) -> Media:
-    import av  # an extra: only who renders here needs it
-
-    with av.open(str(path)) as container:
-        video = container.streams.video[0] if container.streams.video else None
-        audio = container.streams.audio[0] if container.streams.audio else None
-        return Media(
-            seconds=(container.duration or 0) / av.time_base,
-            width=video.width if video else None,
-            height=video.height if video else None,
-            video_codec=video.codec_context.name if video else None,
-            audio_codec=audio.codec_context.name if audio else None,
-            size=path.stat().st_size,
-        )
+    found = await ffmpeg.probe(path)
+    return Media(
+        seconds=found.seconds or 0.0,
+        width=found.width,
+        height=found.height,
+        video_codec=found.video_codec,
+        audio_codec=found.audio_codec,
+        size=(await asyncio.to_thread(path.stat)).st_size,
+    )

@@ -87,6 +87,14 @@ async def test_an_order_is_rendered_by_a_process_of_its_own(machine: Machine, ho
     assert not (machine.home / "renders" / handle / "work").exists()
 
 
+async def test_others_can_read_nothing_of_a_render(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
+    handle = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
+    await ended(machine, host, handle)
+    left = list((machine.home / "renders").rglob("*"))
+    assert left
+    assert [path.name for path in left if path.stat().st_mode & 0o077] == []
+
+
 async def test_a_key_whose_work_goes_on_or_has_succeeded_is_not_rendered_again(
     machine: Machine, host: LocalHost, shelf: Shelf
 ) -> None:
