@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retoma.define.pipeline import Pipeline
+from retoma.define.resources import PerWorker
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
 
@@ -23,8 +24,9 @@ Demo = Callable[[Any, str, str], AsyncIterator[str]]
 class App:
     """Gathers pipelines and the resources that their steps ask for right of `*`.
 
-    A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
-    server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
+    A resource is given to steps as it is; make it safe for concurrent use. One that must be opened and closed is
+    given as `PerWorker(open)`. `routes` are FastAPI routers that the server takes up.
+    `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
     run as it was at the event; where it returns None the usual one is sent. `webhook_schema` is the pydantic model of
     that body, for the OpenAPI document. `measures(client)` gives families of metrics that `/metrics` shows
     beside its own.
@@ -118,6 +120,11 @@ class App:
         for name in step.feedback.resources if step.feedback else ():
             if name not in self.resources:
                 raise DefinitionError(self._missing(step, Resource(name)))
+            if isinstance(self.resources[name], PerWorker):
+                raise DefinitionError(
+                    f"pipeline {step.pipeline!r}, step {step.name!r}: its check of feedback runs in the server and "
+                    f"cannot have the resource {name!r}, which only workers open"
+                )
 
     def _missing(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)
