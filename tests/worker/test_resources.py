@@ -57,6 +57,7 @@ async def test_a_worker_opens_its_resource_once_and_closes_it_at_the_end(databas
     await client.wait(run.id, timedelta(seconds=PATIENCE))
     worker.stop()
     await working
+    await client.close()
     assert line.story == ["opened", "used", "used", "closed"]
 
 
