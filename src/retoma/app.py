@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
+from retoma.define.mistakes import keyword_options, suggestion
 from retoma.define.pipeline import Pipeline
 from retoma.define.resources import PerWorker
 from retoma.define.step import Resource, Step
@@ -65,7 +66,12 @@ class App:
         review_templates: Mapping[str, str] | None = None,
         labels: Mapping[str, tuple[str, str]] | None = None,
         demo: Demo | None = None,
+        **unknown: Never,
     ) -> None:
+        for option in unknown:
+            raise DefinitionError(
+                f"App {name!r} has no option {option!r}; {suggestion(option, keyword_options(App.__init__))}"
+            )
         self.name = name
         self.routes = tuple(routes)
         self.webhook_body = webhook_body
