@@ -1,9 +1,14 @@
-"""Parameters right of `*` are machinery that the application provides; a missing one is found at import."""
+"""Parameters right of `*` are machinery that the application provides; a missing one is found at import.
+
+Every worker opens the HTTP client when it starts, on its own event loop, and closes it when it ends.
+"""
 
 import asyncio
 from typing import Protocol
 
-from retoma import App, Pipeline, RetomaError, testing
+import httpx2
+
+from retoma import App, PerWorker, Pipeline, RetomaError, testing
 
 
 class Llm(Protocol):
@@ -23,14 +28,24 @@ async def answer(*, llm: Llm) -> str:
     return await llm.ask("why?")
 
 
-app = App("resources", pipelines=[advice], resources={"llm": OfflineLlm()})
+@advice.step
+async def source(*, http: httpx2.AsyncClient) -> int:
+    return (await http.get("https://example.com/why")).status_code
+
+
+def open_http() -> httpx2.AsyncClient:
+    """Return a client that answers by itself: leave `transport` out, and it calls the service."""
+    return httpx2.AsyncClient(timeout=30, transport=httpx2.MockTransport(lambda request: httpx2.Response(200)))
+
+
+app = App("resources", pipelines=[advice], resources={"llm": OfflineLlm(), "http": PerWorker(open_http)})
 
 
 async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         print((await sandbox.run(advice)).results)
     try:
-        App("broken", pipelines=[advice], resources={"lm": OfflineLlm()})
+        App("broken", pipelines=[advice], resources={"lm": OfflineLlm(), "http": PerWorker(open_http)})
     except RetomaError as error:
         print(str(error).partition(";")[0])
 
@@ -38,5 +53,5 @@ async def main() -> None:
 if __name__ == "__main__":
     asyncio.run(main())
 
-# prints: {'answer': "an answer to 'why?'"}
+# prints: {'answer': "an answer to 'why?'", 'source': 200}
 # prints: pipeline 'advice', step 'answer': nothing provides the resource 'llm' (did you mean 'lm'?)

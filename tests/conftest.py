@@ -97,6 +97,7 @@ async def empty(database: Database) -> None:
         "sessions",
         "profiles",
         "act_keys",
+        "allowed_hosts",
         "tenants",
     )
     async with database.connection() as connection:

@@ -13,6 +13,7 @@ from retoma.define.items import Failed, Items, finished
 from retoma.define.outside import Report
 from retoma.define.pipeline import Pipeline
 from retoma.define.pool import Pool
+from retoma.define.resources import PerWorker
 from retoma.define.retry import Retry, exponential, fixed
 from retoma.define.review import Comment, Feedback
 from retoma.define.webhook import Webhook
@@ -47,6 +48,7 @@ __all__ = [
     "NeedsReview",
     "OutcomeUnknown",
     "OutsideFailed",
+    "PerWorker",
     "Pipeline",
     "Pool",
     "ProviderDown",

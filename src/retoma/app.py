@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
+from retoma.define.mistakes import keyword_options, suggestion
 from retoma.define.pipeline import Pipeline
+from retoma.define.resources import PerWorker
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
 
@@ -23,8 +25,9 @@ Demo = Callable[[Any, str, str], AsyncIterator[str]]
 class App:
     """Gathers pipelines and the resources that their steps ask for right of `*`.
 
-    A resource is given to steps as it is; make it safe for concurrent use. `routes` are FastAPI routers that the
-    server takes up. `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
+    A resource is given to steps as it is; make it safe for concurrent use. One that must be opened and closed is
+    given as `PerWorker(open)`. `routes` are FastAPI routers that the server takes up.
+    `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
     run as it was at the event; where it returns None the usual one is sent. `webhook_schema` is the pydantic model of
     that body, for the OpenAPI document. `measures(client)` gives families of metrics that `/metrics` shows
     beside its own.
@@ -63,7 +66,12 @@ class App:
         review_templates: Mapping[str, str] | None = None,
         labels: Mapping[str, tuple[str, str]] | None = None,
         demo: Demo | None = None,
+        **unknown: Never,
     ) -> None:
+        for option in unknown:
+            raise DefinitionError(
+                f"App {name!r} has no option {option!r}; {suggestion(option, keyword_options(App.__init__))}"
+            )
         self.name = name
         self.routes = tuple(routes)
         self.webhook_body = webhook_body
@@ -118,6 +126,11 @@ class App:
         for name in step.feedback.resources if step.feedback else ():
             if name not in self.resources:
                 raise DefinitionError(self._missing(step, Resource(name)))
+            if isinstance(self.resources[name], PerWorker):
+                raise DefinitionError(
+                    f"pipeline {step.pipeline!r}, step {step.name!r}: its check of feedback runs in the server and "
+                    f"cannot have the resource {name!r}, which only workers open"
+                )
 
     def _missing(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)

@@ -105,10 +105,11 @@ class Sandbox:
         await catalog.open(self.database)
         worker = await workers.register(self.database, "sandbox", self.app.queues, 1, 1)
         hands = Hands(self.app, self.database, catalog, worker)
-        try:
-            yield hands
-        finally:
-            await hands.close()
+        async with catalog.opened_resources():
+            try:
+                yield hands
+            finally:
+                await hands.close()
 
     async def _work(self, hands: Hands, until_later: bool) -> int:
         attempts = 0

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from retoma.cli.runs import _COLUMNS
-from tests.cli.terminal import FILM, Terminal
+from tests.cli.terminal import FILM, Terminal, until
 
 
 def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
@@ -199,3 +199,24 @@ def test_workers_queues_and_recent_runs_are_listed(terminal: Terminal) -> None:
     assert [each["id"] for each in terminal.json("runs", "list", "--since", "1h")] == [run]
     assert terminal.json("runs", "list", "--since", "2999-01-01") == []
     assert terminal.run("runs", "list", "--since", "soon").returncode == 2
+
+
+def test_an_act_repeated_with_its_key_gets_its_first_answer(terminal: Terminal) -> None:
+    with terminal.worker():
+        run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
+    acts = {
+        "fork": ["fork", run, "title=calm", "--app", "film.py"],
+        "skip": ["skip", run, "--step", "image", "--item", "bad 1"],
+        "edit": ["edit", run, "image", '"A LAMP"', "--item", "bad 0", "--app", "film.py", "--stay"],
+        "a step": ["rerun", run, "lines"],
+        "what failed": ["rerun", run],
+        "resume": ["resume", run],
+        "cancel": ["cancel", run],
+    }
+    first = {}
+    for name, act in acts.items():
+        if name in ("edit", "what failed"):
+            with terminal.worker():
+                until(lambda: terminal.state(run) == "completed_with_errors")
+        first[name] = terminal.json("runs", *act, "--key", name)
+    assert {name: terminal.json("runs", *act, "--key", name) for name, act in acts.items()} == first

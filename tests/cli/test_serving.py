@@ -95,7 +95,10 @@ def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
     port = free_port()
     with terminal.process("serve", PORT=str(port)) as server:
         assert address_of(server) == f"http://127.0.0.1:{port}"
-        assert httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE).json() == {"status": "ready"}
+        assert httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE).json() == {
+            "status": "ready",
+            "loop_restarts": {"upkeep": 0},
+        }
         second = terminal.run("serve", "--port", str(port))
         assert second.returncode == 2
         assert "choose another with RETOMA_PORT" in second.stderr

@@ -101,3 +101,20 @@ def test_the_collector_leaves_alone_what_a_process_began_with() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ended.stdout.split() == ["True", "50000"]
+
+
+def test_a_worker_without_a_host_that_the_server_allows_refuses_to_start(terminal: Terminal) -> None:
+    with terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal,10.20.0.0/16") as server:
+        server.says("server ready")
+    refused = [{}, {"RETOMA_ALLOW_HOSTS": "10.20.0.0/16"}, {"RETOMA_ALLOW_HOSTS": "n8n.internal,10.20.0.0/24"}]
+    for given, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
+        with terminal.process("worker", "film.py", **given) as worker:
+            assert worker.ended() == 2
+            said = worker.output.read_text()
+            assert all(part in said for part in (host, "RETOMA_ALLOW_HOSTS", "server", "worker"))
+    with terminal.worker(RETOMA_ALLOW_HOSTS="n8n.internal,10.0.0.0/8"):
+        pass
+    with terminal.process("serve", "--port", "0") as server:
+        server.says("server ready")
+    with terminal.worker():
+        pass

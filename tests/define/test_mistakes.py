@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retoma.app import App
 from retoma.define.items import Items, finished
 from retoma.define.pipeline import Pipeline
 from retoma.errors import DefinitionError
@@ -131,6 +132,19 @@ def test_a_step_cannot_have_the_name_of_an_input(article: Pipeline) -> None:
 def test_an_unknown_option_names_the_nearest(article: Pipeline) -> None:
     with mistake("step 'draft'", "no option 'retries'", "did you mean 'retry'?"):
         article.step(retries=3)(a_function("draft"))  # type: ignore[call-overload]
+
+
+def test_an_unknown_option_of_a_review_names_the_nearest(article: Pipeline) -> None:
+    options: Any = {"remnid": "1h"}
+    article.step(a_function("draft", "topic"))
+    with mistake("step 'approved'", "no option 'remnid'", "did you mean 'remind'?"):
+        article.review("approved", of="draft", **options)
+
+
+def test_an_unknown_option_of_an_application_names_the_nearest(article: Pipeline) -> None:
+    options: Any = {"resource": {}}
+    with mistake("App 'docs'", "no option 'resource'", "did you mean 'resources'?"):
+        App("docs", pipelines=[article], **options)
 
 
 def test_proceed_when_is_no_option_of_each(article: Pipeline) -> None:

@@ -404,6 +404,21 @@ async def test_a_decision_can_be_undone_until_it_takes_effect(opened: Opened) ->
         await sandbox.client.undo(review.id, by="ana")
 
 
+async def test_an_undone_decision_repeated_with_its_key_is_not_applied_again(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    decision = Decision("approve", by="ana", key="k", undo=timedelta(minutes=1))
+    await sandbox.client.decide(review.id, decision)
+    await sandbox.client.undo(review.id, by="ana")
+    assert (await sandbox.client.decide(review.id, decision)).is_open
+    with pytest.raises(KeyReused):
+        await sandbox.client.decide(review.id, replace(decision, value="mine"))
+    with pytest.raises(KeyReused):
+        await sandbox.client.decide(review.id, replace(decision, by="bea"))
+    other = await sandbox.client.decide(review.id, Decision("reject", by="bea", key="b", notes="bad"))
+    assert await sandbox.client.decide(review.id, decision) == other
+
+
 async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_in_effect(
     opened: Opened,
 ) -> None:

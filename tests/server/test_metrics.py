@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -12,11 +13,13 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from retoma import App
+from retoma.engine import loops
 from retoma.figures import OpenReviews
 from retoma.records import Scope
 from retoma.store.database import Database
 from tests.conftest import empty
 from tests.deploy.scrape import a_busy_server, names, samples, scraped
+from tests.patience import PATIENCE
 from tests.server.api import ELSEWHERE, an_api, film
 from tests.server.conftest import OpenApi
 
@@ -162,3 +165,29 @@ async def _scrape_of(database: Database, measures: Any) -> str:
     application = App("films", pipelines=[film], measures=measures)
     async with an_api(database, application=application) as api:
         return await scraped(api)
+
+
+async def test_a_loop_that_failed_is_counted_by_metrics_and_readiness(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    failures = 0
+    failed = asyncio.Event()
+
+    async def fail_twice() -> None:
+        nonlocal failures
+        if failures == 2:
+            failed.set()
+            await asyncio.Event().wait()
+        failures += 1
+        raise ValueError("a bug of ours")
+
+    async with an_api(database) as api:
+        task = asyncio.create_task(loops.kept_going("stumbling", fail_twice))
+        async with asyncio.timeout(PATIENCE):
+            await failed.wait()
+        task.cancel()
+        found = samples(await scraped(api))
+        ready = (await api.get("/readyz", key=None)).json()
+    assert found["retoma_loop_restarts_total", frozenset({("loop", "stumbling")})] == 2
+    assert (ready["status"], ready["loop_restarts"]["stumbling"]) == ("ready", 2)

@@ -13,7 +13,7 @@ from retoma.app import App
 from retoma.cli import application, output
 from retoma.cli.inputs import read_fields, read_json
 from retoma.cli.options import AppOption, Shape, ShortFormat
-from retoma.cli.runs import RunId, found_run, say_revision
+from retoma.cli.runs import ActKey, RunId, found_run, say_revision
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.errors import NotFound
@@ -40,6 +40,7 @@ def rerun(
     alone: Annotated[bool, typer.Option("--alone", help="Leave what depends on it as it is, and stale.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Let nothing that depends on it keep its result.")] = False,
     why: Annotated[str | None, typer.Option("--why", help="Kept with the revision.")] = None,
+    key: ActKey = None,
     app: AppOption = None,
     how: Shape = ShortFormat.TABLE,
 ) -> None:
@@ -57,11 +58,12 @@ def rerun(
     if not (steps or group or after or stale):
         if alone or fresh or why:
             raise typer.BadParameter("--alone, --fresh and --why need what is to be made anew: name a step")
-        in_loop(_rerun_failed(run, step, item, how))
+        in_loop(_rerun_failed(run, step, item, key, how))
         return
     if step is not None:
         raise typer.BadParameter("--step is for what failed: name what is to be made anew without it")
     asked = {"items": item, "group": group, "after": after, "stale": stale, "alone": alone, "fresh": fresh, "why": why}
+    asked["key"] = key
     known = application.load(app, read_settings()) if group else None
     in_loop(_rerun(known, run, steps or [], asked, how))
 
@@ -72,6 +74,7 @@ def edit(
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The result, as JSON; or @file, or - for stdin.")],
     item: Annotated[str, typer.Option("--item", help="Of this item.")] = "",
     stay: Annotated[bool, typer.Option("--stay", help="Leave what depends on it as it is, and stale.")] = False,
+    key: ActKey = None,
     app: AppOption = None,
     how: Shape = ShortFormat.TABLE,
 ) -> None:
@@ -83,7 +86,7 @@ def edit(
     retoma runs edit 0199a3 script @script.json
     retoma runs edit 0199a3 picture '"a calm sea"' --item intro --stay
     """
-    given = {"value": read_json("VALUE", value), "item": item, "and_continue": not stay}
+    given = {"value": read_json("VALUE", value), "item": item, "and_continue": not stay, "key": key}
     in_loop(_edit(application.load(app, read_settings()), run, step, given, how))
 
 
@@ -92,6 +95,7 @@ def fork(
     fields: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="A field of the input that is to be another.")
     ] = None,
+    key: ActKey = None,
     app: AppOption = None,
     how: Shape = ShortFormat.TABLE,
 ) -> None:
@@ -100,7 +104,7 @@ def fork(
     \b
     retoma runs fork 0199a3 tone=calm --app film.py
     """
-    in_loop(_fork(application.load(app, read_settings()), run, fields or [], how))
+    in_loop(_fork(application.load(app, read_settings()), run, fields or [], key, how))
 
 
 def diff(
@@ -122,10 +126,12 @@ def diff(
     in_loop(_diff(run, step, item, revisions or []))
 
 
-async def _rerun_failed(text: str, step: str | None, items: list[str] | None, how: ShortFormat) -> None:
+async def _rerun_failed(
+    text: str, step: str | None, items: list[str] | None, key: str | None, how: ShortFormat
+) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
-        say_revision(run, await client.rerun_failed(run, step=step, items=items, by=BY), how)
+        say_revision(run, await client.rerun_failed(run, step=step, items=items, by=BY, key=key), how)
 
 
 async def _rerun(app: App | None, text: str, steps: Sequence[str], asked: dict[str, Any], how: ShortFormat) -> None:
@@ -141,11 +147,11 @@ async def _edit(app: App, text: str, step: str, given: dict[str, Any], how: Shor
         say_revision(run, await client.edit(run, step, **given, by=BY), how)
 
 
-async def _fork(app: App, text: str, fields: Sequence[str], how: ShortFormat) -> None:
+async def _fork(app: App, text: str, fields: Sequence[str], key: str | None, how: ShortFormat) -> None:
     async with opened_client(read_settings(), app) as client:
         run = await client.show(await found_run(client, text))
         changes = read_fields("fork", app.pipeline(run.pipeline).inputs, fields)
-        started = await client.fork(run.id, changes, by=BY)
+        started = await client.fork(run.id, changes, by=BY, key=key)
     if how is ShortFormat.JSON:
         print(output.as_json({"run": started.id, "forked_from": run.id}))
     else:

@@ -22,6 +22,10 @@ from retoma.terminal import clean
 
 runs = typer.Typer(no_args_is_help=True, help="Look at runs, and act on them.")
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or as much of its beginning as is unique.")]
+ActKey = Annotated[
+    str | None,
+    typer.Option("--key", help="An idempotency key: given again, the act is not repeated and gets its first answer."),
+]
 SECONDS_BETWEEN_LOOKS = 0.5
 
 _COLUMNS = [
@@ -110,7 +114,7 @@ def events(
 
 
 @runs.command()
-def cancel(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
+def cancel(run: RunId, key: ActKey = None, how: Shape = ShortFormat.TABLE) -> None:
     """Let nothing new start in a run. What runs is told to stop.
 
     Exits with 4 if the run had ended in another way.
@@ -118,7 +122,7 @@ def cancel(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
     \b
     retoma runs cancel 0199a3
     """
-    in_loop(_cancel(run, how))
+    in_loop(_cancel(run, key, how))
 
 
 @runs.command("stuck")
@@ -135,7 +139,7 @@ def list_stuck(
 
 
 @runs.command()
-def resume(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
+def resume(run: RunId, key: ActKey = None, how: Shape = ShortFormat.TABLE) -> None:
     """Let a run go on that is stuck or has failed, from where it stood.
 
     Exits with 4 if it ended in another way.
@@ -143,7 +147,7 @@ def resume(run: RunId, how: Shape = ShortFormat.TABLE) -> None:
     \b
     retoma runs resume 0199a3
     """
-    in_loop(_resume(run, how))
+    in_loop(_resume(run, key, how))
 
 
 @runs.command()
@@ -151,6 +155,7 @@ def skip(
     run: RunId,
     step: Annotated[str, typer.Option("--step", help="The step whose items these are.")],
     item: Annotated[list[str], typer.Option("--item", help="An item to leave out; may be repeated.")],
+    key: ActKey = None,
     how: Shape = ShortFormat.TABLE,
 ) -> None:
     """Leave items out of a run that is over, and make anew what joins them.
@@ -158,7 +163,7 @@ def skip(
     \b
     retoma runs skip 0199a3 --step text --item torn.pdf
     """
-    in_loop(_skip(run, step, item, how))
+    in_loop(_skip(run, step, item, key, how))
 
 
 async def _list(
@@ -213,10 +218,10 @@ async def _events(text: str, after: int, limit: int, follow: bool, how: Format) 
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-async def _cancel(text: str, how: ShortFormat) -> None:
+async def _cancel(text: str, key: str | None, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
-        state = await client.cancel(run, by="command line")
+        state = await client.cancel(run, by="command line", key=key)
     if state.is_over and state is not RunState.CANCELLED:
         raise Conflict(f"run {run} is over already: {state}")
     if how is ShortFormat.JSON:
@@ -232,10 +237,10 @@ async def _stuck(limit: int, how: Format) -> None:
     output.emit(rows, _STUCK_COLUMNS, how, "no run is stuck")
 
 
-async def _resume(text: str, how: ShortFormat) -> None:
+async def _resume(text: str, key: str | None, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
-        state = await client.resume(run, by="command line")
+        state = await client.resume(run, by="command line", key=key)
         lacking = await client.lacks_worker(run)
     if how is ShortFormat.JSON:
         print(output.as_json({"run": run, "state": state, "note": lacking and lacking.why}))
@@ -245,10 +250,10 @@ async def _resume(text: str, how: ShortFormat) -> None:
         output.err().print(clean(lacking.why), soft_wrap=True)
 
 
-async def _skip(text: str, step: str, items: list[str], how: ShortFormat) -> None:
+async def _skip(text: str, step: str, items: list[str], key: str | None, how: ShortFormat) -> None:
     async with opened_client(read_settings()) as client:
         run = await found_run(client, text)
-        say_revision(run, await client.skip(run, step, items, by="command line"), how)
+        say_revision(run, await client.skip(run, step, items, by="command line", key=key), how)
 
 
 def say_revision(run: UUID, made: Revision, how: ShortFormat) -> None:

@@ -23,6 +23,7 @@ from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
+from retoma.store import allowed_hosts
 from retoma.texts import text
 
 log = get_logger("retoma.server")
@@ -73,6 +74,7 @@ def tell_where(listening: socket.socket) -> None:
 
 async def _serve(app: App | None, settings: Settings, listening: socket.socket) -> None:
     async with opened_client(settings, app) as client:
+        await allowed_hosts.replace(client.database, settings.allow_hosts)
         await _say_how_to_make_a_key(client)
         async with listening_server(make_server(app, client, settings), listening, settings) as listener:
             log.info("server ready", address=address(listening), application=None if app is None else app.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -53,6 +53,29 @@ class Acts(Runs):
             raise AtWork(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
         self._starter.tell_of_work()
         return state
+
+    async def first_answer(
+        self, run: UUID, key: str | None, request: str, act: Callable[[str | None], Awaitable[Mapping[str, Any]]]
+    ) -> Mapping[str, Any]:
+        """Do an act of an application once for each key; a repetition gets the JSON object that was the first answer.
+
+        `act` gets a key of its own to pass on to the acts of this client, so that it is not repeated if its answer was
+        lost before it was kept. `request` names what is asked for.
+        """
+        check_name("key", key)
+        if key is None:
+            return await act(None)
+        own = digest_of_values((request, key)).hex()
+        known = await revisions.kept_answer(self.database, run, f"answer {own}")
+        if known is None:
+            given = encoded(await act(own))
+            known = await revisions.keep_answer(self.database, run, Ask(f"answer {own}", own), given)
+        answer: Mapping[str, Any] = known
+        return answer
+
+    async def was_done(self, run: UUID, key: str) -> bool:
+        """Return whether an act was done on this run with this key."""
+        return await revisions.kept_answer(self.database, run, key) is not None
 
     async def rerun_failed(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
+from inspect import signature
 
 from retoma.errors import DefinitionError
 
@@ -32,6 +33,11 @@ def suggestion(name: str, known: Collection[str]) -> str:
     if known:
         return f"known are {quoted(known)}"
     return "there is nothing to name"
+
+
+def keyword_options(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of what a function takes by name only."""
+    return tuple(one.name for one in signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY)
 
 
 def quoted(names: Collection[str]) -> str:

@@ -21,7 +21,7 @@ from retoma.define.graph import Graph
 from retoma.define.hidden import input_step, product_step
 from retoma.define.items import Items
 from retoma.define.keys import ItemSet, Keys, keys_per_source
-from retoma.define.mistakes import Place, check_name, quoted, suggestion
+from retoma.define.mistakes import Place, check_name, keyword_options, quoted, suggestion
 from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, limit_of, policy_of
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
@@ -121,6 +121,7 @@ class Pipeline:
         assignee: str | None = None,
         most_revisions: int = DEFAULT_CAP,
         retired: bool = False,
+        **unknown: Never,
     ) -> str:
         """Define a step that a person does: its result is what they approve. Gives its name.
 
@@ -135,6 +136,10 @@ class Pipeline:
         A `retired` review is asked only in runs that were started while it was not.
         """
         place = Place(self.name, name)
+        for option in unknown:
+            raise place.mistake(
+                f"there is no option {option!r}; {suggestion(option, keyword_options(Pipeline.review))}"
+            )
         check_name("step", name, place)
         self._check_free(name, place)
         references = (of,) if isinstance(of, str) or callable(of) else tuple(of)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -11,16 +12,24 @@ from retoma.logs import get_logger
 
 log = get_logger("retoma.loops")
 SECONDS_BEFORE_AGAIN = 1.0
+_restarts: Counter[str] = Counter()
 
 
 async def kept_going(name: str, loop: Callable[[], Awaitable[None]]) -> None:
     """Run `loop`, and again a moment after it has failed, until cancelled."""
+    _restarts.setdefault(name, 0)
     while True:
         try:
             await loop()
         except Exception as error:
+            _restarts[name] += 1
             log.error("a loop failed and is started again", loop=name, error=error, exc_info=True)
         await asyncio.sleep(SECONDS_BEFORE_AGAIN)
+
+
+def restarts() -> dict[str, int]:
+    """Return by its name how often each loop of this process has failed and was started again."""
+    return dict(_restarts)
 
 
 @asynccontextmanager

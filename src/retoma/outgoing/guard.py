@@ -43,6 +43,16 @@ class Guard:
                 hosts.add(_name(each))
         return cls(frozenset(hosts), tuple(networks))
 
+    def missing(self, given: Iterable[str]) -> list[str]:
+        """Return which of these names, addresses and networks this guard does not allow."""
+        return [each for each in given if not self._covers(Guard.allow([each]))]
+
+    def _covers(self, other: Guard) -> bool:
+        return other.hosts <= self.hosts and all(
+            any(inner.version == outer.version and inner.subnet_of(outer) for outer in self.networks)  # type: ignore[arg-type]
+            for inner in other.networks
+        )
+
     def allowing(self, url: str) -> Guard:
         """Return a guard that also allows the scheme, host and port of this URL.
 

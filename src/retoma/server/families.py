@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from math import inf
 
@@ -27,6 +27,17 @@ def of_figures(figures: Figures) -> Iterator[Metric]:
         "How long the oldest transaction has been open in the database.",
         figures.oldest_transaction.total_seconds(),
     )
+
+
+def of_loops(restarts: Mapping[str, int]) -> Metric:
+    found = CounterMetricFamily(
+        "retoma_loop_restarts_total",
+        "How often a background loop of this server has failed and was started again.",
+        labels=["loop"],
+    )
+    for name, count in sorted(restarts.items()):
+        found.add_metric([name], count)
+    return found
 
 
 def _runs(figures: Figures) -> Iterator[Metric]:

@@ -1,6 +1,7 @@
 """`/metrics`: what Prometheus reads.
 
-All figures are those of the database, so that every server gives the same ones; only `process_*` are its own. Each
+All figures are those of the database, so that every server gives the same ones; only `process_*` and
+`retoma_loop_restarts_total` are its own. Each
 read costs the database a few looks by index, and one a second at most is made, however many read.
 """
 
@@ -19,6 +20,7 @@ from starlette.responses import Response
 
 from retoma.app import App
 from retoma.client import Client
+from retoma.engine import loops
 from retoma.logs import get_logger
 from retoma.server import families
 from retoma.server.callers import Caller, caller
@@ -44,7 +46,7 @@ async def measured(client: Client) -> list[Metric]:
     up = families.gauge(
         "retoma_application_measures_up", "Whether the application could give its own metrics.", [], [[well]]
     )
-    return [*found, *own, up]
+    return [*found, *own, up, families.of_loops(loops.restarts())]
 
 
 async def _of_application(app: App | None, client: Client) -> tuple[list[Metric], bool]:

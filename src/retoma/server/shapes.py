@@ -427,6 +427,12 @@ class Health(BaseModel):
     status: str
 
 
+class Readiness(Health):
+    loop_restarts: dict[str, int] = Field(
+        description="How often each background loop of this server has failed and was started again."
+    )
+
+
 class ItemShape(BaseModel):
     item: str
     position: int

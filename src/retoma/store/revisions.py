@@ -42,6 +42,18 @@ async def answered_before(database: Database, run: UUID, tenant: int | None, ask
     return None if row is None else _revision(row)
 
 
+async def kept_answer(database: Database, run: UUID, key: str) -> Any:
+    """Return the answer that was kept under this key of the run, or None."""
+    row = await database.fetchrow(_SQL["kept_answer"], run=run, key=key)
+    return None if row is None else json.loads(row["answer"])
+
+
+async def keep_answer(database: Database, run: UUID, ask: Ask, answer: str) -> Any:
+    """Keep an answer, as JSON, unless the key has one already. Return the one that is kept."""
+    await database.fetch(_SQL["keep_answer"], run=run, ask=json.dumps(asdict(ask)), answer=answer)
+    return await kept_answer(database, run, ask.key)
+
+
 async def cancel(database: Database, run: UUID, tenant: int | None, by: str, ask: Ask) -> RunState | None:
     """Cancel a run; return its state, as this act was first answered. None if there is no such run."""
     state = (await _acted(database, "cancel", run, ask, tenant=tenant, by=by))["state"]

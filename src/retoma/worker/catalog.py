@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from retoma.app import App
 from retoma.define.graph import Graph
+from retoma.define.resources import PerWorker
 from retoma.engine import versions
 from retoma.logs import get_logger
 from retoma.store.database import Database
@@ -26,6 +28,7 @@ class Catalog:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self.resources: Mapping[str, Any] = app.resources
         self._graphs: dict[int, Graph] = {}
         self.plan_of = cache(self._plan_of)
         self.made_after = cache(self._made_after)
@@ -35,9 +38,15 @@ class Catalog:
         """The numbers of all known versions of the application's pipelines."""
         return list(self._graphs)
 
-    @property
-    def resources(self) -> Mapping[str, Any]:
-        return self._app.resources
+    @asynccontextmanager
+    async def opened_resources(self) -> AsyncIterator[None]:
+        """Open the resources that are the worker's own, and close them when the block ends."""
+        async with AsyncExitStack() as stack:
+            self.resources = {
+                name: await stack.enter_async_context(given.open()) if isinstance(given, PerWorker) else given
+                for name, given in self._app.resources.items()
+            }
+            yield
 
     @property
     def app_name(self) -> str:
@@ -75,7 +84,7 @@ class Catalog:
         if step not in pipeline.steps:
             return None
         try:
-            return Plan(pipeline, pipeline.steps[step], graph, self._app.resources)
+            return Plan(pipeline, pipeline.steps[step], graph, self.resources)
         except Exception as error:  # noqa: BLE001  (a step that cannot be run must not stop the others)
             log.warning("cannot serve", pipeline=pipeline.name, step=step, version=version, reason=str(error))
             return None

@@ -67,6 +67,10 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped."""
+        async with self._catalog.opened_resources():
+            await self._run()
+
+    async def _run(self) -> None:
         self._wakeup.start()
         try:
             while not self._stopping:

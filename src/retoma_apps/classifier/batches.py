@@ -117,14 +117,25 @@ def _missing(execution: UUID) -> Missing:
     return Missing(f"there is no execution {execution}", pt=f"não há execução {execution}")
 
 
-async def resumed(client: Client, execution: UUID, *, tenant: str | None, by: str) -> None:
+async def resumed(client: Client, execution: UUID, *, tenant: str | None, by: str, key: str | None = None) -> None:
     """Idempotent: who asks for an execution that goes on, or has ended well, changes nothing."""
     try:
-        await client.resume(execution, tenant=tenant, by=by)
+        await client.resume(execution, tenant=tenant, by=by, key=key)
     except AtWork:
         state = (await client.show(execution, tenant=tenant)).state
         if state not in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS):
             raise
+
+
+async def rerun_errors(client: Client, run: Run, *, tenant: str | None, by: str, key: str | None) -> int:
+    """Classify the documents that failed again; return how many. A failed execution goes on with all that is left."""
+    resuming = key and f"resume {key}"
+    was_resumed = resuming is not None and await client.was_done(run.id, resuming)
+    if was_resumed or (run.state is RunState.FAILED and not (key and await client.was_done(run.id, key))):
+        counts = (await execution(client, run)).counts
+        await resumed(client, run.id, tenant=tenant, by=by, key=resuming)
+        return counts["ERRO"] + counts["PENDENTE"]
+    return (await client.rerun_failed(run.id, tenant=tenant, by=by, key=key)).jobs
 
 
 async def listed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
 from uuid import UUID
@@ -49,6 +50,9 @@ IdempotencyKey = Annotated[
         "The same key and body give the same execution, however often they are sent. "
         "If the project was changed in between, it is another request, and refused."
     ),
+]
+ActKey = Annotated[
+    str | None, idempotency_key("The same act with the same key is done once, and gets its first answer ever after.")
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the project as it was seen.")]
 Filename = Annotated[
@@ -257,11 +261,15 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
     response_model=ExecutionResumed,
     responses=_AT_WORK,
 )
-async def resume_execution(execucao: UUID, by: Writer) -> dict[str, Any]:
+async def resume_execution(execucao: UUID, by: Writer, key: ActKey = None) -> Mapping[str, Any]:
     await _own(by, execucao)
-    await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name)
-    lacking = await by.client.lacks_worker(execucao)
-    return await _answered(by, execucao) | {"aviso": lacking and lacking.why}
+
+    async def resume(key: str | None) -> dict[str, Any]:
+        await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name, key=key)
+        lacking = await by.client.lacks_worker(execucao)
+        return await _answered(by, execucao) | {"aviso": lacking and lacking.why}
+
+    return await by.client.first_answer(execucao, key, "retomar", resume)
 
 
 @router.post(
@@ -270,14 +278,14 @@ async def resume_execution(execucao: UUID, by: Writer) -> dict[str, Any]:
     response_model=ExecutionRerun,
     responses=_AT_WORK,
 )
-async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
+async def rerun_errors(execucao: UUID, by: Writer, key: ActKey = None) -> Mapping[str, Any]:
     run = await _own(by, execucao)
-    if run.state is RunState.FAILED:  # what its end kept from running is no less to be done
-        counts = (await batches.execution(by.client, run)).counts
-        await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name)
-        return await _answered(by, execucao) | {"documentos": counts["ERRO"] + counts["PENDENTE"]}
-    made = await by.client.rerun_failed(execucao, tenant=by.tenant, by=by.name)
-    return await _answered(by, execucao) | {"documentos": made.jobs}
+
+    async def rerun(key: str | None) -> dict[str, Any]:
+        documents = await batches.rerun_errors(by.client, run, tenant=by.tenant, by=by.name, key=key)
+        return await _answered(by, execucao) | {"documentos": documents}
+
+    return await by.client.first_answer(execucao, key, "reprocessar-erros", rerun)
 
 
 @router.post(
@@ -286,10 +294,14 @@ async def rerun_errors(execucao: UUID, by: Writer) -> dict[str, Any]:
     response_model=ExecutionSummary,
     responses=_NOT_FOUND,
 )
-async def cancel_execution(execucao: UUID, by: Writer) -> dict[str, Any]:
+async def cancel_execution(execucao: UUID, by: Writer, key: ActKey = None) -> Mapping[str, Any]:
     await _own(by, execucao)
-    await by.client.cancel(execucao, tenant=by.tenant, by=by.name)
-    return await _answered(by, execucao)
+
+    async def cancel(key: str | None) -> dict[str, Any]:
+        await by.client.cancel(execucao, tenant=by.tenant, by=by.name, key=key)
+        return await _answered(by, execucao)
+
+    return await by.client.first_answer(execucao, key, "cancelar", cancel)
 
 
 @router.get(

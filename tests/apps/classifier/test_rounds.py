@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
+import pytest
+
 from tests.apps.classifier.office import Office, refused
 from tests.apps.classifier.test_executions import BAD
 
@@ -58,3 +60,19 @@ async def test_an_execution_without_errors_stays_as_it_is(office: Office) -> Non
 async def test_an_act_keeps_its_time_zone(office: Office) -> None:
     execution = await office.done()
     assert datetime.fromisoformat((await office.status(execution))["terminado_em"]).utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize("documents", [BAD, None], ids=["with errors", "with nothing to do"])
+async def test_a_round_repeated_with_its_key_gets_its_first_answer(
+    office: Office, documents: dict[str, str] | None
+) -> None:
+    execution = await office.done(documents) if documents else await office.done()
+    key = {"headers": {"Idempotency-Key": "k"}}
+    first = (await office.act(execution, "reprocessar-erros", **key)).json()
+    assert (await office.act(execution, "reprocessar-erros", **key)).json() == first  # while it is under way
+    await office.work()
+    assert (await office.act(execution, "reprocessar-erros", **key)).json() == first  # after it changed
+    await office.act(execution, "cancelar")
+    answer = await office.act(execution, "reprocessar-erros", **key)
+    assert (answer.status_code, answer.json()) == (200, first)
+    assert (await office.status(execution))["rodada"] == first["rodada"]

@@ -108,9 +108,12 @@ async def test_the_project_says_how_often_an_execution_resumes(office: Office) -
     assert (shown["travamento"]["causa"], shown["contagem"]["PULADO"]) == ("no_progress", 0)
     left = shown["contagem"]["PENDENTE"]
 
-    answer = await office.act(execution, "reprocessar-erros")  # goes on with all that its end kept from running
+    key = {"headers": {"Idempotency-Key": "k"}}
+    answer = await office.act(execution, "reprocessar-erros", **key)  # goes on with all that its end kept from running
     assert (answer.status_code, answer.json()["documentos"]) == (200, left)
+    assert (await office.act(execution, "reprocessar-erros", **key)).json() == answer.json()
     await office.work()
+    assert (await office.act(execution, "reprocessar-erros", **key)).json() == answer.json()
     assert (await office.status(execution))["status"] == "CONCLUIDO"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import re
 from datetime import timedelta
 
+import httpx2
 import pytest
 
 from retoma.engine import watchdog
@@ -224,3 +226,40 @@ async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: Opened) -
             answer = await visitor.post(f"/runs/{run.id}/{act}?step=lines", {"csrf": token_of(page), "value": "[ ]"})
             assert (answer.status_code, "It is already otherwise" in answer.text) == (409, True)
             assert (">[ ]</textarea>" in answer.text) == (act == "edit")
+
+
+def form_of(page: httpx2.Response, action: str) -> dict[str, str]:
+    """What the form with this action sends of its own."""
+    found = re.search(rf'<form[^>]*action="{re.escape(html.escape(action))}"[^>]*>(.*?)</form>', page.text, re.DOTALL)
+    assert found, f"no form for {action}"
+    return dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', found[1]))
+
+
+ACTS = [
+    ("rerun-failed", "", {}),
+    ("rerun", "?step=lines", {"what": "step"}),
+    ("edit", "?step=image&item=bad+0", {"value": '"A LAMP"'}),
+    ("skip", "?step=image&item=bad+0", {}),
+    ("fork", "", {"value.topic": "calm", "value.scenes": "1"}),
+    ("cancel", "", {}),
+]
+
+
+@pytest.mark.parametrize(("act", "place", "fields"), ACTS, ids=[act for act, *_ in ACTS])
+async def test_a_form_that_is_sent_twice_is_done_once(
+    open_pages: Opened, act: str, place: str, fields: dict[str, str]
+) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "calm" if act == "cancel" else "bad", "scenes": 2})
+        if act != "cancel":
+            await visitor.api.sandbox.work()
+        page = await visitor.get(f"/runs/{run.id}{place}")
+        address = f"/runs/{run.id}/{act}{place.replace('+', '%20')}"
+        sent = form_of(page, address) | fields
+        first = await visitor.post(address, sent)
+        acts = [event for event in await visitor.client.events(run.id) if event.kind == "act"]
+        await visitor.api.sandbox.work()
+        again = await visitor.post(address, sent)
+        assert (first.status_code, again.status_code) == (303, 303), again.text
+        assert again.headers["location"] == first.headers["location"]
+        assert [event for event in await visitor.client.events(run.id) if event.kind == "act"] == acts

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -31,7 +31,7 @@ async def visitor(open_pages: Opened, tmp_path: Path) -> AsyncIterator[Visitor]:
 async def decide(visitor: Visitor, review: Review, act: str, **fields: str) -> Any:
     """Send the form of this act, as the page has it."""
     page = await visitor.get(f"/reviews/{review.id}")
-    given = {"csrf": token_of(page), "act": act, "seen": str(review.revision), "key": "k"}
+    given = {"csrf": token_of(page), "act": act, "seen": str(review.revision), "key": uuid4().hex}
     return await visitor.post(
         f"/reviews/{review.id}", given | {name.replace("__", "."): v for name, v in fields.items()}
     )

@@ -22,7 +22,7 @@ async def rerun(visit: Visit) -> Response:
     why = visit.fields.get("why", "").strip()[:LONGEST_WHY] or None
     steps, options = _chosen(visit, step)
     items = [item] if item and steps else None
-    made = await visit.client.rerun(run, *steps, items=items, by=visit.by, why=why, **options)
+    made = await visit.client.rerun(run, *steps, items=items, by=visit.by, key=visit.key, why=why, **options)
     return visit.go(f"/runs/{run}", "anew" if made.jobs else "nothing_anew", step=step, item=item)
 
 
@@ -34,7 +34,7 @@ async def fork(visit: Visit) -> Response:
     said = visit.say_wrong(wrong)
     if not said:
         try:
-            forked = await visit.client.fork(run.id, value, by=visit.by)
+            forked = await visit.client.fork(run.id, value, by=visit.by, key=visit.key)
             return visit.go(f"/runs/{forked.id}", "forked")
         except InvalidInput as error:
             said = _complaints(visit, fields, error)

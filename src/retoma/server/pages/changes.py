@@ -21,7 +21,7 @@ async def edit(visit: Visit) -> Response:
     if wrong:
         return await _bounced(visit, 422, visit.say_wrong(wrong)[typed.NAME])
     try:
-        await visit.client.edit(run, _step(visit), value, item=_item(visit), by=visit.by)
+        await visit.client.edit(run, _step(visit), value, item=_item(visit), by=visit.by, key=visit.key)
     except InvalidInput as error:
         return await _bounced(visit, 422, _why(visit, error))
     except AtWork as error:
@@ -31,7 +31,7 @@ async def edit(visit: Visit) -> Response:
 
 async def skip(visit: Visit) -> Response:
     run = visit.id("run")
-    await visit.client.skip(run, _step(visit), [_item(visit)], by=visit.by)
+    await visit.client.skip(run, _step(visit), [_item(visit)], by=visit.by, key=visit.key)
     return visit.go(f"/runs/{run}", "skipped", step=_step(visit), item=_item(visit))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -85,7 +85,6 @@ async def show(visit: Visit, status: int = 200, answer: Answer | None = None) ->
         trail=await trail.of_review(visit, review),
         told=trail.of_feedback(visit, review),
         next=await _next(visit, review),
-        key=str(uuid4()),
     )
 
 
@@ -281,7 +280,7 @@ def _decision(visit: Visit, review: Review, act: str, value: Any) -> Decision:
         by=visit.by,
         seen=int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 10 else NONE_SEEN,
         notes=given.get("notes", "").replace("\r\n", "\n").strip(),
-        key=given.get("key") or None,
+        key=visit.key,
         via="page",
         undo=UNDO,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -63,7 +63,6 @@ async def show(visit: Visit, outcomes: list[Outcome] | None = None) -> Response:
         filtered=any(_filters(visit).values()),
         may_approve=any(review.is_open for review in found[:SIZE]),
         outcomes=outcomes or [],
-        key=str(uuid4()),
         now=now,
     )
 
@@ -74,7 +73,7 @@ async def approve(visit: Visit) -> Response:
     if not chosen:
         return visit.go("/reviews", "nothing_chosen", **_filters(visit))
     decisions = {
-        review: Decision("approve", by=visit.by, seen=seen, via="page", undo=UNDO, key=visit.fields.get("key") or None)
+        review: Decision("approve", by=visit.by, seen=seen, via="page", undo=UNDO, key=visit.key)
         for review, seen in chosen
     }
     return await show(visit, [await _outcome(visit, each) for each in await visit.client.decide_many(decisions)])

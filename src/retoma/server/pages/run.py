@@ -80,19 +80,19 @@ async def show(
 
 async def cancel(visit: Visit) -> Response:
     run = visit.id("run")
-    await visit.client.cancel(run, by=visit.by)
+    await visit.client.cancel(run, by=visit.by, key=visit.key)
     return visit.go(f"/runs/{run}", "cancelled")
 
 
 async def resume(visit: Visit) -> Response:
     run = visit.id("run")
-    await visit.client.resume(run, by=visit.by)
+    await visit.client.resume(run, by=visit.by, key=visit.key)
     return visit.go(f"/runs/{run}", "resumed_no_worker" if await visit.client.lacks_worker(run) else "resumed")
 
 
 async def rerun_failed(visit: Visit) -> Response:
     run = visit.id("run")
-    await visit.client.rerun_failed(run, by=visit.by)
+    await visit.client.rerun_failed(run, by=visit.by, key=visit.key)
     return visit.go(f"/runs/{run}", "rerun")
 
 

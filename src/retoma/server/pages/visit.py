@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -159,6 +159,15 @@ class Visit:
     @property
     def csrf(self) -> str:
         return "" if self.token is None else csrf(self.token)
+
+    def new_key(self) -> str:
+        """Return the idempotency key of one form: sent twice, its act is done once."""
+        return uuid4().hex
+
+    @property
+    def key(self) -> str | None:
+        """The key of the form that was sent."""
+        return self.fields.get("key") or None
 
     @property
     def notice(self) -> str | None:

@@ -58,7 +58,7 @@ async function refresh() {
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live], [data-live-too]")) {
     const next = fresh.getElementById(part.id);
-    if (next && !isInUse(part) && next.innerHTML !== plain(part)) replace(part, next);
+    if (next && !isInUse(part) && plain(next) !== plain(part)) replace(part, next);
   }
   follow(fresh.querySelector("[data-live-dot]")?.dataset.stream ?? "");
 }
@@ -84,6 +84,8 @@ function plain(part) {
     each.removeAttribute("open");
     each.removeAttribute("data-opened");
   }
+  // Every answer has new keys: they alone are no change.
+  for (const each of copy.querySelectorAll("input[name=key]")) each.removeAttribute("value");
   return copy.innerHTML;
 }
 

@@ -20,6 +20,14 @@ select o_revision as revision, o_jobs as jobs
   from retoma.runs r, retoma.done_before(r.id, :ask)
  where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
 
+-- name: kept_answer
+select answer
+  from retoma.act_keys
+ where subject = :run and key = :key;
+
+-- name: keep_answer
+select retoma.keep_answer(:run, :ask, :answer);
+
 -- name: resume
 select o_state as state, o_done as done
   from retoma.resume_once(:run, :tenant, :by, :pause, :grace, :ask);

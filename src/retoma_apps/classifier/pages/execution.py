@@ -239,14 +239,14 @@ def _back(visit: Visit, run: Run, notice: str) -> Response:
 
 
 async def _resume(visit: Visit, run: Run) -> str:
-    await batches.resumed(visit.client, run.id, tenant=None, by=visit.by)
+    await batches.resumed(visit.client, run.id, tenant=None, by=visit.by, key=visit.key)
     return "retomada_sem_worker" if await visit.client.lacks_worker(run.id) else "retomada"
 
 
 async def _rerun(visit: Visit, run: Run) -> str:
     """A run that stands still must end before what failed in it is made again: it goes on first."""
     try:
-        made = await visit.client.rerun_failed(run.id, by=visit.by)
+        made = await visit.client.rerun_failed(run.id, by=visit.by, key=visit.key)
     except AtWork:
         if run.state is not RunState.STUCK:
             raise
@@ -256,7 +256,7 @@ async def _rerun(visit: Visit, run: Run) -> str:
 
 
 async def _cancel(visit: Visit, run: Run) -> str:
-    await visit.client.cancel(run.id, by=visit.by)
+    await visit.client.cancel(run.id, by=visit.by, key=visit.key)
     return "cancelada"
 
 
@@ -281,7 +281,9 @@ async def _confirm(visit: Visit, run: Run) -> str:
 
 async def _skip(visit: Visit, run: Run) -> str:
     code = _code(visit, run)
-    await _when_over(visit.client, run, lambda run: visit.client.skip(run.id, "text", [code], by=visit.by))
+    await _when_over(
+        visit.client, run, lambda run: visit.client.skip(run.id, "text", [code], by=visit.by, key=visit.key)
+    )
     return "pulado"
 
 

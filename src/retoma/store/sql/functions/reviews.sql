@@ -96,12 +96,20 @@ declare
   v_now timestamptz := retoma.now();
   v_review retoma.reviews := retoma.locked_review(p_review, p_tenant);
   v_held json := (select s.review from retoma.steps s where s.version = v_review.version and s.step = v_review.step);
+  v_ask jsonb;
+  v_known retoma.act_keys;
 begin
   if p_state = 'sent_back' then
     p_to := coalesce(p_to, v_held -> 'to' ->> 0, v_review.step);
   end if;
   if v_review.id is null then
     return null;
+  end if;
+  v_ask := jsonb_build_object('key', p_key, 'digest', encode(sha256(convert_to(
+    row(p_by, p_state, p_value::text, p_notes, p_feedback::text, p_to, p_items)::text, 'UTF8')), 'hex'));
+  select * into v_known from retoma.act_keys where subject = p_review and key = p_key;
+  if v_known.digest = v_ask ->> 'digest' then
+    return 'same';  -- also if it was undone since: a late repetition must not decide again
   elsif v_review.state <> 'open' then
     return case when v_review.state not in ('approved', 'sent_back', 'rejected') or v_review.decided_by <> p_by
                   or (v_review.decision_key = p_key) is not true then 'taken'
@@ -109,6 +117,8 @@ begin
                       v_review.back_to, v_review.back_items)
                      is distinct from (p_state, p_value::text, p_notes, p_feedback::text, p_to, p_items) then 'reused'
                 else 'same' end;
+  elsif v_known.key is not null then
+    return 'reused';
   elsif v_review.revision <> p_seen then
     return 'changed';
   end if;
@@ -126,6 +136,7 @@ begin
          next_at = v_now + p_undo, decision_key = p_key, value = p_value, notes = p_notes, feedback = p_feedback,
          back_to = p_to, back_items = p_items
    where id = p_review;
+  perform retoma.keep_answer(p_review, v_ask, jsonb_build_object('state', p_state));
   perform retoma.tell_review(v_now, v_review, jsonb_build_object(
     'what', p_state, 'by', p_by, 'via', p_via, 'notes', p_notes, 'to', p_to, 'items', p_items,
     'edited', p_value is not null and (v_held ->> 'form')::boolean is not true));
