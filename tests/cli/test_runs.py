@@ -70,7 +70,7 @@ def test_show_tells_of_progress_errors_and_results(terminal: Terminal) -> None:
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     shown = terminal.out("runs", "show", run)
     assert "image  failed" in shown
-    assert "image of bad 0: ERROR: no [bold]paint" in shown
+    assert "image of bad 0: ERROR: ValueError: no [bold]paint" in shown
     assert "(attempt 1)" in shown
     assert 'lines: ["bad 0", "bad 1"]' in shown
     facts = terminal.json("runs", "show", run)

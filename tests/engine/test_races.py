@@ -101,7 +101,7 @@ async def test_a_successor_made_while_its_run_is_cancelled_starts_nothing_more(o
         claims = await lane.call(room=1)
         async with not_yet_committed(sandbox, lane, results(claims), room=1) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
         assert await states(sandbox, run) == {"first": "succeeded", "second": "running"}
@@ -116,7 +116,7 @@ async def test_a_job_claimed_while_its_run_is_cancelled_starts_nothing_more(open
         run = (await sandbox.client.start(pipeline)).id
         async with not_yet_committed(sandbox, lane, room=1) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
         assert await lane.call(results(await lane.lane.held()), room=5) == []
@@ -132,7 +132,7 @@ async def test_items_made_while_their_run_is_cancelled_never_run(open_sandbox: O
         source = Result(claims[0], "[0, 1, 2]", {str(number): str(number) for number in range(3)})
         async with not_yet_committed(sandbox, lane, [source]) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelled"
         found = await states(sandbox, run)
@@ -515,7 +515,7 @@ async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelle
         await first.call(results([claims["d"]]))
         async with holding(sandbox, "a") as runs:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_run"))
+            await until(lambda: is_blocked(sandbox, "cancel_once"))
             await first.call(results([claims["c"]]))
             async with holding(sandbox, "w") as waits:
                 await runs.close()

@@ -18,7 +18,7 @@ from retoma.testing import Sandbox
 from tests.cli.terminal import Terminal
 from tests.engine.builders import rows
 from tests.receiver import receiver, says
-from tests.server.api import Api
+from tests.server.api import DEVELOPMENT_TOKEN, Api
 from tests.server.conftest import OpenApi
 from tests.worker.isolated_steps import telling
 
@@ -165,7 +165,9 @@ async def everything_shown(api: Api, runs: list[str]) -> dict[str, str]:
         for who, key in {"": api.key, " by a tenant's key": tenant}.items():
             if not (path.startswith("/api") or not who):
                 continue
-            answer = await api.get(path, key=key if path.startswith("/api") or path == "/metrics" else None)
+            answer = await api.get(
+                path, key=key if path.startswith("/api") or path == "/metrics" else DEVELOPMENT_TOKEN
+            )
             assert answer.status_code in (200, 403), (path, answer.text)
             shown[where + who] = answer.text
     return shown

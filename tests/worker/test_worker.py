@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, seconds
+from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, logs, seconds
 from retoma.engine.exchange import Lane
 from retoma.errors import DatabaseUnavailable
 from retoma.identifiers import Handle
@@ -573,8 +573,9 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
 
 
 async def test_a_handler_that_knows_no_fields_gets_them_in_the_line(
-    open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
+    open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(logs, "_IS_SET_UP", False)
     pipeline = Pipeline("film", retry=Retry(0))
 
     @pipeline.step

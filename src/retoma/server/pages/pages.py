@@ -139,8 +139,7 @@ NOWHERE = Page("/", _nowhere, is_open=True)
 
 
 def _to_login(request: Request) -> Response:
-    url = request.url
-    to = f"{url.path}?{url.query}" if url.query else url.path
+    to = without_token(request)
     return RedirectResponse(f"/login?{urlencode({'to': to})}" if to != "/" else "/login", 303, HEADERS)
 
 
