@@ -65,7 +65,7 @@ SHOWN = {
             "Variant 3 CERTO",
             "VTT in the picture too",
             "“with subtitles”",
-            "any other note gives the same film again",
+            "any other note is refused",
         ],
         "pt": [
             "Fica público Assim que for aprovado",
@@ -73,7 +73,7 @@ SHOWN = {
             "tag plainly",
             "About plainly",
             "“sem legendas”",
-            "qualquer outra nota dá o mesmo filme outra vez",
+            "qualquer outra nota é recusada",
             "Palavras nas capas",
         ],
     },
