@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retoma import App, Pipeline, masking
+from retoma import App, Pipeline, logs, masking
 from retoma.store.database import Database
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox, fresh_database, sandbox
@@ -27,6 +27,12 @@ def _forget_secrets() -> Iterator[None]:
     """A process remembers every secret that it has met; those of one test are none of the next one's."""
     yield
     masking._SECRETS.forget()
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """What another test of this process has set up says nothing about this one's log lines."""
+    logs._IS_SET_UP = False
 
 
 @pytest.fixture(scope="session")

@@ -558,6 +558,6 @@ async def is_blocked_by_another(sandbox: Sandbox, holder: Holder) -> bool:
     found = await rows(
         sandbox,
         "select pg_blocking_pids(pid) as pids from pg_stat_activity "
-        "where datname = current_database() and wait_event_type = 'Lock' and query like '%retoma.cancel_run%'",
+        "where datname = current_database() and wait_event_type = 'Lock' and query like '%retoma.cancel_once%'",
     )
     return any(row["pids"] and holder.process not in row["pids"] for row in found)
