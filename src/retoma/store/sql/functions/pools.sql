@@ -51,7 +51,9 @@ create or replace function retoma.admit(p_worker int, p_now timestamptz, p_jobs 
 language sql as $$
   with taken as (
     update retoma.jobs j
-       set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
+       set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1,
+           -- Not before the slots were free: this call may have waited for them.
+           started_at = greatest(p_now, retoma.now()), code = null
      where j.ctid = any (p_jobs)
     returning j.*
   ), held as (
