@@ -165,7 +165,9 @@ class OutsideRules:
         job = run.jobs[name]
         job.state, job.holder = "ready", None
         if job.beside.outside is None:
-            keeps = bool(job.beside.effects) and (how == "died" or name[0] in self.parking)
+            waits = how in ("wait", "too_many")
+            begun = [effect for effect in job.beside.effects.values() if not waits or effect.value is None]
+            keeps = bool(begun) and (how == "died" or name[0] in self.parking)
             job.beside.pool = None if keeps else run.shape(name[0]).pool
             job.beside.held = job.beside.held if keeps else None
 
