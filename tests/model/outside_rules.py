@@ -166,8 +166,7 @@ class OutsideRules:
         job.state, job.holder = "ready", None
         if job.beside.outside is None:
             waits = how in ("wait", "too_many")
-            begun = [effect for effect in job.beside.effects.values() if not waits or effect.value is None]
-            keeps = bool(begun) and (how == "died" or name[0] in self.parking)
+            keeps = bool(job.beside.effects) and not waits and (how == "died" or name[0] in self.parking)
             job.beside.pool = None if keeps else run.shape(name[0]).pool
             job.beside.held = job.beside.held if keeps else None
 

@@ -40,9 +40,9 @@ end $$;
 create or replace function retoma.may_be_submitted(p_outcome text, p_job retoma.jobs) returns boolean stable language sql as $$
   select exists (select from retoma.effects e
                   where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
-                    and (p_outcome = 'died' or e.findable and e.done_at is null
-                         -- One that asks to wait has submitted nothing, unless the outcome is unknown.
-                         or (p_outcome <> 'wait' or e.done_at is null) and retoma.parks(p_job.version, p_job.step)));
+                    -- One that asks to wait needs slots again, so that its pool's breaker holds it.
+                    and p_outcome <> 'wait'
+                    and (p_outcome = 'died' or e.findable and e.done_at is null or retoma.parks(p_job.version, p_job.step)));
 $$;
 
 -- The outcomes, where no other try is made of what was retried as often as its run allows.
