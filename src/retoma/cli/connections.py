@@ -1,4 +1,4 @@
-"""Connections of the server: whoever opens many, or is slow, does not keep others from being answered."""
+"""Connection limits of the server: many or slow connections do not keep other callers from being answered."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ async def list_subscriptions(
 @router.delete(
     "/{subscription}",
     status_code=204,
-    summary="Remove a subscription; what it is owed already is still sent",
+    summary="Remove a subscription; deliveries that are already enqueued are still sent",
     responses=documented(404),
 )
 async def unsubscribe(subscription: SubscriptionId, by: Writer) -> Response:
