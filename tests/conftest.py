@@ -108,3 +108,4 @@ async def empty(database: Database) -> None:
     )
     async with database.connection() as connection:
         await connection.execute("".join(f"delete from retoma.{table};" for table in tables))
+        await connection.execute("update retoma.tallied set through = 0, next = 0, writers = '{}'")

@@ -105,7 +105,7 @@ def test_a_closed_client_says_so(settings: Settings) -> None:
 
 
 def test_it_has_every_call_of_the_client_with_the_same_signature() -> None:
-    async_only = {"close", "graph"}
+    async_only = {"close", "graph", "first_answer"}  # these take or need async code
     calls = {name for name, _ in inspect.getmembers(Client, inspect.iscoroutinefunction) if name[0] != "_"}
     assert "start" in calls
     for name in calls - async_only:

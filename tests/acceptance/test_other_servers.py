@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.servers import pgbouncer, postgresql_15
+
+pytestmark = pytest.mark.timeout(2400)  # each runs a thousand tests, one after the other
 
 PROJECT = Path(__file__).parents[2]
 WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
@@ -31,6 +35,6 @@ def run_tests(*tests: str, on: int) -> None:
         env=os.environ | {"RETOMA_TEST_DATABASE_URL": f"postgresql://retoma@127.0.0.1:{on}/postgres"},
         capture_output=True,
         text=True,
-        timeout=3600,
+        timeout=2300,
     )
     assert ended.returncode == 0, ended.stdout[-4000:]

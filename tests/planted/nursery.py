@@ -37,7 +37,7 @@ def tested(sources: str, test: str, output: str) -> int:
         os.dup2(file.fileno(), 2)
     sys.path.insert(0, sources)
     os.environ["PYTHONPATH"] = sources  # for the processes that a test starts
-    return pytest.main([test, "-x", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin"])
+    return pytest.main([test, "-x", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", "-p", "pytest_timeout"])
 
 
 if __name__ == "__main__":
