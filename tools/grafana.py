@@ -205,6 +205,10 @@ def servers() -> list[Panel]:
         ),
         graph("The application gives its metrics", [("", "min(retoma_application_measures_up)")]),
         graph("Age of the oldest transaction", [("", "max(retoma_oldest_transaction_seconds)")], unit="s"),
+        graph(
+            "Restarts of background loops",
+            [("{{loop}}", "sum by (loop) (increase(retoma_loop_restarts_total[$__rate_interval]))")],
+        ),
     ]
 
 

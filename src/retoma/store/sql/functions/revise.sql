@@ -458,26 +458,11 @@ create or replace function retoma.keep_revision(p_run uuid, p_ask jsonb, p_revis
   select retoma.keep_answer(p_run, p_ask, jsonb_build_object('revision', p_revision, 'jobs', p_jobs));
 $$;
 
--- What this very act has made, if it was done and is asked for again because its answer was lost. `p_ask` is its key and a digest
--- of all that it asks for, which its event keeps. The caller holds the run.
-create or replace function retoma.done_before(p_run uuid, p_ask jsonb, out o_revision int, out o_jobs int) language plpgsql as $$
-declare
-  v_digest text;
-  v_answer jsonb := retoma.first_answer(p_run, p_ask);
-begin
-  if v_answer is not null then
-    o_revision := v_answer ->> 'revision';
-    o_jobs := v_answer ->> 'jobs';
-    return;
-  end if;
-  -- An act of an earlier release has only its event.
-  select e.revision, (e.data ->> 'jobs')::int, e.data ->> 'digest' into o_revision, o_jobs, v_digest
-    from retoma.events e
-   where e.run = p_run and e.kind = 'act' and e.data ->> 'key' = p_ask ->> 'key';
-  if v_digest <> p_ask ->> 'digest' then
-    raise exception '%', p_ask ->> 'key' using errcode = 'RT005';
-  end if;
-end $$;
+-- The revision and the number of jobs of an act that was done before with this key. The caller holds the run.
+create or replace function retoma.done_before(p_run uuid, p_ask jsonb, out o_revision int, out o_jobs int) language sql as $$
+  select (answer ->> 'revision')::int, (answer ->> 'jobs')::int
+    from retoma.first_answer(p_run, p_ask) answer;
+$$;
 
 -- What has no result in a run that is over: jobs that failed, and what its stop kept from running. A job that ended while the
 -- run stopped has made no successor: that is missing, or, where it gave a list, it must give it again.
@@ -738,6 +723,7 @@ begin
   o_jobs := cardinality(v_jobs);
   perform retoma.tell_act(v_now, p_new, o_revision, p_by, p_ask || jsonb_build_object(
     'act', 'fork', 'from', p_run, 'steps', p_steps, 'jobs', o_jobs));
+  perform retoma.keep_revision(p_new, p_ask, o_revision, o_jobs);
   if o_jobs > 0 then
     perform retoma.remake(v_now, v_new, v_jobs, '{}', null, false, false);
   end if;
