@@ -1,4 +1,4 @@
-"""Reruns steps of runs that are over, and repeats acts under their keys: each repetition must get the first answer."""
+"""Reruns and edits steps of completed runs, and repeats acts under their keys: a repetition gets the first answer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from retoma.errors import DatabaseUnavailable, RetomaError
 
 BETWEEN_ACTS = 0.1
 STEPS = {"chain": ["first", "second", "third", "fourth"], "diamond": ["top", "left", "right", "bottom"]}
+CHANGES = ("rerun", "edit")
+KINDS = (*CHANGES, "cancel", "rerun_failed")
 REMEMBERED = 200  # of the newest acts, of which any may be repeated
 
 
 @dataclass
 class Act:
-    """A rerun of `step`, or without one a cancel of a run that is over, which changes nothing."""
+    """`cancel` and `rerun_failed` find nothing to do in a completed run; `edit` replaces a result by an equal one."""
 
     run: UUID
     key: str
-    step: str | None
+    kind: str
+    step: str
+    value: Any = None
     answer: Any = None
 
 
@@ -66,8 +70,10 @@ class Operator:
         before = [act for act in self.acts if act.run == one.run]
         if any(act.answer is None for act in before) or (await self._client.show(one.run)).state != "completed":
             return
-        step = self._dice.choice(STEPS[one.pipeline]) if before or self._dice.random() < 0.5 else None
-        act = Act(one.run, f"act-{len(self.acts)}", step)
+        kind = self._dice.choice(CHANGES if before else KINDS)
+        step = self._dice.choice(STEPS[one.pipeline])
+        value = (await self._client.results(one.run))[step] if kind == "edit" else None
+        act = Act(one.run, f"act-{len(self.acts)}", kind, step, value)
         self.acts.append(act)
         act.answer = await self._do(act)
 
@@ -87,6 +93,13 @@ class Operator:
                 self.contradictions.append(f"{act.key} of {act.run}: {act.answer!r}, and later {answer!r}")
 
     async def _do(self, act: Act) -> Any:
-        if act.step is None:
-            return await self._client.cancel(act.run, by="operator", key=act.key)
-        return await self._client.rerun(act.run, act.step, by="operator", key=act.key)
+        options = {"by": "operator", "key": act.key}
+        match act.kind:
+            case "cancel":
+                return await self._client.cancel(act.run, **options)
+            case "rerun_failed":
+                return await self._client.rerun_failed(act.run, **options)
+            case "edit":
+                return await self._client.edit(act.run, act.step, act.value, **options)
+            case _:
+                return await self._client.rerun(act.run, act.step, **options)

@@ -60,8 +60,10 @@ class Store:
             "from retoma.runs r join retoma.versions v on v.id = r.version"
         )
         jobs = await connection.fetch(
-            "select run, step, item, revision, state::text as state, attempt, deaths, crashes, waiting_on, worker, "
-            "code, output::text as output from retoma.jobs order by revision"
+            "select j.run, j.step, j.item, j.revision, j.state::text as state, j.attempt, j.deaths, j.crashes, "
+            "j.waiting_on, j.worker, j.code, j.output::text as output, j.author is not null as edited, "
+            "m.reused_from is not null as reused "
+            "from retoma.jobs j left join retoma.remakes m using (run, step, item, revision) order by j.revision"
         )
         events = await connection.fetch(
             "select run, revision, attempt, kind, step, item, data::text as data from retoma.events"
@@ -169,13 +171,20 @@ def _not_ended(store: Store) -> Iterable[str]:
 
 
 def _stale_writes(store: Store, lines: Sequence[Line]) -> Iterable[str]:
-    """A result carries the attempt and the token of the execution that gave it."""
+    """A result carries the attempt and the token of the execution that gave it.
+
+    An edit and a reuse keep a result of an earlier revision.
+    """
     executions = {(line.key, line.attempt, line.token) for line in lines if line.what == "ended"}
+    tokens = {(line.key[:3], line.token) for line in lines if line.what == "ended"}
     for key, job in store.jobs.items():
         if job["state"] != "succeeded" or key[1] in REVIEWS:
             continue
         for attempt, token in _signatures(json.loads(job["output"])):
-            if attempt != job["attempt"]:
+            if job["edited"] or job["reused"]:
+                if (key[:3], token) not in tokens:
+                    yield f"{key} kept a result that no execution gave"
+            elif attempt != job["attempt"]:
                 yield f"{key} is at attempt {job['attempt']} and has the result of attempt {attempt}"
             elif (key, attempt, token) not in executions:
                 yield f"{key} has a result that no execution of attempt {attempt} gave"
@@ -205,15 +214,18 @@ def _contradictions(store: Store) -> Iterable[str]:
         event = ends.get(key)
         told = event["kind"] if event else None
         ran = job["worker"] not in (None, 0)
+        ended_as = "edited" if job["edited"] else job["state"]
         expected = {"succeeded": "result", "failed": "failure", "quarantined": "failure"}.get(
-            job["state"], "result" if job["state"] == "skipped" and ran else None
+            ended_as, "result" if ended_as == "skipped" and ran else None
         )
         if told != expected:
             yield f"{key} is {job['state']}, its event says {told}"
         elif event and event["attempt"] != job["attempt"]:
             yield f"{key} is at attempt {job['attempt']}, its event says {event['attempt']}"
+    # An edit that nothing depends on is a revision without an end of its own.
+    last = {run: event for (run, step, _, _), event in sorted(ends.items(), key=lambda end: end[0][3]) if step is None}
     for run in store.runs.values():
-        event = ends.get((run["id"], None, None, run["revision"]))
+        event = last.get(run["id"])
         state = json.loads(event["data"])["state"] if event else None
         if state != (run["state"] if run["state"] in ENDED else None):
             yield f"{run['id']} is {run['state']}, its event says {state}"
