@@ -148,6 +148,11 @@ def queues() -> list[Panel]:
             [("all", "max(retoma_workers)"), ("{{queue}}", "max by (queue) (retoma_queue_workers)")],
         ),
         graph(
+            "Background loops started again",
+            [("{{loop}}", "sum by (loop) (increase(retoma_loop_restarts_total[$__range]))")],
+        ),
+        graph("Workers by pipeline", [("{{pipeline}}", "max by (pipeline) (retoma_pipeline_workers)")]),
+        graph(
             "Jobs at work and room for them",
             [
                 ("{{queue}} running", 'max by (queue) (retoma_jobs{state="running"})'),
