@@ -32,7 +32,7 @@ class ForeignHost:
 
 def _host(scope: Scope) -> str:
     """Return the host that was asked for, without its port, or an empty text."""
-    given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    given: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
     return given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
 
 
