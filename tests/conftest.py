@@ -95,6 +95,7 @@ async def empty(database: Database) -> None:
         "start_keys",
         "lanes",
         "workers",
+        "servers",
         "reads",
         "edges",
         "steps",
@@ -103,7 +104,6 @@ async def empty(database: Database) -> None:
         "sessions",
         "profiles",
         "act_keys",
-        "allowed_hosts",
         "tenants",
     )
     async with database.connection() as connection:

@@ -148,6 +148,11 @@ def queues() -> list[Panel]:
             [("all", "max(retoma_workers)"), ("{{queue}}", "max by (queue) (retoma_queue_workers)")],
         ),
         graph(
+            "Background loops started again",
+            [("{{loop}}", "sum by (loop) (increase(retoma_loop_restarts_total[$__range]))")],
+        ),
+        graph("Workers by pipeline", [("{{pipeline}}", "max by (pipeline) (retoma_pipeline_workers)")]),
+        graph(
             "Jobs at work and room for them",
             [
                 ("{{queue}} running", 'max by (queue) (retoma_jobs{state="running"})'),
@@ -205,10 +210,6 @@ def servers() -> list[Panel]:
         ),
         graph("The application gives its metrics", [("", "min(retoma_application_measures_up)")]),
         graph("Age of the oldest transaction", [("", "max(retoma_oldest_transaction_seconds)")], unit="s"),
-        graph(
-            "Restarts of background loops",
-            [("{{loop}}", "sum by (loop) (increase(retoma_loop_restarts_total[$__rate_interval]))")],
-        ),
     ]
 
 

@@ -86,6 +86,7 @@ class Standing:
 @dataclass(frozen=True)
 class Figures:
     """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait.
+    `pipelines` has every pipeline that was ever defined, with the live workers that serve it.
     `oldest_transaction` is for how long anybody's has been open in this database."""
 
     queues: list[QueueFigures]
@@ -96,4 +97,5 @@ class Figures:
     deliveries: DeliveryFigures
     tallies: list[Tally]
     workers: int
+    pipelines: dict[str, int]
     oldest_transaction: timedelta

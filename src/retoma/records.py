@@ -316,10 +316,23 @@ class WorkerRecord:
 
     ended_at: datetime | None
     heartbeat_timeout: timedelta | None = None  # its own; a worker of an earlier release has none
+    pipelines: list[str] | None = None  # None for a worker of an earlier release, which may serve any
 
     def is_alive(self, timeout: timedelta) -> bool:
         """Whether its last heartbeat is recent enough, by its own timeout; by this one if it has none."""
         return self.silent_for <= (self.heartbeat_timeout or timeout)
+
+    def serves(self, pipeline: str) -> bool:
+        """Whether its application defines this pipeline: only then it runs its jobs and polls its external work."""
+        return self.pipelines is None or pipeline in self.pipelines
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """A running server: the private hosts that it accepts in URLs, and where it is reached from outside."""
+
+    allow_hosts: list[str]
+    public_url: str | None
 
 
 @dataclass(frozen=True)
@@ -580,7 +593,10 @@ class Wait:
             case WaitReason.UNDEFINED_STEP:
                 return f"no worker defines the step {self.step!r} as this run needs it; `retoma check APP` says why"
             case WaitReason.NO_WORKER:
-                return f"no live worker serves queue {self.queue!r}; start one: retoma worker APP -q {self.queue}"
+                return (
+                    f"no live worker serves queue {self.queue!r} of this pipeline; "
+                    f"start one: retoma worker APP -q {self.queue}"
+                )
             case WaitReason.CAPACITY:
                 return f"waiting for capacity: every worker of queue {self.queue!r} is full"
             case WaitReason.POOL:

@@ -103,7 +103,7 @@ class Sandbox:
         """A worker whose every claim and every outcome is an act of the test."""
         catalog = Catalog(self.app)
         await catalog.open(self.database)
-        worker = await workers.register(self.database, "sandbox", self.app.queues, 1, 1)
+        worker = await workers.register(self.database, "sandbox", self.app.queues, 1, 1, pipelines=catalog.pipelines)
         hands = Hands(self.app, self.database, catalog, worker)
         async with catalog.opened_resources():
             try:

@@ -29,6 +29,18 @@ from tests.engine.builders import SILENCE
 NEWEST = migrate.migrations()[-1].number
 
 
+SONG = """
+from retoma import Pipeline
+
+app = Pipeline("song")
+
+
+@app.step
+def sung() -> str:
+    return "la"
+"""
+
+
 def findings(terminal: Terminal, about: str) -> list[dict[str, Any]]:
     ended = terminal.run("doctor", "-o", "json")
     return [finding for finding in json.loads(ended.stdout) if finding["about"] == about]
@@ -93,11 +105,24 @@ def test_runs_without_any_worker_are_warned_about(terminal: Terminal) -> None:
     assert "none is running, and 1 run is under way" in workers["found"]
 
 
+def test_runs_whose_application_has_no_worker_are_warned_about(terminal: Terminal) -> None:
+    (terminal.folder / "song.py").write_text(SONG)
+    terminal.start()
+    with terminal.process("worker", "song.py") as worker:
+        worker.says("worker ready")
+        live, lacking = findings(terminal, "workers")
+    assert (live["level"], lacking["level"]) == ("ok", "warning")
+    assert "none of pipeline 'film' is running, and 1 run is under way" in lacking["found"]
+
+
 def test_a_missing_public_url_is_warned_about_where_other_machines_call(terminal: Terminal) -> None:
     assert findings(terminal, "RETOMA_PUBLIC_URL") == []
+    for name, value in (("RETOMA_HOST", "0.0.0.0"), ("RETOMA_TRUSTED_PROXIES", "127.0.0.1")):
+        terminal.variables[name] = value
+        (finding,) = findings(terminal, "RETOMA_PUBLIC_URL")
+        assert finding["level"] == "warning"
+        del terminal.variables[name]
     terminal.variables["RETOMA_HOST"] = "0.0.0.0"
-    (finding,) = findings(terminal, "RETOMA_PUBLIC_URL")
-    assert finding["level"] == "warning"
     terminal.variables["RETOMA_PUBLIC_URL"] = "https://retoma.example.com"
     assert findings(terminal, "RETOMA_PUBLIC_URL") == []
 

@@ -18,12 +18,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from retoma import Pipeline
 from retoma.cli.listening import kept_up
 from retoma.engine import loops
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
 from tests.cli.terminal import Process, Terminal, until
+from tests.conftest import OpenSandbox
 from tests.parts import require
 from tests.patience import PATIENCE
 from tests.ports import free_port
@@ -89,6 +91,21 @@ async def test_the_upkeep_of_a_server_goes_on_after_an_unforeseen_error(
     monkeypatch.setattr(workers, "promote", promote)
     async with kept_up(database, Settings()):
         await asyncio.wait_for(again.wait(), PATIENCE)
+
+
+async def test_a_server_ends_a_run_in_which_nothing_lives(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("still")
+
+    @pipeline.step
+    def only() -> None: ...
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.database.connection() as connection:
+            await connection.execute("delete from retoma.jobs where run = $1", run)
+        async with kept_up(sandbox.database, Settings()):
+            ended = await asyncio.wait_for(sandbox.client.wait(run), PATIENCE)
+    assert ended.state == "failed"
 
 
 def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:

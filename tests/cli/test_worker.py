@@ -104,17 +104,37 @@ def test_the_collector_leaves_alone_what_a_process_began_with() -> None:
 
 
 def test_a_worker_without_a_host_that_the_server_allows_refuses_to_start(terminal: Terminal) -> None:
+    refused = [{}, {"RETOMA_ALLOW_HOSTS": "10.20.0.0/16"}, {"RETOMA_ALLOW_HOSTS": "n8n.internal,10.20.0.0/24"}]
     with terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal,10.20.0.0/16") as server:
         server.says("server ready")
-    refused = [{}, {"RETOMA_ALLOW_HOSTS": "10.20.0.0/16"}, {"RETOMA_ALLOW_HOSTS": "n8n.internal,10.20.0.0/24"}]
-    for given, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
-        with terminal.process("worker", "film.py", **given) as worker:
-            assert worker.ended() == 2
-            said = worker.output.read_text()
-            assert all(part in said for part in (host, "RETOMA_ALLOW_HOSTS", "server", "worker"))
-    with terminal.worker(RETOMA_ALLOW_HOSTS="n8n.internal,10.0.0.0/8"):
-        pass
-    with terminal.process("serve", "--port", "0") as server:
-        server.says("server ready")
+        for given, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
+            with terminal.process("worker", "film.py", **given) as worker:
+                assert worker.ended() == 2
+                said = worker.output.read_text()
+                assert all(part in said for part in (host, "RETOMA_ALLOW_HOSTS", "server", "worker"))
+        with terminal.worker(RETOMA_ALLOW_HOSTS="n8n.internal,10.0.0.0/8"):
+            pass
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.ended() == 0
     with terminal.worker():
         pass
+
+
+def test_a_worker_must_allow_the_hosts_of_every_running_server(terminal: Terminal) -> None:
+    with (
+        terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal") as first,
+        terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="hooks.internal") as second,
+    ):
+        for server in (first, second):
+            server.says("server ready")
+        for allowed, lacking in (("n8n.internal", "hooks.internal"), ("hooks.internal", "n8n.internal")):
+            with terminal.process("worker", "film.py", RETOMA_ALLOW_HOSTS=allowed) as worker:
+                assert worker.ended() == 2
+                assert f"RETOMA_ALLOW_HOSTS lacks {lacking}" in worker.output.read_text()
+
+
+def test_a_worker_says_in_what_it_differs_from_a_server_that_starts_later(terminal: Terminal) -> None:
+    variables = {"RETOMA_ALLOW_HOSTS": "n8n.internal", "RETOMA_PUBLIC_URL": "https://retoma.example.com"}
+    with terminal.worker() as worker, terminal.process("serve", "--port", "0", **variables):
+        worker.says("its RETOMA_ALLOW_HOSTS lacks n8n.internal")
+        worker.says("RETOMA_PUBLIC_URL of this worker is not set, and that of the server is https://retoma.example.com")

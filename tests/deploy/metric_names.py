@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _FUNCTIONS = {"delta", "histogram_quantile", "increase", "max", "min", "rate", "sum", "vector"}
-_LABELS = {"loop", "job", "le", "pipeline", "pool", "queue", "state", "step"}
+_LABELS = {"job", "le", "loop", "pipeline", "pool", "queue", "state", "step"}
 _OPERATORS = {"and", "by", "or"}
 
 

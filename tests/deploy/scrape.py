@@ -50,7 +50,7 @@ async def a_busy_server(database: Database, **options: Any) -> AsyncIterator[Api
     """One run has ended after 30 s of waiting and 4 min of work, its webhook was delivered and another's given up; one
     holds 2 of 3 slots, and one waits for them. Of another application two wait for people, one past its time."""
     await empty(database)
-    loops._restarts.setdefault("upkeep", 0)  # as where a server keeps its loops going
+    loops._restarts.setdefault("upkeep", 0)  # a server that listens runs this loop
     application = App("gpu", pipelines=[video], measures=measures)
     async with an_api(database, application=application, scopes=[Scope.METRICS_READ], **options) as api:
         await _two_ask(api.sandbox.database)

@@ -66,7 +66,7 @@ async def test_the_rules_ask_only_for_metrics_that_exist(database: Database) -> 
     [
         ("OrchestratorNoWorkerAvailable", "> 600"),
         ("OrchestratorQueueTooLong", "> 50"),
-        ("OrchestratorDeadLetters", "> 10"),
+        ("RetomaDeadLetters", "> 10"),
     ],
 )
 def test_the_alerts_that_operators_asked_for_are_there(alert: str, condition: str) -> None:

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Context, Pipeline, Pool, ProviderRefuses, Report, Retry, RetryLater, hours, minutes, seconds
+from retoma import App, Context, Pipeline, Pool, ProviderRefuses, Report, Retry, RetryLater, hours, minutes, seconds
 from retoma.define.pipeline import DEFAULT_STUCK_AFTER
 from retoma.engine import watchdog
 from retoma.errors import AtWork, DefinitionError, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
 from retoma.records import WaitReason
 from retoma.store import workers
-from retoma.testing import NOON, Hands, Sandbox
+from retoma.testing import NOON, Hands, Sandbox, sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import SILENCE, do, do_next, kinds, state, states
 
@@ -299,6 +299,40 @@ async def test_outside_work_that_no_worker_asks_about_is_stuck_until_one_lives(o
         async with sandbox.hands():
             await watch(sandbox, seconds(5))
             assert await state(sandbox, run) == "running"
+
+
+async def test_external_work_is_stuck_while_only_another_application_has_workers(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("rendered")
+
+    @pipeline.step(timeout=hours(20))
+    async def rendered(*, host: Host, ctx: Context) -> int:
+        return int(await ctx.external("handle", poll=host.status))
+
+    other = App("other", pipelines=[lines()])
+    async with open_sandbox(pipeline, resources={"host": Host()}) as mine:
+        async with mine.hands() as hands:
+            run = (await mine.client.start(pipeline)).id
+            await do(hands, await hands.claim(10))
+        async with sandbox(other, mine.database) as theirs, theirs.hands() as others:
+            (wait,) = await mine.client.waits(run)
+            assert wait.reason == "no_worker"
+            await watch(mine, minutes(5), others)
+            assert await state(mine, run) == "stuck"
+            async with mine.hands():
+                await watch(mine, seconds(5), others)
+                assert await state(mine, run) == "running"
+
+
+async def test_a_ready_job_says_that_only_another_application_has_workers(open_sandbox: OpenSandbox) -> None:
+    other = Pipeline("other")
+
+    @other.step
+    def nothing() -> None: ...
+
+    async with open_sandbox(lines()) as mine:
+        run = (await mine.client.start("lines")).id
+        async with sandbox(App("other", pipelines=[other]), mine.database) as theirs, theirs.hands():
+            assert [wait.reason for wait in await mine.client.waits(run)] == ["no_worker"]
 
 
 class Host:

@@ -27,6 +27,20 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "nobody looks for runs in which nothing lives",
+        "worker/upkeep.py",
+        "            await self._repair()\n",
+        "            pass\n",
+        "tests/cli/test_serving.py::test_a_server_ends_a_run_in_which_nothing_lives",
+    ),
+    Bug(
+        "external work counts as polled whoever's workers are running",
+        "engine/wait_reasons.py",
+        "WaitReason.OUTSIDE if able else",
+        "WaitReason.OUTSIDE if scene.live else",
+        "tests/engine/test_watchdog.py::test_external_work_is_stuck_while_only_another_application_has_workers",
+    ),
+    Bug(
         "a result is taken whatever its fence",
         f"{FUNCTIONS}/succeed.sql",
         "and j.worker = p_worker and j.fence = o.fence and j.state = 'running'",

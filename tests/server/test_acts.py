@@ -44,10 +44,43 @@ async def test_an_act_sent_again_with_its_key_is_done_once(
 ) -> None:
     path, headers = f"/api/v1/runs/{await failed_run(api)}/{act}", {"Idempotency-Key": "order-812"}
     first, again = [await api.post(path, json=body, headers=headers) for _ in range(2)]
-    assert (again.json()["id"], again.json().get("revision")) == (first.json()["id"], first.json().get("revision"))
-    assert again.status_code == 200
+    repeated = {"created": False} if act == "fork" else {}
+    assert (again.status_code, again.json()) == (200, first.json() | repeated)
     refused = await api.post(path, json=other, headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_a_resume_sent_again_gets_its_first_answer_when_a_worker_lives(api: Api) -> None:
+    run = await api.start()
+    path, headers = f"/api/v1/runs/{run}/resume", {"Idempotency-Key": "order-812"}
+    first = await api.post(path, headers=headers)
+    assert "no live worker" in first.json()["note"]
+    async with api.sandbox.hands():
+        assert (await api.post(path)).json()["note"] is None
+        assert (await api.post(path, headers=headers)).json() == first.json()
+    refused = await api.post(f"/api/v1/runs/{run}/cancel", headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_a_cancel_sent_again_gets_its_first_answer_when_the_run_is_over(api: Api) -> None:
+    run = await api.start()
+    path, headers = f"/api/v1/runs/{run}/cancel", {"Idempotency-Key": "order-812"}
+    async with api.sandbox.hands() as hands:
+        claims = await hands.claim(1)
+        first = await api.post(path, headers=headers)
+        assert first.json() == {"id": run, "state": "cancelling"}
+        await hands.give_back(await hands.attempt(claims))
+    assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "cancelled"
+    assert (await api.post(path, headers=headers)).json() == first.json()
+
+
+async def test_the_answer_to_a_resume_is_not_shown_to_another_tenant(open_api: OpenApi) -> None:
+    headers = {"Idempotency-Key": "order-812"}
+    async with open_api() as api:
+        run = (await api.client.start("film", {"topic": "moon"}, tenant="acme")).id
+        assert (await api.post(f"/api/v1/runs/{run}/resume", headers=headers)).status_code == 200
+        stranger = await api.make_key("runs:write", tenant="globex")
+        assert (await api.post(f"/api/v1/runs/{run}/resume", headers=headers, key=stranger)).status_code == 404
 
 
 async def test_a_run_at_work_is_a_conflict(api: Api) -> None:

@@ -16,6 +16,7 @@ from retoma import App
 from retoma.engine import loops
 from retoma.figures import OpenReviews
 from retoma.records import Scope
+from retoma.states import RUN_ENDS
 from retoma.store.database import Database
 from tests.conftest import empty
 from tests.deploy.scrape import a_busy_server, names, samples, scraped
@@ -39,6 +40,28 @@ async def test_metrics_tell_what_the_database_has(database: Database) -> None:
     assert found["retoma_dead_deliveries", frozenset()] == 1
     assert found["retoma_disabled_endpoints", frozenset()] == 0
     assert found["retoma_deliveries_ended_total", frozenset({("pipeline", "img2vid"), ("state", "delivered")})] == 1
+
+
+async def test_totals_begin_with_zero_so_that_a_first_failure_counts(open_api: OpenApi) -> None:
+    async with open_api(scopes=[Scope.METRICS_READ]) as api, api.sandbox.hands():
+        found = samples(await scraped(api))
+    ended = {
+        dict(labels)["state"]: value
+        for (name, labels), value in found.items()
+        if name == "retoma_runs_ended_total" and ("pipeline", "film") in labels
+    }
+    assert ended == dict.fromkeys(RUN_ENDS, 0)
+    dead = frozenset({("pipeline", "film"), ("state", "dead")})
+    assert found["retoma_deliveries_ended_total", dead] == 0
+
+
+async def test_workers_are_counted_for_the_pipelines_of_their_application(database: Database) -> None:
+    async with a_busy_server(database) as api:
+        found = samples(await scraped(api))
+    by_pipeline = {
+        name: found["retoma_pipeline_workers", frozenset({("pipeline", name)})] for name in ("img2vid", "story")
+    }
+    assert by_pipeline == {"img2vid": 1, "story": 0}
 
 
 async def test_the_orchestrator_has_its_six_metrics(database: Database) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -16,7 +17,7 @@ from retoma.errors import NotFound
 from retoma.outgoing import Answer, Guard, Outgoing
 from retoma.settings import Settings
 from retoma.states import DeliveryState
-from retoma.store import deliveries
+from retoma.store import deliveries, servers
 from retoma.testing import Sandbox
 from retoma.webhooks import sender as sending
 from retoma.webhooks.sender import Sender
@@ -132,6 +133,20 @@ async def test_a_name_that_has_turned_private_is_given_up_at_once(open_sandbox: 
         delivery = await only(sandbox, run)
     assert delivery.state is DeliveryState.DEAD
     assert "add hooks.example.com to RETOMA_ALLOW_HOSTS" in (delivery.error or "")
+
+
+async def test_a_worker_that_lacks_a_host_of_the_server_leaves_the_delivery_due(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+        run = await ended_run(sandbox, there.url)
+        await servers.announce(sandbox.database, uuid4(), ["127.0.0.0/8"], None)
+        async with Outgoing(Guard()) as outgoing:
+            await Sender(sandbox.client, Settings(), outgoing).send_due()
+        delivery = await only(sandbox, run)
+        assert (delivery.state, there.got) == (DeliveryState.DUE, [])
+        assert "RETOMA_ALLOW_HOSTS" in (delivery.error or "")
+        await sandbox.clock.advance(timedelta(hours=1))
+        await sandbox.send_webhooks()
+        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
 
 
 async def test_410_disables_the_endpoint_and_gives_up_what_is_owed_to_it(open_sandbox: OpenSandbox) -> None:

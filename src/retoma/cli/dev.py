@@ -36,7 +36,6 @@ from retoma.outgoing import LOOPBACK as THIS_MACHINE
 from retoma.privileges import hide_process
 from retoma.server import make_server
 from retoma.settings import Settings
-from retoma.store import allowed_hosts
 from retoma.terminal import clean
 from retoma.texts import text
 
@@ -111,9 +110,6 @@ async def _dev(
         board.say(text("title", version=version("retoma"), app=app.name), style="bold")
         board.say(text("preparing"), style="dim")
         async with connect(app, settings) as client:
-            # Without its own: a worker that is started later, by itself, need not allow this machine.
-            hosts = [host for host in settings.allow_hosts if host not in THIS_MACHINE]
-            await allowed_hosts.replace(client.database, hosts)
             kind = text("embedded" if settings.database_url is None else "own")
             board.say(text("database", kind=kind, address=_address(client, settings)))
             async with _served(app, client, settings, listening, board) as links:
@@ -137,7 +133,9 @@ async def _served(
     links = Links(address(listening), secrets.token_urlsafe(12))
     server = make_server(app, client, settings, development=links.token)
     with _key_file(settings.home, links.token) as key:
-        async with serving(server, listening, settings):
+        # Without its own: a worker that is started later, by itself, need not allow this machine.
+        hosts = [host for host in settings.allow_hosts if host not in THIS_MACHINE]
+        async with serving(server, listening, settings, hosts):
             board.say(text("server", address=links.add_token(f"{links.address}/")))
             for page in app.pages:
                 if page.nav:

@@ -25,6 +25,7 @@ from retoma.cli.session import in_loop, read_settings
 from retoma.errors import RetomaError
 from retoma.records import WorkerRecord
 from retoma.settings import Settings
+from retoma.states import RunState
 from retoma.store import gauges, health, migrate, workers
 from retoma.store.database import Database
 from retoma.terminal import clean
@@ -181,6 +182,9 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
     ready = await health.ready_by_queue(database)
     open_runs, _ = await gauges.open_and_stuck(database)
     yield _live(live, open_runs)
+    if live:
+        for finding in _unserved(live, await gauges.open_runs(database)):
+            yield finding
     for worker in known:
         if worker not in live:
             yield Finding(
@@ -209,6 +213,20 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
             f"{row['pipeline']}: {row['jobs']} jobs wait for {row['step']!r}, which no worker defines",
             "`retoma check APP` says why",
         )
+
+
+def _unserved(live: list[WorkerRecord], open_runs: dict[tuple[str, RunState], int]) -> Iterator[Finding]:
+    """Yield a warning for each pipeline that has open runs while only workers of other applications are running."""
+    for pipeline in sorted({name for name, _ in open_runs}):
+        if not any(worker.serves(pipeline) for worker in live):
+            count = sum(runs for (name, _), runs in open_runs.items() if name == pipeline)
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            yield Finding(
+                WARNING,
+                "workers",
+                f"none of pipeline {pipeline!r} is running, and {runs} under way: they do not continue",
+                "retoma worker APP",
+            )
 
 
 async def _stuck(database: Database) -> AsyncIterator[Finding]:

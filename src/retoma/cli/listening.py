@@ -6,10 +6,11 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
+from uuid import uuid4
 
 import typer
 import uvicorn
@@ -18,7 +19,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from retoma.cli.connections import RESERVED_DESCRIPTORS, Connections, Protocol, raise_descriptor_limit
 from retoma.engine.loops import beside, kept_going
+from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
+from retoma.store import servers
 from retoma.store.database import Database
 from retoma.worker.upkeep import Upkeep
 
@@ -57,12 +60,16 @@ def address(listening: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def serving(server: FastAPI, listening: socket.socket, settings: Settings) -> AsyncIterator[Listener]:
+async def serving(
+    server: FastAPI, listening: socket.socket, settings: Settings, hosts: Sequence[str] | None = None
+) -> AsyncIterator[Listener]:
     """It answers when this begins; when this ends, requests under way have been let end.
 
     The upkeep runs beside it, the watchdog included: a server sees a run that is stuck also when no worker is left.
+    Workers must allow `hosts`; without them, those of the settings.
     """
-    async with kept_up(server.state.client.database, settings), _answering(server, listening, settings) as listener:
+    database = server.state.client.database
+    async with kept_up(database, settings, hosts), _answering(server, listening, settings) as listener:
         yield listener
 
 
@@ -83,15 +90,19 @@ async def _answering(server: FastAPI, listening: socket.socket, settings: Settin
 
 
 @asynccontextmanager
-async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Do the upkeep while the block runs."""
+async def kept_up(database: Database, settings: Settings, hosts: Sequence[str] | None = None) -> AsyncIterator[None]:
+    """Do the upkeep while the block runs, and let workers know that this server is running with its `hosts`."""
+    server = uuid4()
 
-    async def nothing() -> None: ...
+    async def announce() -> None:
+        allowed = settings.allow_hosts if hosts is None else hosts
+        await servers.announce(database, server, allowed, settings.public_url)
 
+    await announce()
     upkeep = Upkeep(
         database,
         silence=settings.silence,
-        refresh=nothing,
+        refresh=announce,
         worker=0,
         at_work=list,
         on_unwanted=lambda _: None,
@@ -100,6 +111,8 @@ async def kept_up(database: Database, settings: Settings) -> AsyncIterator[None]
     )
     async with beside(kept_going("upkeep", upkeep.run)):
         yield
+    with suppress(DatabaseUnavailable):  # then it stops counting after its heartbeat timeout
+        await servers.end(database, server)
 
 
 def _config(server: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -23,11 +23,10 @@ from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
-from retoma.store import allowed_hosts
 from retoma.texts import text
 
 log = get_logger("retoma.server")
-NO_PUBLIC_URL = "is not set, and the server listens on more than this machine: links and callbacks name 127.0.0.1"
+NO_PUBLIC_URL = "is not set, and other machines reach the server: links and callbacks name 127.0.0.1"
 
 
 def serve(
@@ -63,7 +62,8 @@ def serve(
 
 def lacks_public_url(settings: Settings) -> bool:
     """Whether other machines reach the server and get links that lead to themselves."""
-    return settings.public_url is None and settings.host not in ("localhost", "127.0.0.1", "::1")
+    is_reached = settings.host not in ("localhost", "127.0.0.1", "::1") or bool(settings.trusted_proxies)
+    return settings.public_url is None and is_reached
 
 
 def tell_where(listening: socket.socket) -> None:
@@ -74,7 +74,6 @@ def tell_where(listening: socket.socket) -> None:
 
 async def _serve(app: App | None, settings: Settings, listening: socket.socket) -> None:
     async with opened_client(settings, app) as client:
-        await allowed_hosts.replace(client.database, settings.allow_hosts)
         await _say_how_to_make_a_key(client)
         async with listening_server(make_server(app, client, settings), listening, settings) as listener:
             log.info("server ready", address=address(listening), application=None if app is None else app.name)

@@ -16,17 +16,17 @@ import typer
 from retoma import early_stop
 from retoma.app import App
 from retoma.cli import application
+from retoma.cli.agreement import Agreement
 from retoma.cli.garbage import collect_on_growth, collect_rarely
 from retoma.cli.options import AppPlace
 from retoma.cli.session import opened_database, read_settings
 from retoma.client import Client
-from retoma.engine.loops import beside
-from retoma.errors import InvalidInput, UnsafeUrl
+from retoma.engine.loops import beside, kept_going
+from retoma.errors import UnsafeUrl
 from retoma.logs import get_logger
 from retoma.outgoing import Guard, Outgoing
 from retoma.privileges import hide_process
 from retoma.settings import Settings
-from retoma.store import allowed_hosts
 from retoma.store.database import Database
 from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker
@@ -84,7 +84,8 @@ async def _work(
     app: App, settings: Settings, queues: list[str], concurrency: int, name: str | None, *, watches_stdin: bool
 ) -> None:
     async with opened_database(settings) as database:
-        await _refuse_missing_hosts(database, Guard.of(settings))
+        agreement = Agreement(database, settings)
+        await agreement.check_at_start()
         worker = Worker(
             app,
             database,
@@ -98,7 +99,8 @@ async def _work(
         _stop_on_signals(worker)
         if watches_stdin:
             _stop_when_stdin_closes(worker)
-        async with _webhooks_sent(app, database, settings):
+        checking = beside(kept_going("agreement", agreement.keep_checking))
+        async with checking, _webhooks_sent(app, database, settings):
             await worker.run()
     log.info("worker stopped", worker=worker.name)
 
@@ -118,17 +120,6 @@ async def _webhooks_sent(app: App, database: Database, settings: Settings) -> As
             sender.stop()
             await sending
             await client.close()
-
-
-async def _refuse_missing_hosts(database: Database, guard: Guard) -> None:
-    """Raise InvalidInput if the server accepts URLs whose hosts this worker would refuse to call."""
-    if missing := guard.missing(await allowed_hosts.listed(database)):
-        names = ", ".join(missing)
-        raise InvalidInput(
-            f"the server accepts URLs of {names}, which this worker would refuse to call: its RETOMA_ALLOW_HOSTS lacks "
-            f"{names}. Set RETOMA_ALLOW_HOSTS of the server and of every worker to the same, or restart `retoma serve` "
-            "without them"
-        )
 
 
 async def _warn_of_refused_hosts(client: Client, guard: Guard) -> None:

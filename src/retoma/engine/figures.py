@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from retoma.figures import Figures, Standing
+from retoma.records import WorkerRecord
 from retoma.settings import SILENCE
-from retoma.store import gauges, health, workers
+from retoma.store import gauges, health, versions, workers
 from retoma.store.database import Database
 
 FRESH = 1.0  # seconds
@@ -42,6 +43,7 @@ class Reader(Generic[Seen]):
 async def look(database: Database, silence: timedelta = SILENCE) -> Figures:
     """A worker that was silent for longer than `silence` does not count."""
     of_queues, of_pools = await gauges.ages(database)
+    live = await _live(database, silence)
     return Figures(
         queues=await gauges.queues(database, of_queues, silence),
         pools=await gauges.pools(database, of_pools),
@@ -50,7 +52,8 @@ async def look(database: Database, silence: timedelta = SILENCE) -> Figures:
         reviews=await gauges.open_reviews(database),
         deliveries=await gauges.deliveries(database),
         tallies=await gauges.tallies(database),
-        workers=await _alive(database, silence),
+        workers=len(live),
+        pipelines={name: sum(one.serves(name) for one in live) for name in await versions.pipelines(database)},
         oldest_transaction=await _oldest_transaction(database),
     )
 
@@ -65,7 +68,7 @@ async def look_for_people(database: Database, silence: timedelta = SILENCE) -> S
         open_runs=open_runs,
         stuck=stuck,
         deliveries=await gauges.deliveries(database),
-        workers=await _alive(database, silence),
+        workers=len(await _live(database, silence)),
     )
 
 
@@ -74,5 +77,5 @@ async def _oldest_transaction(database: Database) -> timedelta:
     return max((row["open_for"] for row in found), default=timedelta(0))
 
 
-async def _alive(database: Database, silence: timedelta) -> int:
-    return sum(worker.is_alive(silence) for worker in await workers.alive(database))
+async def _live(database: Database, silence: timedelta) -> list[WorkerRecord]:
+    return [worker for worker in await workers.alive(database) if worker.is_alive(silence)]

@@ -48,11 +48,12 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
 
 
 def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
-    serving = [worker for worker in scene.live if job["queue"] in worker.queues]
+    able = [worker for worker in scene.live if worker.serves(job["pipeline"])]
+    serving = [worker for worker in able if job["queue"] in worker.queues]
     if job["parked"] and job["asked"]:
         return WaitReason.PERSON
     if job["parked"]:
-        return WaitReason.OUTSIDE if scene.live else WaitReason.NO_WORKER  # any worker asks what became of it
+        return WaitReason.OUTSIDE if able else WaitReason.NO_WORKER  # a worker of any queue polls it
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:

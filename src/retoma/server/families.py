@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from math import inf
@@ -9,7 +10,7 @@ from math import inf
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from retoma.figures import Figures, Tally
-from retoma.states import RUN_ENDS, RunState
+from retoma.states import RUN_ENDS, DeliveryState, RunState
 
 JOB_STATES = ("ready", "delayed", "running", "parked", "waiting")
 OPEN_STATES = tuple(state for state in RunState if state not in RUN_ENDS)
@@ -22,6 +23,12 @@ def of_figures(figures: Figures) -> Iterator[Metric]:
     yield from _reviews(figures)
     yield from _deliveries(figures)
     yield GaugeMetricFamily("retoma_workers", "Workers that live.", figures.workers)
+    yield gauge(
+        "retoma_pipeline_workers",
+        "Workers that live and serve this pipeline.",
+        ["pipeline"],
+        ([one, figures.pipelines.get(one, 0)] for one in _pipelines(figures)),
+    )
     yield GaugeMetricFamily(
         "retoma_oldest_transaction_seconds",
         "How long the oldest transaction has been open in the database.",
@@ -41,7 +48,7 @@ def of_loops(restarts: Mapping[str, int]) -> Metric:
 
 
 def _runs(figures: Figures) -> Iterator[Metric]:
-    pipelines = sorted({tally.pipeline for tally in figures.tallies} | {pipeline for pipeline, _ in figures.open_runs})
+    pipelines = _pipelines(figures)
     yield gauge(
         "retoma_runs",
         "Runs that are not over, by state.",
@@ -58,7 +65,7 @@ def _runs(figures: Figures) -> Iterator[Metric]:
         "retoma_runs_ended",
         "Runs that ended, by how.",
         ["pipeline", "state"],
-        ([tally.pipeline, tally.outcome, tally.times] for tally in figures.tallies if tally.what == "ended"),
+        _counts(figures, "ended", RUN_ENDS),
     )
     yield _histogram("retoma_run_wait_seconds", "From when a run was due until its work began.", figures, "waited")
     yield _histogram(
@@ -163,8 +170,25 @@ def _deliveries(figures: Figures) -> Iterator[Metric]:
         "retoma_deliveries_ended",
         "Webhooks that were delivered or given up.",
         ["pipeline", "state"],
-        ([tally.pipeline, tally.outcome, tally.times] for tally in figures.tallies if tally.what == "delivery"),
+        _counts(figures, "delivery", (DeliveryState.DELIVERED, DeliveryState.DEAD)),
     )
+
+
+def _pipelines(figures: Figures) -> list[str]:
+    """Return every pipeline, those that no worker defines any more too."""
+    return sorted({*figures.pipelines, *(tally.pipeline for tally in figures.tallies)})
+
+
+def _counts(figures: Figures, what: str, outcomes: Iterable[str]) -> Iterator[list[object]]:
+    """Yield the count of every outcome of every pipeline."""
+    counted = Counter[tuple[str, str]]()
+    for tally in figures.tallies:
+        if tally.what == what:
+            counted[tally.pipeline, tally.outcome] += tally.times
+    # A series must begin with 0: `increase` does not count the first sample, and would miss the first failure.
+    for pipeline in _pipelines(figures):
+        for outcome in sorted(outcomes):
+            yield [pipeline, outcome, counted[pipeline, outcome]]
 
 
 def _seconds(age: timedelta | None) -> float:

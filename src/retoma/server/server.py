@@ -19,6 +19,7 @@ from retoma.server.callers import need_of
 from retoma.server.development import Development
 from retoma.server.door import Door
 from retoma.server.edge import Edge
+from retoma.server.foreign_host import ForeignHost
 from retoma.server.pages.pages import Pages
 from retoma.server.pages.site import Site
 from retoma.server.routes import (
@@ -85,6 +86,8 @@ def make_server(app: App | None, client: Client, settings: Settings, *, developm
     _add_own(server, () if app is None else app.routes)
     _check_needs(server)
     server.add_middleware(Pages, site=Site(app, client, door, sessions))
+    if settings.public_url is None and development is None:
+        server.add_middleware(ForeignHost)
     server.add_middleware(Edge, large={} if app is None else app.large_bodies, door=door)
     return server
 

@@ -108,6 +108,11 @@ async def newer(database: Database, pipelines: Sequence[str], newest: int) -> li
     return [(row["id"], row["graph"]) for row in rows]
 
 
+async def pipelines(database: Database) -> list[str]:
+    """Return the name of every pipeline that was ever defined."""
+    return [row["pipeline"] for row in await database.fetch(_SQL["list_pipelines"])]
+
+
 async def graph(database: Database, version: int) -> str:
     """The graph of a version that is there, as JSON."""
     row = await database.fetch_one(_SQL["graph_of_version"], version=version)

@@ -17,11 +17,26 @@ _CALLS = statements("calls")
 
 
 async def register(
-    database: Database, name: str, queues: list[str], concurrency: int, lanes: int, silence: timedelta | None = None
+    database: Database,
+    name: str,
+    queues: list[str],
+    concurrency: int,
+    lanes: int,
+    silence: timedelta | None = None,
+    pipelines: Sequence[str] | None = None,
 ) -> int:
-    """A new id, never used before. `silence` is the worker's heartbeat timeout, by which all others judge it."""
+    """A new id, never used before. `silence` is the worker's heartbeat timeout, by which all others judge it.
+
+    `pipelines` are those that its application defines; without them it counts as serving any.
+    """
     row = await database.fetch_one(
-        _SQL["register_worker"], name=name, queues=queues, concurrency=concurrency, lanes=lanes, silence=silence
+        _SQL["register_worker"],
+        name=name,
+        queues=queues,
+        concurrency=concurrency,
+        lanes=lanes,
+        silence=silence,
+        pipelines=None if pipelines is None else list(pipelines),
     )
     return int(row["id"])
 

@@ -20,11 +20,11 @@ from retoma.engine.deliveries import Outcome, Verdict, after_answer, after_failu
 from retoma.errors import DatabaseUnavailable, NoAnswer, NoBody, UnsafeUrl
 from retoma.logs import get_logger
 from retoma.masking import masked
-from retoma.outgoing import Answer, Outgoing, without_values
+from retoma.outgoing import Answer, Guard, Outgoing, without_values
 from retoma.settings import Settings
 from retoma.signing import check_secret, headers_for
 from retoma.states import DeliveryState
-from retoma.store import deliveries
+from retoma.store import deliveries, servers
 from retoma.store.database import Database
 from retoma.store.deliveries import Recorded, Taken
 from retoma.store.notify import listen
@@ -124,7 +124,7 @@ class Sender:
             answer = await self._post(taken, body)
             verdict = _judged(taken, answer)
         except UnsafeUrl as refused:
-            verdict, error = Verdict(Outcome.DEAD), str(refused)
+            verdict, error = await self._refused(taken), str(refused)
             release_frames(refused)
         except (NoAnswer, NoBody) as failed:
             verdict, error = _failed(taken), str(failed)
@@ -137,6 +137,17 @@ class Sender:
             verdict, error = _failed(taken), f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}"
             release_frames(unforeseen)
         await self._record(taken, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
+
+    async def _refused(self, taken: Taken) -> Verdict:
+        """Retry if a running server allows the host and only this worker does not: that is not the receiver's fault."""
+        hosts = await servers.allowed_hosts(self._database)
+        try:
+            if self._outgoing.guard.missing(hosts):
+                Guard.allow(hosts).check(taken.url)
+                return _failed(taken)
+        except UnsafeUrl:
+            pass
+        return Verdict(Outcome.DEAD)
 
     async def _frozen(self, taken: Taken) -> bytes | None:
         """The body, kept before the first attempt, so that every attempt sends the same. None if it is not ours now."""

@@ -49,6 +49,10 @@ class Catalog:
             yield
 
     @property
+    def pipelines(self) -> list[str]:
+        return sorted(self._app.pipelines)
+
+    @property
     def app_name(self) -> str:
         return self._app.name
 

@@ -34,15 +34,17 @@ async def details(client: Client, run: Run) -> dict[str, Any]:
     is_under_way = shown["status"] == "IN_PROGRESS"
     done, total = _finished(run, jobs, outside)
     found = await outcome(client, run, began_at)
+    waits = [] if run.ended_at else await client.waits(run.id)
+    progresses = run.state != "stuck" and not any(wait.reason == "no_worker" for wait in waits)
     return shown | {
         "progress": _progress(done, total) if is_under_way else None,
-        "estimatedCompletion": moment(await _estimate(client, run, began_at)) if is_under_way else None,
+        "estimatedCompletion": moment(await _estimate(client, run, began_at)) if is_under_way and progresses else None,
         "webhookUrl": run.input.get("webhook_url"),
         "data": run.input.get("received") or run.input,
         "runpodJobIds": [str(each.handle).rpartition("/")[2] for each in outside],
         "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in POOLED),
         "attempts": {_part(job): tried for job in jobs if job.step in POOLED and (tried := _tries(job))},
-        "waiting": [] if run.ended_at else [wait.why for wait in await client.waits(run.id)],
+        "waiting": [wait.why for wait in waits],
         **found,
     }
 

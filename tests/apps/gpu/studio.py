@@ -95,13 +95,13 @@ class Studio:
 
     async def do(self) -> None:
         """Everything that can be done now, without any time passing."""
+        await workers.beat(self.api.sandbox.database, self.hands.worker)
         await self.api.sandbox._work(self.hands, until_later=False)
         self.most_used = max(self.most_used, await self.used())
 
     async def pass_time(self, by: timedelta = TICK) -> None:
         await self.api.sandbox.clock.advance(by)
         await self.standin.advance(by.total_seconds())
-        await workers.beat(self.api.sandbox.database, self.hands.worker)
         await self.do()
         if await self.api.sandbox.watch():
             await self.do()

@@ -12,7 +12,7 @@ import pytest
 from retoma.states import RunState
 from retoma.worker.upkeep import Upkeep
 from retoma_apps.gpu import routes
-from retoma_apps.gpu.states import BY_STATE, STATUSES, status_of
+from retoma_apps.gpu.states import BY_STATE, STATUSES, run_id, status_of
 from tests.apps.gpu.conftest import OpenStudio
 from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, MINUTE, Studio, images, img2vid
 from tests.receiver import receiver, says
@@ -180,7 +180,9 @@ async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_studio: 
         await studio.api.sandbox.clock.set(now)
         after = await studio.show(job)
         assert "no live worker" in after.pop("waiting")[0]
-        assert after == {name: value for name, value in before.items() if name != "waiting"}
+        assert after.pop("estimatedCompletion") is None
+        assert after == {name: value for name, value in before.items() if name in after}
+        assert before["estimatedCompletion"] is not None
 
 
 async def test_a_job_that_takes_longer_than_was_thought_is_never_said_to_have_ended(open_studio: OpenStudio) -> None:
@@ -190,6 +192,16 @@ async def test_a_job_that_takes_longer_than_was_thought_is_never_said_to_have_en
         assert (await studio.show(job))["estimatedCompletion"] == "2030-01-01T12:01:00.000Z"
         await studio.pass_time(30 * MINUTE)
         assert (await studio.show(job))["estimatedCompletion"] == "2030-01-01T12:30:00.000Z"
+
+
+async def test_the_end_of_a_stuck_job_is_not_estimated(studio: Studio) -> None:
+    job = await studio.submit(img2vid(2))
+    await studio.do()
+    assert (await studio.show(job))["estimatedCompletion"] is not None
+    async with studio.client.database.connection() as connection:
+        await connection.execute("update retoma.runs set state = 'stuck' where id = $1", run_id(job))
+    shown = await studio.show(job)
+    assert (shown["status"], shown["estimatedCompletion"]) == ("IN_PROGRESS", None)
 
 
 async def test_an_estimate_counts_the_workers_that_there_are_now(studio: Studio) -> None:

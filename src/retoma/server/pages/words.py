@@ -197,8 +197,8 @@ _WORDS = {
         "nenhum worker define {step} como esta execução precisa; retoma check APP diz por quê",
     ),
     "wait no_worker": (
-        "no live worker serves queue {queue}; start one: retoma worker APP -q {queue}",
-        "nenhum worker ativo atende a fila {queue}; inicie um: retoma worker APP -q {queue}",
+        "no live worker serves queue {queue} of this pipeline; start one: retoma worker APP -q {queue}",
+        "nenhum worker ativo atende a fila {queue} deste pipeline; inicie um: retoma worker APP -q {queue}",
     ),
     "wait suspect": (
         "it ran when a worker died, so it runs again one at a time",

@@ -103,9 +103,15 @@ async def list_stuck_runs(by: Reader, limit: Annotated[Limit, Query()] = 100) ->
 
 @router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_REFUSED)
 async def resume_run(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resumed:
-    state = await by.client.resume(run, tenant=by.tenant, by=_who(by), key=key)
-    lacking = await by.client.lacks_worker(run)
-    return Resumed(id=run, state=state, note=lacking and lacking.why)
+    await own(by, run)
+
+    async def resume(_: str | None) -> dict[str, Any]:
+        # With the caller's own key: the same key must not stand for another act on this run, nor for a second resume.
+        state = await by.client.resume(run, tenant=by.tenant, by=_who(by), key=key)
+        lacking = await by.client.lacks_worker(run)
+        return {"state": state, "note": lacking and lacking.why}
+
+    return Resumed(id=run, **await by.client.first_answer(run, key, "resume", resume))
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_REFUSED)

@@ -35,6 +35,12 @@ select id, pipeline, graph::text as graph
   from retoma.versions
  where pipeline = any (:pipelines::text[]) and id > :newest;
 
+-- name: list_pipelines
+-- The pipelines of all versions.
+select distinct pipeline
+  from retoma.versions
+ order by pipeline;
+
 -- name: open_shapes
 -- The graphs that open runs keep, with how many runs keep each.
 select v.id, v.pipeline, v.graph::text as graph, count(*) as runs
