@@ -23,8 +23,8 @@ def new_run_id() -> UUID:
 
 
 def first_run_id(at: datetime) -> UUID:
-    """The first id that a run which is made then could have."""
-    return UUID(int=int(at.timestamp() * 1_000) << 80)
+    """The first id that a run which is made then could have. No run was made before 1970."""
+    return UUID(int=max(0, int(at.timestamp() * 1_000)) << 80)
 
 
 def _later() -> int:

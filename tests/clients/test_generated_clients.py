@@ -17,7 +17,9 @@ import pytest
 from retoma import Settings
 from retoma.cli.listening import address, bound, serving
 from retoma.store.database import Database
+from tests.apps.classifier.office import an_office
 from tests.apps.gpu.studio import a_studio
+from tests.apps.videos.house import a_house
 from tests.clients.generators import python_tools, typescript_tools
 from tests.conftest import empty
 
@@ -32,26 +34,52 @@ class Served:
     document: Path
 
 
+APPLICATIONS: dict[str, Any] = {"gpu": a_studio, "classifier": an_office, "videos": a_house}
+
+
 @asynccontextmanager
-async def gpu_server(database: Database, folder: Path) -> AsyncIterator[Served]:
-    """Serve the GPU application on a port, and keep its OpenAPI document in a file."""
+async def served_app(name: str, database: Database, folder: Path) -> AsyncIterator[Served]:
+    """Serve an application on a port, and keep its OpenAPI document in a file."""
     await empty(database)
-    async with a_studio(database, folder) as studio:
+    async with APPLICATIONS[name](database, folder) as opened:
         settings = Settings(port=0)
         listening = bound(settings, "127.0.0.1")
         document = folder / "openapi.json"
-        document.write_bytes((await studio.api.get("/api/v1/openapi.json")).content)
-        async with serving(studio.api.server, listening, settings):
-            yield Served(address(listening), studio.api.key or "", document)
+        document.write_bytes((await opened.api.get("/api/v1/openapi.json")).content)
+        async with serving(opened.api.server, listening, settings):
+            yield Served(address(listening), opened.api.key or "", document)
+
+
+@pytest.mark.parametrize("name", ["classifier", "videos"])
+async def test_clients_of_the_other_applications_compile(database: Database, tmp_path: Path, name: str) -> None:
+    python, typescript = await asyncio.to_thread(python_tools), await asyncio.to_thread(typescript_tools)
+    programs = typescript / "node_modules" / ".bin"
+    async with served_app(name, database, tmp_path) as served:
+        await generate_python(served, python, tmp_path)
+        await run(programs / "openapi-typescript", served.document, "-o", "generated.d.ts", cwd=tmp_path)
+        await run(programs / "tsc", "--strict", "--noEmit", "generated.d.ts", cwd=tmp_path)
+
+
+async def test_a_python_client_uploads_a_document(database: Database, tmp_path: Path) -> None:
+    tools = await asyncio.to_thread(python_tools)
+    async with served_app("classifier", database, tmp_path) as served:
+        await generate_python(served, tools, tmp_path)
+        shutil.copy(HERE / "python_upload.py", tmp_path)
+        answer = await run(tools / "python", "python_upload.py", served.address, served.key, cwd=tmp_path, tools=tools)
+    assert "invoice.txt" in answer
+
+
+async def generate_python(served: Served, tools: Path, folder: Path) -> None:
+    options = ["--path", served.document, "--output-path", folder / "generated", "--meta", "none"]
+    said = await run(tools / "openapi-python-client", "generate", *options, cwd=folder, tools=tools)
+    assert "Warning" not in said, said
+    await run(tools / "python", "-m", "compileall", "-q", "generated", cwd=folder, tools=tools)
 
 
 async def test_a_python_client_works(database: Database, tmp_path: Path) -> None:
     tools = await asyncio.to_thread(python_tools)
-    async with gpu_server(database, tmp_path) as served:
-        options = ["--path", served.document, "--output-path", tmp_path / "generated", "--meta", "none"]
-        said = await run(tools / "openapi-python-client", "generate", *options, cwd=tmp_path, tools=tools)
-        assert "Warning" not in said, said
-        await run(tools / "python", "-m", "compileall", "-q", "generated", cwd=tmp_path, tools=tools)
+    async with served_app("gpu", database, tmp_path) as served:
+        await generate_python(served, tools, tmp_path)
         shutil.copy(HERE / "python_client.py", tmp_path)
         answer = await run(tools / "python", "python_client.py", served.address, served.key, cwd=tmp_path, tools=tools)
     assert json.loads(answer) == {
@@ -72,7 +100,7 @@ async def test_a_typescript_client_works(database: Database, tmp_path: Path) -> 
     shutil.copy(HERE / "typescript_client.ts", tmp_path)
     strict = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"]
     (tmp_path / "node.d.ts").write_text("declare const process: { argv: string[] };\n")
-    async with gpu_server(database, tmp_path) as served:
+    async with served_app("gpu", database, tmp_path) as served:
         await run(programs / "openapi-typescript", served.document, "-o", "generated.d.ts", cwd=tmp_path)
         await run(programs / "tsc", *strict, "typescript_client.ts", "node.d.ts", cwd=tmp_path)
         answer = await run("node", "typescript_client.js", served.address, served.key, cwd=tmp_path)

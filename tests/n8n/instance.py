@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from tests.ports import free_port
 
 ASKED_BY = "RETOMA_TEST_N8N"
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
+VERSION = "2.8.4"
+SECONDS_TO_INSTALL = 900
 SECONDS_TO_START = 300
 SECONDS = 120
 SECRET = "whsec_c2VjcmV0LW9mLXRlc3RzLW9ubHktMDEyMzQ1Njc4OQ=="
@@ -27,11 +30,39 @@ OWNER = {"email": "owner@example.com", "firstName": "O", "lastName": "W", "passw
 
 
 def program() -> str:
-    """Return where n8n is, or skip the test."""
-    found = os.environ.get(ASKED_BY) or shutil.which("n8n")
+    """Return where n8n is, after installing it if that is asked for, or skip the test."""
+    asked = os.environ.get(ASKED_BY)
+    found = _installed() if asked == "1" else asked or shutil.which("n8n")
     if not found:
-        pytest.skip(f"n8n is not installed: put it on the PATH, or set {ASKED_BY} to its program")
+        pytest.skip(
+            f"n8n is not installed: put it on the PATH, or set {ASKED_BY} to its program or, to install it, to 1"
+        )
     return found
+
+
+def _installed() -> str:
+    """Install n8n by npm into a folder that later runs use again, and return its program, or skip the test."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed")
+    folder = Path(tempfile.gettempdir()) / f"retoma-n8n-{VERSION}"
+    program = folder / "node_modules" / ".bin" / "n8n"
+    if not (folder / "installed").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        options = ["--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(folder)]
+        try:
+            subprocess.run(
+                [npm, "install", *options, f"n8n@{VERSION}"],
+                cwd=folder,
+                check=True,
+                capture_output=True,
+                timeout=SECONDS_TO_INSTALL,
+            )
+        except subprocess.SubprocessError as error:
+            said = (getattr(error, "stderr", b"") or b"").decode(errors="replace")[-400:]
+            pytest.skip(f"npm could not install n8n {VERSION}: {error} {said}")
+        (folder / "installed").touch()
+    return str(program)
 
 
 class N8n:

@@ -114,8 +114,8 @@ async def test_a_forged_callback_changes_nothing(served: Served) -> None:
     workflow, job = await submitted(served)
     execution = (await served.last(workflow))["id"]
     forged = {"status": "COMPLETED", "result": {"videos": [{"id": "1", "video_url": "https://evil.example/x.mp4"}]}}
-    (run,) = await served.studio.client.runs(limit=1)
-    resume = run.input["webhook_url"]
+    # The recorded input has the URL without the values of its query, such as a signature.
+    resume = max(await served.studio.client.endpoints(limit=100), key=lambda endpoint: endpoint.id).url
     assert (await served.trigger(resume.removeprefix(served.n8n.address), json=forged)).status_code == 200
     seen = await served.until_execution(workflow, "waiting", "success", "error")
     assert (seen["id"], seen["status"]) == (execution, "waiting")

@@ -245,3 +245,13 @@ async def test_a_tenant_s_key_sees_its_own_jobs_that_wait_for_a_pool(open_api: O
         for path in ("/api/v1/pools/gpu", "/api/v1/pools"):
             shown = [(await api.get(path, key=key)).json() for key in (own, api.key)]
             assert [each.get("pools", [each])[0]["waiting"] for each in shown] == [1, 3]
+
+
+async def test_runs_are_listed_since_a_time(api: Api) -> None:
+    await api.post("/api/v1/runs", json={"pipeline": "film"})
+    answers = {
+        since: await api.get("/api/v1/runs", params={"since": since})
+        for since in ("0001-01-01T00:00:00Z", "2020-01-01T00:00:00-03:00", "2999-01-01T00:00:00Z")
+    }
+    assert [len(answer.json()["runs"]) for answer in answers.values()] == [1, 1, 0]
+    assert (await api.get("/api/v1/runs", params={"since": "2020-01-01T00:00:00"})).status_code == 422

@@ -22,15 +22,18 @@ from retoma.settings import Settings
 DEFAULT_NAME = "app"
 
 
-def load(place: str | None, settings: Settings) -> App:
-    """The application at `place`, or where RETOMA_APP or retoma.toml say. A pipeline alone is an application too."""
+def load(place: str | None, settings: Settings, *, folder: Path | None = None) -> App:
+    """The application at `place`, or where RETOMA_APP or retoma.toml say. A pipeline alone is an application too.
+
+    `place` is relative to `folder`, by default the working folder.
+    """
     place = place or settings.app
     if not place:
         raise typer.BadParameter(
             "say where the application is: a file (film.py), or module:name; or set RETOMA_APP, or `app` in retoma.toml"
         )
     where, name = _split(place)
-    module = _module(where)
+    module = _module(where, folder)
     if name is None:
         return _only(module, where)
     return _named(module, where, name)
@@ -43,10 +46,10 @@ def _split(place: str) -> tuple[str, str | None]:
     return where, name or None
 
 
-def _module(where: str) -> ModuleType:
+def _module(where: str, folder: Path | None) -> ModuleType:
     if where.endswith(".py") or "/" in where or "\\" in where:
-        return _from_file(Path(where))
-    return _from_name(where)
+        return _from_file(Path(where) if folder is None else folder / where)
+    return _from_name(where, folder)
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -66,8 +69,8 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _from_name(name: str) -> ModuleType:
-    _importable(Path.cwd())
+def _from_name(name: str, folder: Path | None) -> ModuleType:
+    _importable(folder or Path.cwd())
     try:
         _explained(name, lambda: importlib.import_module(name))
     except ModuleNotFoundError as error:

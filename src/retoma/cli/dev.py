@@ -20,7 +20,7 @@ import typer
 
 from retoma import early_stop, private
 from retoma.app import App
-from retoma.cli import application, reload
+from retoma.cli import application, reload, served_applications
 from retoma.cli.config import FLAGS
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
@@ -97,7 +97,8 @@ def dev(
         if demo and not built_in and loaded.demo is None:
             raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
         worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
-        code = in_loop(_dev(loaded, settings, listening, place, worker, demo=demo, once=once))
+        with served_applications.record(settings.home, place, loaded):
+            code = in_loop(_dev(loaded, settings, listening, place, worker, demo=demo, once=once))
     if code == RELOAD:
         reload.start_again(here)
     raise typer.Exit(code)

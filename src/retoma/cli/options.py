@@ -29,7 +29,12 @@ AppPlace = Annotated[
     ),
 ]
 AppOption = Annotated[
-    str | None, typer.Option("--app", help="The application, as for `retoma worker`.", show_default=False)
+    str | None,
+    typer.Option(
+        "--app",
+        help="The application, as for `retoma worker`; without one, what a server with this RETOMA_HOME serves.",
+        show_default=False,
+    ),
 ]
 Listing = Annotated[Format, typer.Option("-o", "--output", help="How to print it.")]
 Shape = Annotated[ShortFormat, typer.Option("-o", "--output", help="How to print it.")]

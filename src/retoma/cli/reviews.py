@@ -10,11 +10,12 @@ import typer
 from rich.console import Console
 
 from retoma.app import App
-from retoma.cli import application, output
+from retoma.cli import output
 from retoma.cli.inputs import read_duration, read_json, read_object
 from retoma.cli.options import AppOption, Format, Listing, Shape, ShortFormat
 from retoma.cli.output import Column, Row
 from retoma.cli.runs import found_run
+from retoma.cli.served_applications import load_application, require_application
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.engine.reviews import Decision
@@ -116,7 +117,9 @@ def approve(
     app: AppOption = None,
     how: Listing = Format.TABLE,
 ) -> None:
-    """Approve: the run goes on. Only --value needs the application, which checks it: --app, RETOMA_APP or retoma.toml.
+    """Approve: the run goes on. Only a form or --value needs the application, which checks it.
+
+    It is found by --app, RETOMA_APP or retoma.toml, or where a server runs that serves it with this RETOMA_HOME.
 
     Exits with 4 if somebody else was first; of several, with 1 if one was refused.
 
@@ -130,12 +133,17 @@ def approve(
     edited = {} if value is None else {"value": read_json("--value", value)}
     later = read_duration("--undo", undo)
     decision = Decision("approve", by=by, notes=notes, seen=seen, via=VIA, undo=later, **edited)
-    settings = read_settings()
-    loaded = application.load(app, settings) if edited or app or settings.app else None
+    wanted: dict[str, Any] = {"step": step, "pipeline": pipeline, "tenant": tenant, "limit": MOST_AT_ONCE}
+
+    async def find_pipelines(client: Client) -> set[str]:
+        asked = await client.reviews(**wanted) if review is None else [await _found(client, review)]
+        return {each.pipeline for each in asked if edited or each.takes_form}
+
+    loaded = load_application(app, read_settings(), find_pipelines)
     if review is not None:
         in_loop(_decide(loaded, review, decision, how))
     else:
-        in_loop(_decide_all(loaded, {"step": step, "pipeline": pipeline, "tenant": tenant}, decision, how))
+        in_loop(_decide_all(loaded, wanted, decision, how))
 
 
 @reviews.command("send-back")
@@ -160,7 +168,8 @@ def send_back(
 ) -> None:
     """Send work back: it is made anew with what the notes say, and then asked for again.
 
-    It needs the application, which knows what feedback its steps can follow.
+    It needs the application, which knows what feedback its steps can follow: --app, RETOMA_APP or retoma.toml, or a
+    server that serves it with this RETOMA_HOME.
 
     \b
     retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
@@ -181,7 +190,11 @@ def send_back(
         undo=later,
         extra=filled,
     )
-    in_loop(_decide(application.load(app, read_settings()), review, decision, how))
+
+    async def find_pipelines(client: Client) -> set[str]:
+        return {(await _found(client, review)).pipeline}
+
+    in_loop(_decide(require_application(app, read_settings(), find_pipelines), review, decision, how))
 
 
 @reviews.command()
@@ -310,7 +323,7 @@ async def _decide(app: App | None, text: str, decision: Decision, how: Format) -
 
 async def _decide_all(app: App | None, wanted: Mapping[str, Any], decision: Decision, how: Format) -> None:
     async with opened_client(read_settings(), app) as client:
-        found = await client.reviews(**wanted, limit=MOST_AT_ONCE)
+        found = await client.reviews(**wanted)
         ended = await client.decide_many({review.id: decision for review in found})
     output.emit([_outcome(one) for one in ended], _OUTCOMES, how, "nothing of it waits for a person")
     if any(one.error for one in ended):

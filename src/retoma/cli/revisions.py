@@ -10,10 +10,11 @@ from uuid import UUID
 import typer
 
 from retoma.app import App
-from retoma.cli import application, output
+from retoma.cli import output
 from retoma.cli.inputs import read_fields, read_json
 from retoma.cli.options import AppOption, Shape, ShortFormat
 from retoma.cli.runs import ActKey, RunId, found_run, say_revision
+from retoma.cli.served_applications import require_application
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.errors import NotFound
@@ -46,7 +47,7 @@ def rerun(
 ) -> None:
     """Make work anew, and what depends on it; the rest keeps its results. Without a step: what failed.
 
-    A group is known to the application, as --app, RETOMA_APP or retoma.toml say where it is.
+    A group is known to the application, which is found as for `retoma runs edit`.
 
     \b
     retoma runs rerun 0199a3
@@ -64,7 +65,7 @@ def rerun(
         raise typer.BadParameter("--step is for what failed: name what is to be made anew without it")
     asked = {"items": item, "group": group, "after": after, "stale": stale, "alone": alone, "fresh": fresh, "why": why}
     asked["key"] = key
-    known = application.load(app, read_settings()) if group else None
+    known = _application(app, run) if group else None
     in_loop(_rerun(known, run, steps or [], asked, how))
 
 
@@ -80,14 +81,15 @@ def edit(
 ) -> None:
     """Put a result of your own in place of a step's, and have made anew what depends on it.
 
-    The application says what the step gives: --app, RETOMA_APP or retoma.toml.
+    The application says what the step gives: --app, RETOMA_APP or retoma.toml, or a server that serves it with this
+    RETOMA_HOME.
 
     \b
     retoma runs edit 0199a3 script @script.json
     retoma runs edit 0199a3 picture '"a calm sea"' --item intro --stay
     """
     given = {"value": read_json("VALUE", value), "item": item, "and_continue": not stay, "key": key}
-    in_loop(_edit(application.load(app, read_settings()), run, step, given, how))
+    in_loop(_edit(_application(app, run), run, step, given, how))
 
 
 def fork(
@@ -104,7 +106,7 @@ def fork(
     \b
     retoma runs fork 0199a3 tone=calm --app film.py
     """
-    in_loop(_fork(application.load(app, read_settings()), run, fields or [], key, how))
+    in_loop(_fork(_application(app, run), run, fields or [], key, how))
 
 
 def diff(
@@ -124,6 +126,15 @@ def diff(
     if revisions and len(revisions) != 2:
         raise typer.BadParameter("give two revisions, or none for the last two")
     in_loop(_diff(run, step, item, revisions or []))
+
+
+def _application(place: str | None, text: str) -> App:
+    """Load the application that defines the pipeline of this run."""
+
+    async def find_pipelines(client: Client) -> list[str]:
+        return [(await client.show(await found_run(client, text))).pipeline]
+
+    return require_application(place, read_settings(), find_pipelines)
 
 
 async def _rerun_failed(

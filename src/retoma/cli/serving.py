@@ -13,7 +13,7 @@ import typer
 
 from retoma import early_stop
 from retoma.app import App
-from retoma.cli import application
+from retoma.cli import application, served_applications
 from retoma.cli.listening import Listener, address, bound
 from retoma.cli.listening import serving as listening_server
 from retoma.cli.options import AppPlace
@@ -56,8 +56,13 @@ def serve(
         log.warning(f"RETOMA_PUBLIC_URL {NO_PUBLIC_URL}; set it, as https://retoma.example.com", host=settings.host)
     with bound(settings, settings.host) as listening:
         tell_where(listening)
-        loaded = application.load(app, settings) if app or settings.app else None
-        in_quick_loop(_serve(loaded, settings, listening))
+        place = app or settings.app
+        if not place:
+            in_quick_loop(_serve(None, settings, listening))
+            return
+        loaded = application.load(place, settings)
+        with served_applications.record(settings.home, place, loaded):
+            in_quick_loop(_serve(loaded, settings, listening))
 
 
 def lacks_public_url(settings: Settings) -> bool:

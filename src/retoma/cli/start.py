@@ -13,6 +13,7 @@ from retoma.cli import application, output
 from retoma.cli.inputs import read_input, read_moment
 from retoma.cli.options import Shape, ShortFormat
 from retoma.cli.progress import until_over
+from retoma.cli.served_applications import load_served
 from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.define.webhook import Webhook
@@ -56,7 +57,8 @@ def start(
     retoma start film --run-at +10m --tenant my-channel
     """
     settings = read_settings()
-    loaded = application.load(app, settings)
+    served = None if app or settings.app else load_served(settings, [pipeline])
+    loaded = served or application.load(app, settings)
     given = read_input(loaded.pipeline(pipeline).inputs, whole, fields or [])
     hook = None if webhook is None else Webhook(webhook)
     options = {"key": key, "tenant": tenant, "priority": priority, "webhook": hook}

@@ -174,6 +174,20 @@ async def test_the_list_of_runs_is_filtered_and_paged(open_pages: Opened) -> Non
         assert (await visitor.get("/runs?state=failed")).text.count('href="/runs/0') == 0
 
 
+async def test_the_list_of_runs_begins_at_a_day(open_pages: Opened) -> None:
+    async with open_pages() as visitor:
+        await visitor.client.start("film", {})
+        counts = {
+            day: (await visitor.get(f"/runs?since={day}")).text.count('href="/runs/0')
+            for day in ("0001-01-01", "2020-01-31", "2999-01-01")
+        }
+        assert counts == {"0001-01-01": 1, "2020-01-31": 1, "2999-01-01": 0}
+        shown = await visitor.get("/runs?since=2999-01-01&lang=pt")
+        assert 'value="2999-01-01"' in shown.text
+        assert "Iniciada desde (UTC)" in shown.text
+        assert (await visitor.get("/runs?since=yesterday")).status_code == 404
+
+
 async def test_a_run_shows_its_errors_with_their_stack(open_pages: Opened) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {"topic": "bad"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from uuid import UUID
 
 from starlette.responses import Response
@@ -25,7 +26,7 @@ async def show(visit: Visit) -> Response:
         states=list(RunState),
         pipelines=[] if visit.client.app is None else sorted(visit.client.app.pipelines),
         asked=asked,
-        filtered=any(asked.get(name) for name in ("q", "state", "pipeline", "tenant", "before")),
+        filtered=any(asked.get(name) for name in ("q", "state", "pipeline", "tenant", "since", "before")),
         now=await visit.client.now(),
     )
 
@@ -38,6 +39,7 @@ async def _listed(visit: Visit) -> list[Run]:
         pipeline=asked.get("pipeline") or None,
         states=[state] if state else None,
         before=_id(asked.get("before", "")),
+        since=_day(asked.get("since", "")),
         limit=SIZE + 1,
         with_input=False,
     )
@@ -53,6 +55,14 @@ def _id(given: str) -> UUID | None:
         return UUID(given) if given else None
     except ValueError:
         raise NotFound("there is no such page of the list") from None
+
+
+def _day(given: str) -> datetime | None:
+    """Return the first moment of a day, in UTC as all times of the pages."""
+    try:
+        return datetime.combine(date.fromisoformat(given), datetime.min.time(), UTC) if given else None
+    except ValueError:
+        raise NotFound("`since` is a day, as 2030-01-31") from None
 
 
 PAGES = (Page("/runs", show),)

@@ -165,6 +165,7 @@ _WORDS = {
     "no match": ("No run matches", "Nenhuma execução corresponde"),
     "no match why": ("Clear a filter to see more.", "Limpe um filtro para ver mais."),
     "started": ("Started", "Início"),
+    "started since": ("Started since (UTC)", "Iniciada desde (UTC)"),
     "ended": ("Ended", "Fim"),
     "took": ("Took", "Duração"),
     "so far": ("so far", "até agora"),

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from retoma.define.webhook import Webhook
@@ -103,6 +104,7 @@ async def list_runs(
     state: Annotated[list[RunState] | None, Query(description="In one of these states.")] = None,
     pipeline: Annotated[Name | None, Query()] = None,
     tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Started then or later.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> RunPage:
@@ -113,6 +115,7 @@ async def list_runs(
         pipeline=pipeline,
         states=state,
         before=before,
+        since=since,
         limit=limit + 1,
         with_input=False,
     )

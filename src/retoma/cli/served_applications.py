@@ -1,0 +1,127 @@
+"""Which applications the servers of this RETOMA_HOME serve, so that other commands need no `--app`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import typer
+
+from retoma import private
+from retoma.app import App
+from retoma.cli import application
+from retoma.cli.session import in_loop, opened_client
+from retoma.client import Client
+from retoma.logs import get_logger
+from retoma.settings import Settings
+
+log = get_logger("retoma.server")
+FOLDER = "servers"
+
+
+@dataclass(frozen=True)
+class Served:
+    """`place` is as the server was given it, when its working folder was `folder`."""
+
+    place: str
+    folder: str
+    pipelines: list[str]
+
+
+@contextmanager
+def record(home: Path, place: str, app: App) -> Iterator[None]:
+    """Record where the application of this server is. The record ends with the block, or with the process."""
+    try:
+        file = _write(home, Served(place, str(Path.cwd()), sorted(app.pipelines)))
+    except OSError as error:
+        log.warning("cannot record which application is served: other commands need --app", error=error)
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.path.unlink(missing_ok=True)
+        os.close(file.descriptor)
+
+
+def load_application(
+    place: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
+) -> App | None:
+    """Load the application at `place` or of the settings, or else the served one that defines these pipelines.
+
+    Return None if there is none. The database is asked for the pipelines only if a server has to be found.
+    """
+    if place or settings.app:
+        return application.load(place, settings)
+    return load_served(settings, in_loop(_ask(settings, find_pipelines)))
+
+
+def require_application(
+    place: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
+) -> App:
+    """Load the application as `load_application` does. Raise BadParameter if there is none."""
+    return load_application(place, settings, find_pipelines) or application.load(None, settings)
+
+
+def load_served(settings: Settings, pipelines: Iterable[str]) -> App | None:
+    """Load the application with these pipelines that a server of this RETOMA_HOME serves, or return None."""
+    wanted = set(pipelines)
+    found = {(each.folder, each.place) for each in _list(settings.home) if wanted and wanted <= set(each.pipelines)}
+    if not found:
+        return None
+    if len(found) > 1:
+        places = ", ".join(sorted(place for _, place in found))
+        raise typer.BadParameter(f"several applications that define it are served: {places}; choose one with --app")
+    ((folder, place),) = found
+    return application.load(place, settings, folder=Path(folder))
+
+
+async def _ask(settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]) -> Iterable[str]:
+    async with opened_client(settings) as client:
+        return await find_pipelines(client)
+
+
+@dataclass(frozen=True)
+class _Locked:
+    path: Path
+    descriptor: int
+
+
+def _write(home: Path, served: Served) -> _Locked:
+    folder = private.make_folder(private.make_home(home) / FOLDER)
+    descriptor, made = tempfile.mkstemp(prefix=".", dir=folder)
+    # Lock before the file gets its name: a named file that nobody locks is what a killed server left.
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.write(descriptor, json.dumps(asdict(served)).encode())
+    return _Locked(Path(made).rename(folder / f"{uuid4()}.json"), descriptor)
+
+
+def _list(home: Path) -> list[Served]:
+    """List what servers of this user that are still running have recorded."""
+    return [served for path in (home / FOLDER).glob("*.json") if (served := _read(path)) is not None]
+
+
+def _read(path: Path) -> Served | None:
+    with suppress(OSError), path.open() as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            return None  # code that another user names is not loaded
+        if _is_locked(file.fileno()):
+            return Served(**json.load(file))
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

@@ -1,0 +1,121 @@
+"""Commands that need the application find the one that a running server of the same RETOMA_HOME serves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from retoma.cli.application import load
+from retoma.cli.served_applications import load_served, record
+from retoma.settings import Settings
+from tests.cli.terminal import Process, Terminal
+from tests.cli.test_reviews import Desk, desk
+
+__all__ = ["desk"]
+HOME = "home"
+REPOSITORY = str(Path(__file__).parents[2])
+
+
+@contextmanager
+def served(desk: Desk) -> Iterator[Process]:
+    """Let a server know the application, and no other command."""
+    with desk.process("serve", "--port", "0", PYTHONPATH=REPOSITORY) as server:
+        server.says("server ready")
+        del desk.variables["RETOMA_APP"]
+        yield server
+
+
+def test_a_form_is_approved_beside_the_server_that_knows_it(desk: Desk) -> None:
+    review = desk.asked()
+    with served(desk):
+        (approved,) = desk.json("reviews", "approve", review, "--value", '"mine"')
+        assert approved["state"] == "approved"
+        desk.work()
+        (form,) = desk.json("reviews", "list")
+        refused = desk.run("reviews", "approve", str(form["id"]), "--value", '{"title": "none"}')
+        assert refused.returncode == 2
+        (chosen,) = desk.json("reviews", "approve", str(form["id"]), "--value", '{"title": 1}')
+    assert chosen["state"] == "approved"
+
+
+def test_all_open_forms_are_checked_beside_the_server_that_knows_them(desk: Desk) -> None:
+    desk.asked()
+    with served(desk):
+        outcomes = desk.json("reviews", "approve", "--all-open", "--step", "good_outline", "--value", '"mine"')
+    assert [each["state"] for each in outcomes] == ["approved"]
+
+
+def test_work_is_sent_back_beside_the_server_that_knows_its_steps(desk: Desk) -> None:
+    review = desk.asked()
+    with served(desk):
+        refused = desk.run("reviews", "send-back", review, "--notes", "warmer", "--extra", '{"tone": 1}')
+        assert refused.returncode == 2
+        (back,) = desk.json("reviews", "send-back", review, "--notes", "warmer")
+    assert back["state"] == "sent_back"
+
+
+def test_results_are_edited_and_runs_started_beside_a_server(desk: Desk) -> None:
+    run = desk.completed()
+    with served(desk):
+        assert "no result of" in desk.run("runs", "edit", run, "outline", "7").stderr
+        assert desk.json("runs", "edit", run, "outline", '"mine"')["revision"] == 2
+        assert desk.json("start", "article", "-i", "topic=tea")["created"]
+        assert desk.run("start", "other").returncode == 2
+
+
+def test_nothing_is_found_once_the_server_is_gone(desk: Desk) -> None:
+    review = desk.asked()
+    with served(desk) as server:
+        os.kill(server.pid, signal.SIGKILL)
+        server.ended()
+    assert list((desk.folder / HOME / "servers").iterdir())
+    refused = desk.run("reviews", "send-back", review, "--notes", "warmer")
+    assert refused.returncode == 2
+    assert "say where the application is" in refused.stderr
+    assert not list((desk.folder / HOME / "servers").iterdir())
+
+
+def test_a_server_that_stops_leaves_no_record(terminal: Terminal) -> None:
+    with terminal.process("serve", "film.py", "--port", "0") as server:
+        server.says("server ready")
+        (recorded,) = (terminal.folder / HOME / "servers").iterdir()
+        assert recorded.stat().st_mode & 0o077 == 0
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.ended() == 0
+    assert not recorded.exists()
+
+
+def test_dev_tells_other_commands_its_application_from_another_folder(terminal: Terminal, tmp_path: Path) -> None:
+    elsewhere = Terminal(tmp_path / "elsewhere", terminal.variables | {"RETOMA_HOME": str(terminal.folder / HOME)})
+    elsewhere.folder.mkdir()
+    with terminal.process("dev", "film.py") as dev:
+        dev.says("worker ready")
+        assert elsewhere.json("start", "film")["created"]
+
+
+def test_two_served_applications_with_one_pipeline_are_not_guessed_between(terminal: Terminal) -> None:
+    shutil.copy(terminal.folder / "film.py", terminal.folder / "other.py")
+    with (
+        terminal.process("serve", "film.py", "--port", "0") as one,
+        terminal.process("serve", "other.py", "--port", "0") as other,
+    ):
+        one.says("server ready")
+        other.says("server ready")
+        refused = terminal.run("start", "film")
+    assert refused.returncode == 2
+    assert "film.py, other.py" in refused.stderr
+
+
+def test_what_another_user_names_is_not_loaded(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(home=terminal.folder / HOME)
+    film = load(str(terminal.folder / "film.py"), settings)
+    with record(settings.home, str(terminal.folder / "film.py"), film):
+        assert load_served(settings, ["film"]) is not None
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert load_served(settings, ["film"]) is None
