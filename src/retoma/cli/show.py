@@ -140,8 +140,7 @@ def _states(step: StepProgress) -> Text:
 def _items(step: StepProgress) -> str:
     if not step.jobs:
         return "none yet"
-    ended = sum(count for state, count in step.jobs.items() if state in JOB_ENDS)
-    return f"{ended}/{step.total}"
+    return f"{step.jobs.get(JobState.SUCCEEDED, 0)}/{step.total}"
 
 
 def _error_lines(known: Facts, *, retried: bool) -> list[str]:

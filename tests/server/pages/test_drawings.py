@@ -166,3 +166,9 @@ async def test_attempts_are_on_the_page_with_a_lane_for_the_item_that_is_looked_
         assert page.count('class="w bad"') == 3
         assert page.count('class="a"') == 1
         assert 'class="row sub"' in page
+
+
+def test_a_step_whose_items_ended_differently_shows_how_many_succeeded_and_failed() -> None:
+    jobs = {JobState.SUCCEEDED: 61, JobState.FAILED: 2, JobState.QUARANTINED: 1}
+    node = graph._node("image", True, StepProgress("image", True, "default", jobs, at(0), at(1), at(0)), False, 0, 0)
+    assert (node.done, node.total, node.failed) == (61, 64, 3)
