@@ -8,8 +8,10 @@ import resource
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 from pydantic import BaseModel
 
 from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, hours, seconds
@@ -74,6 +76,36 @@ def privileges() -> list[str]:
     told = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
     held = [name for name in ("CapPrm", "CapEff", "CapInh", "CapAmb") if int(told[name], 16)]
     return [*held, *([] if told["NoNewPrivs"].strip() == "1" else ["new privileges"])]
+
+
+class Database(BaseModel):
+    folder: str
+    port: int
+
+
+intruding = Pipeline("intruding", inputs=Database, retry=Retry(0))
+
+
+@intruding.step(isolation=Isolation())
+async def accounts(folder: str, port: int) -> dict[str, bool]:
+    """Try every word of the files of an embedded database as a password."""
+    words = words_in(Path(folder))
+    return {user: await logs_in(user, words, port) for user in ("retoma", "retoma_app")}
+
+
+def words_in(folder: Path) -> set[str]:
+    return {word for file in folder.iterdir() if file.is_file() for word in file.read_text().split()}
+
+
+async def logs_in(user: str, passwords: set[str], port: int) -> bool:
+    for password in passwords:
+        with suppress(asyncpg.InvalidPasswordError):
+            connection = await asyncpg.connect(
+                host="127.0.0.1", port=port, user=user, password=password, database="retoma"
+            )
+            await connection.close()
+            return True
+    return False
 
 
 busy = Pipeline("busy", inputs=Way, retry=Retry(0))
