@@ -46,6 +46,8 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             os.kill(os.getpid(), 40)
         case "raise":
             raise ValueError("no such way")
+        case "missing file":
+            Path("missing.txt").absolute().read_text()
         case "oversized":
             return {"text": "x" * 2_000_000}
         case "mistyped":

@@ -105,6 +105,7 @@ def embedded() -> Iterator[tuple[str, int]]:
         ("memory", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("crumbs", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("raise", "ERROR", "no such way"),
+        ("missing file", "ERROR", "No such file or directory: 'missing.txt'"),
         ("oversized", "ERROR", "bytes of JSON, over the limit of 1,000,000: keep large data in a file"),
         ("mistyped", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `object`, got"),
         ("no JSON", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `str`, got"),

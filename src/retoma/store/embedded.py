@@ -37,6 +37,7 @@ from urllib.parse import quote
 
 from retoma import private
 from retoma.errors import DatabaseUnavailable
+from retoma.masking import hide_home
 from retoma.store import nameless_account, roles, supervisor
 from retoma.store.supervisor import SOCKET, as_user, lock
 
@@ -269,6 +270,7 @@ def digest(path: Path) -> str:
 
 def choose_folder(home: Path) -> Path:
     """HOME/postgres, or a folder elsewhere if the server's user cannot reach that; a note in HOME tells."""
+    hide_home(home)
     folder = make(private.make_home(home) / "postgres")
     note = folder / "moved-to"
     if note.exists():
