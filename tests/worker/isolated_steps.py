@@ -58,7 +58,7 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             raise RetryLater(60)
         case "spy":
             return {name: opened(f"/proc/{os.getppid()}/{name}") for name in ("environ", "mem", "maps")} | {
-                "privileges": ", ".join(privileges())
+                "privileges": ", ".join(privileges(Path("/proc/self/status").read_text()))
             }
         case "print":
             print("this must not be taken for an answer", flush=True)
@@ -73,9 +73,9 @@ def opened(path: str) -> str:
         return type(error).__name__
 
 
-def privileges() -> list[str]:
-    """What this process could still do beyond its account, itself or by a program that it starts."""
-    told = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
+def privileges(status: str) -> list[str]:
+    """What the process of this status could still do beyond its account, itself or by a program that it starts."""
+    told = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
     held = [name for name in ("CapPrm", "CapEff", "CapInh", "CapAmb") if int(told[name], 16)]
     return [*held, *([] if told["NoNewPrivs"].strip() == "1" else ["new privileges"])]
 
