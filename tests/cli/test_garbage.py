@@ -8,9 +8,9 @@ HOARD = """
 import asyncio
 import weakref
 
-from retoma import Pipeline, seconds
+from retoma import Pipeline, Retry, seconds
 
-hoard = app = Pipeline("hoard")
+hoard = app = Pipeline("hoard", retry=Retry(0))
 
 
 class Large:
