@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from retoma import logs
-from retoma.masking import is_secret_name, masked, without_folders
+from retoma.masking import hide_home, is_secret_name, masked, without_folders
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIcanaryLINEone0001\nMIIcanaryLINEtwo0002\n-----END PRIVATE KEY-----"
 
@@ -148,3 +148,23 @@ def test_a_stack_names_files_as_python_imports_them(monkeypatch: pytest.MonkeyPa
         '  |   File "httpx/_client.py", line 9, in send\n'
         'File "film.py", line 1\nFile "<string>", line 1\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("No such file: '/srv/kept/files/a/b'", "No such file: '[RETOMA_HOME]/files/a/b'"),
+        ("cannot list /srv/kept", "cannot list [RETOMA_HOME]"),
+        ("file:///srv/kept/files/a is gone", "file://[RETOMA_HOME]/files/a is gone"),
+        ("open('/srv/shop/orders/prices.csv')", "open('orders/prices.csv')"),
+        ("/home/ana/.netrc is broken", "~/.netrc is broken"),
+        ("not in /srv/shop", "not in shop"),
+        ("/srv/shopping/list stays, as does /data/srv/shop/a", "/srv/shopping/list stays, as does /data/srv/shop/a"),
+        ("GET https://example.com/srv/shop/1 failed", "GET https://example.com/srv/shop/1 failed"),
+    ],
+)
+def test_a_message_names_no_folder_of_the_server(said: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/srv/shop", "/"])
+    monkeypatch.setenv("HOME", "/home/ana")
+    hide_home(Path("/srv/kept"))
+    assert without_folders(said) == shown

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from retoma import private
 from retoma.files import FileSettings, files_of
+from tests.parts import require
 
 FOLDER = 0o711 if os.geteuid() == 0 else 0o700  # the account of the embedded database passes through root's
 
@@ -35,7 +38,28 @@ def test_a_home_that_others_could_read_is_closed(tmp_path: Path) -> None:
     (home / "files").mkdir(parents=True, mode=0o755)
     (home / "notes").write_text("x")
     private.make_home(home)
-    assert [mode(home), mode(home / "files"), mode(home / "notes")] == [FOLDER, FOLDER, 0o600]
+    assert [mode(home), mode(home / "files"), mode(home / "notes")] == [FOLDER, 0o700, 0o600]
+
+
+@pytest.mark.parametrize("before", [0o755, 0o711])
+def test_old_files_cannot_be_read_by_their_path(before: int) -> None:
+    require(os.geteuid() == 0, "root, to be another account")
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        old = [Path(place, "home", name, "a", "document") for name in ("files", "renders")]
+        for file in old:
+            file.parent.mkdir(parents=True)
+            file.write_text("customer")
+            file.parents[1].chmod(before)
+        assert [read_as_nobody(file) for file in old] == ["customer", "customer"]
+        private.make_home(Path(place, "home"))
+        assert [read_as_nobody(file) for file in old] == ["", ""]
+
+
+def read_as_nobody(file: Path) -> str:
+    return subprocess.run(
+        ["cat", file], user=65534, group=65534, extra_groups=[], cwd="/", stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def test_a_folder_that_is_shared_by_design_stays_open(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Self
 
 from bench.chaos import skew
 from bench.chaos.receiver import SECRET
-from retoma.store import embedded
+from retoma.store import embedded, roles
 from retoma.store.embedded import Embedded
 from retoma.store.supervisor import lock
 
@@ -76,8 +76,8 @@ class Postgres:
         return self.server.url
 
     def url_by(self, port: int) -> str:
-        password = (self.server.folder / "password").read_text()
-        return f"postgresql://retoma:{password}@127.0.0.1:{port}/retoma?sslmode=disable"
+        password = (self.server.folder / roles.PASSWORD).read_text()
+        return f"postgresql://{roles.ROLE}:{password}@127.0.0.1:{port}/retoma?sslmode=disable"
 
     @property
     def pid(self) -> int:
@@ -100,9 +100,9 @@ class Pooler:
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.port = free_port()
         self._configuration = folder / "pgbouncer.ini"
-        password = (postgres.server.folder / "password").read_text()
+        password = (postgres.server.folder / roles.PASSWORD).read_text()
         self._configuration.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user=retoma password={password}\n"
+            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user={roles.ROLE} password={password}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
             "auth_type = any\npool_mode = transaction\nmax_client_conn = 500\nserver_login_retry = 1\n"
         )

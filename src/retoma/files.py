@@ -30,6 +30,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from retoma import private
 from retoma.define.file import File
 from retoma.errors import TooLarge
+from retoma.masking import hide_home
 
 PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
@@ -186,13 +187,18 @@ def files_of(settings: FileSettings) -> Files:
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
     store = _bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
-    folder = private.make_folder(private.make_home(settings.home) / "fetched")
+    folder = private.make_folder(_home(settings) / "fetched")
     return Files(store, settings.files_public_url, folder, settings.files_fetched_gb * 1e9)
 
 
 def _local(settings: FileSettings) -> Files:
-    folder = private.make_folder(private.make_home(settings.home) / "files")
+    folder = private.make_folder(_home(settings) / "files")
     return Files(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files", folder)
+
+
+def _home(settings: FileSettings) -> Path:
+    hide_home(settings.home)
+    return private.make_home(settings.home)
 
 
 def _bucket(name: str, prefix: str, options: dict[str, list[str]]) -> S3Store:

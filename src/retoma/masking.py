@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
@@ -30,6 +31,7 @@ _LINES = re.compile(r"\n|\r|\\n|\\r")  # as a newline is also written within one
 _PEM_EDGE = re.compile(r"-{4,}(BEGIN|END) [^-]*-{4,}")
 _UNCHANGED = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
+_HOMES: dict[str, str] = {}  # how they are shown, by folder
 _PLACE = re.compile(r'(?<=File ")(/[^"\n]+)(?=", line \d)')
 # A word is masked where no letter is next to it; of `%3A` and `\n` the last letter is none of the text's.
 _BEFORE_WORD = r"(?:(?<![^\W\d_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[abfnrtv])|(?<=\\u[0-9A-Fa-f]{4}))"
@@ -62,17 +64,41 @@ def without_stack(said: Any) -> Any:
     return {name: each for name, each in said.items() if name != "stack"} if isinstance(said, dict) else said
 
 
-def without_folders(stack: str) -> str:
-    """Return a stack whose files are named as Python imports them: not by this server's folders."""
-    folders = sorted({str(Path(each).absolute()) for each in sys.path}, key=len, reverse=True)
-    return _PLACE.sub(lambda found: _relative(found[1], folders), stack)
+def hide_home(home: Path) -> None:
+    """Let `without_folders` replace the path of RETOMA_HOME from now on."""
+    _HOMES.update({str(home.absolute()): "[RETOMA_HOME]", str(home.resolve()): "[RETOMA_HOME]"})
+
+
+def without_folders(text: str) -> str:
+    """Return a message or a stack without this server's folders.
+
+    Files of a stack are named as Python imports them. Elsewhere, RETOMA_HOME and the user's home folder are replaced,
+    and files below the current folder or a folder of `sys.path` are named relative to it.
+    """
+    paths = tuple({str(Path(each).absolute()) for each in (*sys.path, "")} - {"/"})
+    text = _PLACE.sub(lambda found: _relative(found[1], sorted(paths, key=len, reverse=True)), text)
+    folders = dict.fromkeys(paths, "") | {str(Path("~").expanduser()): "~"} | _HOMES
+    return _folder_pattern(tuple(folders)).sub(lambda found: _replace_folder(folders[found[1]], found), text)
 
 
 def _relative(file: str, folders: list[str]) -> str:
     for folder in folders:
-        if file.startswith(folder.rstrip("/") + "/") and folder != "/":
-            return file[len(folder.rstrip("/")) + 1 :]
+        if file.startswith(f"{folder}/"):
+            return file[len(folder) + 1 :]
     return file.rpartition("/")[2]
+
+
+@lru_cache(maxsize=8)
+def _folder_pattern(folders: tuple[str, ...]) -> re.Pattern[str]:
+    """Find the longest of these folders where a path begins, and not within another path or a URL."""
+    longest_first = sorted((re.escape(folder) for folder in folders if folder != "/"), key=len, reverse=True)
+    return re.compile(rf"(?:(?<![\w./~-])|(?<=file://))({'|'.join(longest_first)})(?![\w.-])(/?)")
+
+
+def _replace_folder(shown: str, found: re.Match[str]) -> str:
+    if shown:
+        return shown + found[2]
+    return "" if found[2] else found[1].rpartition("/")[2]
 
 
 def is_secret_name(name: str) -> bool:

@@ -9,17 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 
 _OWNER_ONLY = 0o700
-_ROOT = 0o711  # the embedded database runs under another account, which must pass through; nothing can be listed
+_PASSAGE = 0o711  # as root, the embedded database's account must pass through; nothing can be listed
+_DATABASE = "postgres"  # the only folder of RETOMA_HOME that another account uses
 
 
 def make_home(home: Path) -> Path:
     """Create RETOMA_HOME for this user alone, or close one that others could read, with everything directly in it."""
+    passage = _PASSAGE if os.geteuid() == 0 else _OWNER_ONLY
     if home.is_dir():
-        tighten(home)
+        tighten(home, passage)
         for child in home.iterdir():
-            tighten(child)
+            tighten(child, passage if child.name == _DATABASE else _OWNER_ONLY)
         return home
-    home.mkdir(mode=_ROOT if os.geteuid() == 0 else _OWNER_ONLY, parents=True, exist_ok=True)
+    home.mkdir(mode=passage, parents=True, exist_ok=True)
     return home
 
 
@@ -30,8 +32,11 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def tighten(path: Path) -> None:
-    """Take all rights of others away, if the path is ours. A folder that is shared by design, as /tmp, stays open."""
+def tighten(path: Path, allowed: int = _OWNER_ONLY) -> None:
+    """Take all rights of others away, if the path is ours. A folder that is shared by design, as /tmp, stays open.
+
+    What is below a folder that others cannot enter is closed to them, whatever its own mode.
+    """
     with suppress(FileNotFoundError):
         found = path.lstat()
         kind = stat.S_IFMT(found.st_mode)
@@ -40,7 +45,6 @@ def tighten(path: Path) -> None:
         if found.st_mode & stat.S_ISVTX or path == Path(path.anchor):
             return
         mode = stat.S_IMODE(found.st_mode)
-        allowed = _ROOT if kind == stat.S_IFDIR and os.geteuid() == 0 else _OWNER_ONLY
         if mode & ~allowed:
             path.chmod(mode & allowed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -21,6 +22,8 @@ from retoma.cli import doctor, extras
 from retoma.engine import watchdog
 from retoma.store import health, migrate
 from retoma.store.database import Database
+from retoma.store.embedded import Embedded, attach, choose_programs, server_user, single
+from retoma.store.supervisor import lock
 from retoma.testing import fresh_database
 from tests.cli.terminal import Terminal, until
 from tests.conftest import OpenSandbox
@@ -237,6 +240,32 @@ def test_the_embedded_database_is_made_when_it_is_first_used(embedded: Terminal)
     assert "embedded PostgreSQL" in embedded.out("doctor")
     assert ":***@" in embedded.out("db", "url")
     assert "***" not in embedded.out("db", "url", "--with-password")
+
+
+def test_a_database_url_of_a_superuser_is_warned_about(embedded: Terminal) -> None:
+    home = Path(embedded.variables["RETOMA_HOME"])
+    with attach(home) as server:
+        assert findings(embedded, "role") == []
+        make_superuser(server, "owner")
+        with attach(home):
+            url = server.url.split("@")[1]
+            embedded.variables["RETOMA_DATABASE_URL"] = f"postgresql://owner:of-all@{url}"
+            (finding,) = findings(embedded, "role")
+    assert finding["level"] == "warning"
+    assert "we connect as a superuser" in finding["found"]
+    assert "RETOMA_DATABASE_URL" in finding["advice"]
+
+
+def make_superuser(server: Embedded, name: str) -> None:
+    """Create the role while the server is stopped, as its own superuser has no password."""
+    held = server.folder / "supervisor.lock"
+    os.kill(int(held.read_text()), signal.SIGTERM)
+    supervising = lock(held, fcntl.LOCK_EX)
+    assert supervising is not None
+    user = server_user(server.data)
+    statement = f"create role {name} login superuser password 'of-all'"
+    single(choose_programs(user), server.data, user, supervising, statement)
+    os.close(supervising)
 
 
 @pytest.fixture

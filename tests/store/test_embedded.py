@@ -21,6 +21,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import pytest
@@ -190,15 +191,52 @@ def test_clients_of_the_server_are_no_superusers(server: Embedded) -> None:
             ask(server.url, statement)
 
 
-def test_data_of_a_release_whose_clients_were_superusers_is_taken_over(copied: Path) -> None:
+def test_no_password_of_the_superuser_remains(home: Path) -> None:
+    with attach(home, settings=QUICK) as server:
+        texts = [path.read_text(errors="replace") for path in home.glob("postgres/*") if path.is_file()]
+        found = {word for text in texts for word in text.split()}
+        assert server.url.split(":")[2].split("@")[0] in found
+        assert [word for word in found if logs_in_as_superuser(server.url, word)] == []
+
+
+def test_a_password_of_the_superuser_that_an_older_release_kept_is_removed(copied: Path) -> None:
+    restore_superuser_password(copied)
+    before = (copied / "postgres" / "role-password").read_text()
     with attach(copied, settings=QUICK) as server:
-        password = (server.folder / "password").read_text()
-        superuser = re.sub(r"//[^@]*@", f"//retoma:{password}@", server.url)
-        for statement in OLD_OBJECTS.split(";"):
-            ask(superuser, statement)
-        (server.folder / "role-password").unlink()
-        server.ensure()
+        assert not logs_in_as_superuser(server.url, "of an older release")
+        assert not (server.folder / "password").exists()
+        assert (server.folder / "role-password").read_text() == before
+
+
+def logs_in_as_superuser(url: str, password: str) -> bool:
+    try:
+        return bool(ask(re.sub(r"//[^@]*@", f"//retoma:{quote(password, safe='')}@", url), "select true"))
+    except (asyncpg.InvalidPasswordError, ValueError):
+        return False
+
+
+def restore_superuser_password(home: Path) -> None:
+    """Leave the files as a release did whose superuser had a password."""
+    as_superuser(home, "alter role retoma password 'of an older release'")
+    (home / "postgres" / "password").write_text("of an older release")
+
+
+def as_superuser(home: Path, *statements: str, database: str = "postgres") -> None:
+    """Change what only a superuser may, while the server does not run."""
+    data = home / "postgres" / "data"
+    user = embedded.server_user(data)
+    lines = "\n".join(statement.strip().replace("\n", " ") for statement in statements)
+    with (home / "postgres" / "supervisor.lock").open() as held:
+        embedded.single(embedded.choose_programs(user), data, user, held.fileno(), lines, database)
+
+
+def test_data_of_a_release_whose_clients_were_superusers_is_taken_over(copied: Path) -> None:
+    restore_superuser_password(copied)
+    (copied / "postgres" / "role-password").unlink()
+    as_superuser(copied, *OLD_OBJECTS.split(";"), database="retoma")
+    with attach(copied, settings=QUICK) as server:
         assert ask(server.url, OWNED_BY_ANOTHER) == 0
+        assert not logs_in_as_superuser(server.url, "of an older release")
         ask(server.url, "alter table kept.parts add column more int")
         assert ask(server.url, "select kept.twice(count) from kept.parts") == 84
 
@@ -359,9 +397,16 @@ def test_a_stale_pid_file_does_not_stop_a_start(used: Path, alive: bool) -> None
 
 
 def test_a_lost_password_is_made_anew(used: Path) -> None:
-    (used / "postgres" / "password").unlink()
+    (used / "postgres" / "role-password").unlink()
     with attach(used, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
+
+
+def test_a_password_that_is_lost_while_the_server_runs_needs_a_restart(copied: Path) -> None:
+    with attach(copied, settings=QUICK) as server:
+        (server.folder / "role-password").unlink()
+        with pytest.raises(DatabaseUnavailable, match="role-password is missing: end every process"):
+            attach(copied, settings=QUICK)
 
 
 def test_a_killed_first_start_is_redone(place: Path) -> None:
@@ -495,12 +540,42 @@ def test_as_root_kept_data_of_any_owner_is_used(copied: Path, owner: int) -> Non
 
 @needs_root
 def test_a_lost_password_of_a_server_without_a_named_account_is_made_anew(copied: Path) -> None:
-    for file in ("password", "role-password"):
-        (copied / "postgres" / file).unlink(missing_ok=True)
+    (copied / "postgres" / "role-password").unlink()
     subprocess.run(["chown", "-R", "12345:12345", copied / "postgres" / "data"], check=True)
     with attach(copied, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
         assert server.data.stat().st_uid == 12345
+
+
+@needs_root
+def test_as_root_the_set_up_hands_no_file_to_nobody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners: set[int] = set()
+    program = embedded.program
+
+    def watched(*arguments: Any, **options: Any) -> str:
+        try:
+            return program(*arguments, **options)
+        finally:
+            owners.update(path.stat().st_uid for path in home.glob("postgres/**/*"))
+
+    monkeypatch.setattr(embedded, "program", watched)
+    with attach(home, settings=QUICK) as server:
+        assert server.data.stat().st_uid in owners
+    assert NOBODY not in owners
+
+
+@needs_root
+def test_as_root_a_container_without_an_account_is_told_to_create_one(home: Path) -> None:
+    require(embedded.named_account("retoma")[0] == NOBODY, "a machine without an account named retoma")
+    lost = subprocess.run([sys.executable, "-c", f"{WITHOUT_MOUNTING}{ORDINARY}", home], capture_output=True, text=True)
+    assert "create an account for it (useradd --system retoma)" in lost.stderr
+    assert not (home / "postgres" / "data").exists()
+
+
+WITHOUT_MOUNTING = """
+import ctypes
+ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_ADMIN
+"""
 
 
 ORDINARY = f"""

@@ -8,8 +8,10 @@ import resource
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 from pydantic import BaseModel
 
 from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, hours, seconds
@@ -44,6 +46,8 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             os.kill(os.getpid(), 40)
         case "raise":
             raise ValueError("no such way")
+        case "missing file":
+            Path("missing.txt").absolute().read_text()
         case "oversized":
             return {"text": "x" * 2_000_000}
         case "mistyped":
@@ -54,7 +58,7 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             raise RetryLater(60)
         case "spy":
             return {name: opened(f"/proc/{os.getppid()}/{name}") for name in ("environ", "mem", "maps")} | {
-                "privileges": ", ".join(privileges())
+                "privileges": ", ".join(privileges(Path("/proc/self/status").read_text()))
             }
         case "print":
             print("this must not be taken for an answer", flush=True)
@@ -69,11 +73,41 @@ def opened(path: str) -> str:
         return type(error).__name__
 
 
-def privileges() -> list[str]:
-    """What this process could still do beyond its account, itself or by a program that it starts."""
-    told = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
+def privileges(status: str) -> list[str]:
+    """What the process of this status could still do beyond its account, itself or by a program that it starts."""
+    told = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
     held = [name for name in ("CapPrm", "CapEff", "CapInh", "CapAmb") if int(told[name], 16)]
     return [*held, *([] if told["NoNewPrivs"].strip() == "1" else ["new privileges"])]
+
+
+class Database(BaseModel):
+    folder: str
+    port: int
+
+
+intruding = Pipeline("intruding", inputs=Database, retry=Retry(0))
+
+
+@intruding.step(isolation=Isolation())
+async def accounts(folder: str, port: int) -> dict[str, bool]:
+    """Try every word of the files of an embedded database as a password."""
+    words = words_in(Path(folder))
+    return {user: await logs_in(user, words, port) for user in ("retoma", "retoma_app")}
+
+
+def words_in(folder: Path) -> set[str]:
+    return {word for file in folder.iterdir() if file.is_file() for word in file.read_text().split()}
+
+
+async def logs_in(user: str, passwords: set[str], port: int) -> bool:
+    for password in passwords:
+        with suppress(asyncpg.InvalidPasswordError):
+            connection = await asyncpg.connect(
+                host="127.0.0.1", port=port, user=user, password=password, database="retoma"
+            )
+            await connection.close()
+            return True
+    return False
 
 
 busy = Pipeline("busy", inputs=Way, retry=Retry(0))

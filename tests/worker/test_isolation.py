@@ -9,8 +9,9 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 from retoma import Isolation, Pipeline, Settings, seconds
 from retoma.engine.exchange import Result, SetBack, Setback
 from retoma.errors import DefinitionError
+from retoma.store.embedded import attach
 from retoma.testing import Sandbox
 from retoma.worker import children, workload
 from retoma.worker.child import LARGEST_FILE
@@ -29,6 +31,7 @@ from retoma.worker.undertaker import Undertaker
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
 from tests.patience import PATIENCE
+from tests.ports import free_port
 from tests.worker.isolated_steps import (
     HOUR,
     busy,
@@ -37,6 +40,7 @@ from tests.worker.isolated_steps import (
     forking,
     fragile,
     hanging,
+    intruding,
     limited,
     misbehaving,
     poisoned,
@@ -73,6 +77,25 @@ async def test_an_isolated_step_sees_neither_the_environment_nor_the_memory_of_i
     assert run.results["behaviour"] == {"environ": denied, "mem": denied, "maps": denied, "privileges": ""}
 
 
+async def test_an_isolated_step_cannot_log_in_as_the_superuser_of_the_embedded_database(
+    open_sandbox: OpenSandbox, embedded: tuple[str, int]
+) -> None:
+    folder, port = embedded
+    async with open_sandbox(intruding) as sandbox:
+        run = await sandbox.run(intruding, {"folder": folder, "port": port})
+    assert run.results["accounts"] == {"retoma": False, "retoma_app": True}
+
+
+@pytest.fixture
+def embedded() -> Iterator[tuple[str, int]]:
+    """An embedded database's folder, and its port: as root a step cannot even reach its socket."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)  # the server's account must reach it
+        port = free_port()
+        with attach(Path(place, "home"), port, {"fsync": "off", "shared_buffers": "16MB"}) as server:
+            yield str(server.folder), port
+
+
 @pytest.mark.parametrize(
     ("way", "code", "message"),
     [
@@ -82,6 +105,7 @@ async def test_an_isolated_step_sees_neither_the_environment_nor_the_memory_of_i
         ("memory", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("crumbs", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
         ("raise", "ERROR", "no such way"),
+        ("missing file", "ERROR", "No such file or directory: 'missing.txt'"),
         ("oversized", "ERROR", "bytes of JSON, over the limit of 1,000,000: keep large data in a file"),
         ("mistyped", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `object`, got"),
         ("no JSON", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `str`, got"),

@@ -77,7 +77,9 @@ def dev(
     built_in = demo and not app
     if once and not built_in:
         raise typer.BadParameter("--once goes with --demo, without APP")
-    before = os.environ.pop(reload.PORT, None)
+    # Remove both at once: the worker, and so every step, inherits this environment.
+    before, token = os.environ.pop(reload.PORT, None), os.environ.pop(reload.TOKEN, None)
+    token = token or secrets.token_urlsafe(12)
     if before or port is not None:
         os.environ["RETOMA_PORT"] = before or str(port)
     settings = read_settings()
@@ -98,14 +100,22 @@ def dev(
             raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
         worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         with served_applications.record(settings.home, place, loaded):
-            code = in_loop(_dev(loaded, settings, listening, place, worker, demo=demo, once=once))
+            code = in_loop(_dev(loaded, settings, listening, token, place, worker, demo=demo, once=once))
     if code == RELOAD:
-        reload.start_again(here)
+        reload.start_again(here, token)
     raise typer.Exit(code)
 
 
 async def _dev(
-    app: App, settings: Settings, listening: socket.socket, place: str, worker: list[str], *, demo: bool, once: bool
+    app: App,
+    settings: Settings,
+    listening: socket.socket,
+    token: str,
+    place: str,
+    worker: list[str],
+    *,
+    demo: bool,
+    once: bool,
 ) -> int:
     with open_board() as board:
         board.say(text("title", version=version("retoma"), app=app.name), style="bold")
@@ -113,7 +123,7 @@ async def _dev(
         async with connect(app, settings) as client:
             kind = text("embedded" if settings.database_url is None else "own")
             board.say(text("database", kind=kind, address=_address(client, settings)))
-            async with _served(app, client, settings, listening, board) as links:
+            async with _served(app, client, settings, listening, token, board) as links:
                 if place == DEMO and demo:
                     return await _demo(client, settings, board, worker, once=once)
                 async with telling(client, links, board):
@@ -125,13 +135,13 @@ async def _dev(
 
 @asynccontextmanager
 async def _served(
-    app: App, client: Client, settings: Settings, listening: socket.socket, board: Board
+    app: App, client: Client, settings: Settings, listening: socket.socket, token: str, board: Board
 ) -> AsyncIterator[Links]:
     """Serve the API and the pages to programs on this machine that know the token of this start."""
     port = listening.getsockname()[1]
     if settings.port not in (0, port):
         board.say(text("port taken", port=settings.port, other=port), style="yellow")
-    links = Links(address(listening), secrets.token_urlsafe(12))
+    links = Links(address(listening), token)
     server = make_server(app, client, settings, development=links.token)
     with _key_file(settings.home, links.token) as key:
         # Without its own: a worker that is started later, by itself, need not allow this machine.

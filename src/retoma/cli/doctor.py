@@ -160,6 +160,14 @@ async def _database(database: Database, settings: Settings) -> AsyncIterator[Fin
             "fsync or synchronous_commit is off: a power cut may lose what was accepted",
             "turn both on, unless this is for tests",
         )
+    if server["is_superuser"]:
+        yield Finding(
+            WARNING,
+            "role",
+            "we connect as a superuser, who may run programs on the server and read its files: so may every step",
+            "create a role that is not one (`create role retoma login password ...`), let it own the database "
+            "(`alter database ... owner to retoma`), and name it in RETOMA_DATABASE_URL",
+        )
     async with database.connection() as connection:
         schema = await migrate.status(connection)
     yield Finding(OK if schema.is_current else PROBLEM, "schema", say(schema))

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 SECONDS_BETWEEN_LOOKS = 0.5
-PORT = "RETOMA_DEV_PORT"  # of the server before, for the process that takes its place
+# Of the server before, for the process that takes its place.
+PORT = "RETOMA_DEV_PORT"
+TOKEN = "RETOMA_DEV_TOKEN"  # noqa: S105  (the name of the variable)
 _OURS = Path(__file__).resolve().parents[1]
 _IMPORT = """
 import sys
@@ -46,9 +48,9 @@ def source_files() -> list[Path]:
     return sorted({file for file in files if not any(file.is_relative_to(root) for root in [*installed, _OURS])})
 
 
-def start_again(port: int) -> NoReturn:
-    """Replace this process by a new one with the same arguments, which listens on the same port."""
-    os.environ[PORT] = str(port)
+def start_again(port: int, token: str) -> NoReturn:
+    """Replace this process by a new one with the same arguments, port and token, so that open pages continue."""
+    os.environ |= {PORT: str(port), TOKEN: token}
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 

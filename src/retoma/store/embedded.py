@@ -3,11 +3,11 @@
 Nobody owns the server. Every process that uses it attaches, which is a shared lock on a file; the first one
 starts a supervisor (supervisor.py), which runs the server and stops it when nobody is attached any more.
 
-    HOME/postgres/  attached.lock  supervisor.lock  password  role-password  postgres.log  supervisor.log  data/  run/
+    HOME/postgres/  attached.lock  supervisor.lock  role-password  postgres.log  supervisor.log  data/  run/
 
 As root the server runs under an account of its own: `retoma` if there is one, or else a number that nobody uses. Where
 that account cannot reach HOME, all of this is in /var/lib/retoma. Clients connect with a role that is no superuser
-(roles.py).
+(roles.py). The superuser has a password, in the file `password`, only until that role is set up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from urllib.parse import quote
 
 from retoma import private
 from retoma.errors import DatabaseUnavailable
-from retoma.store import roles, supervisor
+from retoma.masking import hide_home
+from retoma.store import nameless_account, roles, supervisor
 from retoma.store.supervisor import SOCKET, as_user, lock
 
 log = logging.getLogger("retoma.embedded")
@@ -47,6 +48,7 @@ ACCOUNT = "retoma"  # of the server as root, if the machine has it
 UNUSED = range(30_000, 60_000)  # numbers that distributions leave alone
 NOBODY = 65_534
 OWNER = "retoma"
+OWNER_PASSWORD = "password"  # noqa: S105  (the name of the file)
 PATIENCE = 120.0  # seconds; crash recovery of a large database takes its time
 SETTINGS = {
     "shared_buffers": "256MB",
@@ -68,7 +70,10 @@ STARTUP = struct.pack("!i", 196608) + b"user\0retoma\0database\0retoma\0\0"
 
 FREE_SPACE = "the disk is full: free some space there, then try again"
 OTHERWISE = "choose another RETOMA_HOME, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+NAMED_ACCOUNT = f"create an account for it (useradd --system {ACCOUNT}), run Retoma as an ordinary user, {OTHERWISE}"
 ADVICE = {
+    nameless_account.REFUSED: NAMED_ACCOUNT,
+    "could not look up effective user ID": NAMED_ACCOUNT,
     "No space left on device": FREE_SPACE,
     "Disk quota exceeded": FREE_SPACE,
     "Address already in use": "another program has this port: stop it, or choose another port",
@@ -167,20 +172,31 @@ class Embedded:
             time.sleep(0.02)
 
     def _ensure_role(self) -> None:
-        """Also in a folder of an older release, whose clients were superusers."""
-        if (self.folder / roles.PASSWORD).exists():
-            return
-        held = lock(self.folder / "role.lock", fcntl.LOCK_EX)
-        assert held is not None
-        try:
-            if not (self.folder / roles.PASSWORD).exists():
-                password = secrets.token_urlsafe(24)
-                owner = {"PGUSER": OWNER, "PGPASSWORD": (self.folder / "password").read_text(), "PGHOST": str(self.run)}
-                command: list[str | Path] = [binaries() / "psql", *roles.OPTIONS]
-                program(command, None, self.folder, roles.script(password), environment=owner)
-                private.write(self.folder / roles.PASSWORD, password)
-        finally:
-            os.close(held)
+        """Set up the role of clients, in a folder of an older release too, and leave the superuser no password."""
+        if (self.folder / OWNER_PASSWORD).exists():
+            held = lock(self.folder / "role.lock", fcntl.LOCK_EX)
+            assert held is not None
+            try:
+                if (self.folder / OWNER_PASSWORD).exists():
+                    self._set_up_role()
+            finally:
+                os.close(held)
+        if not (self.folder / roles.PASSWORD).exists():
+            raise DatabaseUnavailable(
+                f"{self.folder / roles.PASSWORD} is missing: end every process that uses the embedded PostgreSQL of "
+                f"{self.home}, then start again, which makes a new one"
+            )
+
+    def _set_up_role(self) -> None:
+        own, role = self.folder / OWNER_PASSWORD, self.folder / roles.PASSWORD
+        owner = {"PGUSER": OWNER, "PGPASSWORD": own.read_text(), "PGHOST": str(self.run)}
+        command: list[str | Path] = [binaries() / "psql", *roles.OPTIONS]
+        password = role.read_text() if role.exists() else secrets.token_urlsafe(24)
+        program(command, None, self.folder, roles.script(password), environment=owner)
+        private.write(role, password)
+        # Delete the file first: if we are killed in between, nobody knows the password.
+        own.unlink()
+        program(command, None, self.folder, f"alter role {OWNER} password null;", environment=owner)
 
     def _take_over(self, supervising: int, launches: list[int]) -> int:
         try:
@@ -209,10 +225,10 @@ class Embedded:
         check_version(self.data, programs)
         give(self.data, user)
         self.data.chmod(0o700)
-        if not (self.folder / "password").exists():
+        if not (self.folder / roles.PASSWORD).exists() and not (self.folder / OWNER_PASSWORD).exists():
             password = secrets.token_urlsafe(24)
-            single(programs, self.data, user, supervising, f"alter role retoma password '{password}'")
-            private.write(self.folder / "password", password)
+            single(programs, self.data, user, supervising, f"alter role {OWNER} password '{password}'")
+            private.write(self.folder / OWNER_PASSWORD, password)
         make_run(self.folder, user)
 
     def _options(self) -> list[str]:
@@ -254,6 +270,7 @@ def digest(path: Path) -> str:
 
 def choose_folder(home: Path) -> Path:
     """HOME/postgres, or a folder elsewhere if the server's user cannot reach that; a note in HOME tells."""
+    hide_home(home)
     folder = make(private.make_home(home) / "postgres")
     note = folder / "moved-to"
     if note.exists():
@@ -440,12 +457,11 @@ def create(folder: Path, programs: Path, user: User, supervising: int, *, synced
         shutil.rmtree(unfinished, ignore_errors=True)
     new = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
     try:
-        private.write(folder / "password", secrets.token_urlsafe(24))
-        shutil.copy(folder / "password", new)
-        account = named(user)
-        give(new, account)
-        options = [*INITDB, f"--pwfile={new / 'password'}", *([] if synced else ["--no-sync"])]
-        program([programs / "initdb", "-D", new / "data", *options], account, folder, held=[supervising])
+        private.write(folder / OWNER_PASSWORD, secrets.token_urlsafe(24))
+        shutil.copy(folder / OWNER_PASSWORD, new)
+        give(new, user)
+        options = [*INITDB, f"--pwfile={new / OWNER_PASSWORD}", *([] if synced else ["--no-sync"])]
+        set_up([programs / "initdb", "-D", new / "data", *options], user, folder, "", supervising)
         single(programs, new / "data", user, supervising, "create database retoma")
         (new / "data").rename(folder / "data")
         sync(folder)
@@ -453,19 +469,26 @@ def create(folder: Path, programs: Path, user: User, supervising: int, *, synced
         shutil.rmtree(new, ignore_errors=True)
 
 
-def single(programs: Path, data: Path, user: User, supervising: int, statement: str) -> None:
+def single(
+    programs: Path, data: Path, user: User, supervising: int, statement: str, database: str = "postgres"
+) -> None:
+    """Run statements, one a line, as the superuser, while the server does not run."""
     options = ["--single", "-D", str(data), "-c", "exit_on_error=on"]
-    account = named(user)
-    give(data, account)
-    try:
-        program([programs / "postgres", *options, "postgres"], account, data, f"{statement}\n", [supervising])
-    finally:
-        give(data, user)
+    give(data, user)
+    set_up([programs / "postgres", *options, database], user, data, f"{statement}\n", supervising)
 
 
-def named(user: User) -> User:
-    """An account for PostgreSQL's set-up, which refuses to run without a name. The server itself does not."""
-    return user if user is None or has_name(user[0]) else named_account("nobody")
+def set_up(command: list[str | Path], user: User, folder: Path, text: str, supervising: int) -> None:
+    """Run a program of PostgreSQL that refuses an account without a name; the server itself does not."""
+    if user is None or has_name(user[0]):
+        program(command, user, folder, text, [supervising])
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="passwd-") as accounts:
+        accounts.write(nameless_account.list_account(*user))
+        accounts.flush()
+        os.fchmod(accounts.fileno(), 0o444)
+        launcher = [sys.executable, "-I", "-S", nameless_account.__file__, accounts.name, *map(str, user)]
+        program([*launcher, *command], None, folder, text, [supervising])
 
 
 def give(folder: Path, user: User) -> None:

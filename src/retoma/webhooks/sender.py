@@ -19,7 +19,7 @@ from retoma.define.codec import sentence_of
 from retoma.engine.deliveries import Outcome, Verdict, after_answer, after_failure, retry_after
 from retoma.errors import DatabaseUnavailable, NoAnswer, NoBody, UnsafeUrl
 from retoma.logs import get_logger
-from retoma.masking import masked
+from retoma.masking import masked, without_folders
 from retoma.outgoing import Answer, Guard, Outgoing, without_values
 from retoma.settings import Settings
 from retoma.signing import check_secret, headers_for
@@ -249,5 +249,5 @@ def _said(answer: Answer | None) -> str | None:
 
 
 def _storable(text: str | None) -> str | None:
-    """Without secrets: the application's own body may fail with one, and a receiver may send ours back."""
-    return None if text is None else masked(text).replace("\0", "")[:KEPT_OF_ANSWER]
+    """Without secrets and folders: the application's own body may fail with one, and a receiver may send ours back."""
+    return None if text is None else without_folders(masked(text)).replace("\0", "")[:KEPT_OF_ANSWER]

@@ -271,7 +271,7 @@ def _stack(error: BaseException) -> str:
         lines = traceback.format_exception(error)
     except BaseException:  # noqa: BLE001  (it reads attributes of the application's error)
         lines = traceback.format_tb(error.__traceback__)
-    return without_folders("".join(lines))
+    return "".join(lines)
 
 
 def _said(error: BaseException) -> str:
@@ -282,5 +282,5 @@ def _said(error: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Without secrets; and PostgreSQL's text knows no NUL, JSON no lone surrogate."""
-    return masked(text).replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    """Without secrets and the server's folders; and PostgreSQL's text knows no NUL, JSON no lone surrogate."""
+    return without_folders(masked(text)).replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

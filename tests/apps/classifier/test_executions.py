@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import shutil
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from retoma import minutes
 from retoma.identifiers import new_run_id
-from retoma_apps.classifier import batches
+from retoma_apps.classifier import batches, pipeline
 from retoma_apps.classifier.pages.words import Words
 from tests.apps.classifier.conftest import OpenOffice
 from tests.apps.classifier.office import KEY, SPOILT, TEXTS, Office, a_project, refused
@@ -138,6 +139,23 @@ async def test_what_fails_fails_alone_and_says_why(office: Office) -> None:
     assert datetime.fromisoformat(spoilt["ultimo_erro_em"]).utcoffset() is not None
     assert (blank["codigo"], blank["tentativas"], blank["erro_codigo"]) == ("vazio.txt", 1, "FILE_EMPTY")
     assert blank["rotulo"] is None
+
+
+async def test_an_error_shows_a_tenant_none_of_the_servers_folders(
+    office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "read_path", lambda path: Path(path).with_name("gone").read_bytes())
+    project = await office.project()
+    execution = await office.begin(project, {"a.txt": TEXTS["a.txt"]})
+    await office.work()
+    key = await office.key(project)
+    answer = await office.api.get(f"/execucoes/{execution}/erros", headers={"X-API-Key": key})
+    (error,) = answer.json()["erros"]
+    assert "[RETOMA_HOME]/files/" in error["erro_detalhe"]
+    assert "[RETOMA_HOME]/files/" in error["erro_stack"].splitlines()[-1]
+    assert 'File "retoma_apps/' in error["erro_stack"]
+    folders = {str(tmp_path), str(Path(batches.__file__).parents[2]), sys.prefix}
+    assert [folder for folder in folders if folder in answer.text] == []
 
 
 async def test_documents_are_listed_page_by_page_by_status_and_by_a_part_of_their_code(office: Office) -> None:

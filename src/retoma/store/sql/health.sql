@@ -1,7 +1,8 @@
 -- name: server
--- What kind of server it is, and whether it keeps what it says it has kept.
+-- What kind of server it is, whether it keeps what it says it has kept, and whether we may do anything there.
 select current_setting('server_version') as version, pg_is_in_recovery() as is_standby,
-       current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off' as is_durable;
+       current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off' as is_durable,
+       current_setting('is_superuser') = 'on' as is_superuser;
 
 -- name: old_transactions
 -- Transactions that have been open for longer than this: they hold up cleaning, and perhaps locks.

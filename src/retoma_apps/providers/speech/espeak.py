@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from retoma import GiveUp
+from retoma.privileges import drop_privileges
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.processes import ended
 from retoma_apps.providers.speech import espeak_main
@@ -84,6 +85,7 @@ async def _started(arguments: Sequence[str]) -> asyncio.subprocess.Process:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=drop_privileges,
     )
 
 
