@@ -25,7 +25,7 @@ film = Pipeline("film")
 @film.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
 async def clip(*, renderer: Renderer, ctx: Context) -> str:
     handle = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
-    video: str = await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks the job; its slot stays held
+    video: str = await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks the job with its slot held
     return video
 
 
