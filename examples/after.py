@@ -1,4 +1,4 @@
-"""`after=` only orders: the step runs after the other has ended, however that ended."""
+"""`after=` only sets the order: the step runs after the other step has ended, whatever its outcome."""
 
 import asyncio
 

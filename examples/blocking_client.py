@@ -1,4 +1,4 @@
-"""The client for programs without async: each call waits for its answer."""
+"""Use the client without async: each call blocks until it has its response."""
 
 from datetime import UTC, datetime, timedelta
 

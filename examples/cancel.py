@@ -1,4 +1,4 @@
-"""After a cancel nothing new starts; what runs is told, and what ends before it hears of it keeps its result."""
+"""Cancel a run: nothing new starts, running jobs are notified, and a job that ends before that keeps its result."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Steps over the same items chain item by item: `memo` goes on while `scan` waits for its second try."""
+"""Chain steps over the same items, item by item: `memo` continues while `scan` waits for its second attempt."""
 
 import asyncio
 

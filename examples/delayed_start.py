@@ -1,4 +1,4 @@
-"""A run may begin later: it is accepted now, and `pending` until its time."""
+"""Start a run later: it is accepted now and stays `pending` until its start time."""
 
 import asyncio
 from datetime import timedelta
@@ -22,7 +22,7 @@ async def main() -> None:
         started = await sandbox.client.start(digest, run_at=now + timedelta(hours=18))
         attempts = await sandbox.work(until_later=False)
         print((await sandbox.client.show(started.id)).state, "after", attempts, "attempts")
-        await sandbox.work()  # the clock jumps to what is due next
+        await sandbox.work()  # the clock jumps to the next due job
         run = await sandbox.client.show(started.id)
         print(run.state, f"at {run.ended_at:%d %B %H:%M}")
 

@@ -1,4 +1,4 @@
-"""One step gives a list, the next runs once for each element, and `Items[...]` joins the results in their order."""
+"""One step returns a list, the next runs once for each element, and `Items[...]` joins the results in order."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ def documents() -> list[dict[str, str]]:
     return [{"name": "a.pdf", "text": "Please pay"}, {"name": "b.pdf", "text": "Dear friend"}]
 
 
-@labels.each(documents, key="name")  # a key stays with its item, whatever its place in the list
+@labels.each(documents, key="name")  # an item keeps its key, whatever its position in the list
 def label(document: dict[str, str]) -> str:
     return "invoice" if "pay" in document["text"] else "letter"
 

@@ -1,4 +1,4 @@
-"""The same key and input give back the same run, so that a start can safely be sent again."""
+"""The same key and input return the same run, so it is safe to repeat a start."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A step with `isolation="process"` that crashes takes only its own child process with it."""
+"""If a step with `isolation="process"` crashes, only its own child process dies."""
 
 import asyncio
 import ctypes
@@ -16,7 +16,7 @@ def files() -> list[str]:
 @scans.each(files, isolation="process", retry=Retry(0))
 def pages(file: str) -> int:
     if file == "broken.pdf":
-        ctypes.string_at(0)  # as a faulty library would do
+        ctypes.string_at(0)  # crashes like a faulty library
     return 12
 
 

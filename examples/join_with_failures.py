@@ -1,4 +1,4 @@
-"""A failed item fails alone: the join sees the others and which failed, unless more failed than it allows."""
+"""A failed item fails alone: the join gets the other results and the failures, unless more failed than it allows."""
 
 import asyncio
 

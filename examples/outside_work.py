@@ -1,4 +1,4 @@
-"""Work that a provider does: submitted once, waited for without a worker, and taken back when it has ended."""
+"""Run external work at a provider: submit it once, wait without holding a worker, and get its result at the end."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ film = Pipeline("film")
 @film.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
 async def clip(*, renderer: Renderer, ctx: Context) -> str:
     handle = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
-    video: str = await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks: the slot stays taken
+    video: str = await ctx.external(handle, poll=renderer.status, every=seconds(8))  # parks the job with its slot held
     return video
 
 

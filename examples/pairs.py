@@ -1,4 +1,4 @@
-"""`each` over two lists runs once for every combination; the key of a pair is both keys, joined by `|`."""
+"""Run `each` over two lists, once for every combination; the key of a pair is both keys, joined by `|`."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ class Story(BaseModel):
 story = Pipeline("story", inputs=Story)
 
 
-@story.each("scenes", "languages")  # inputs that are lists, by their names; steps work as well
+@story.each("scenes", "languages")  # names of inputs that are lists; steps work too
 def narration(scene: str, language: str) -> str:
     return f"{scene} in {language}"
 

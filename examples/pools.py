@@ -1,4 +1,4 @@
-"""Steps of all runs share a pool's slots. Its capacity can be changed while it is in use."""
+"""Share a pool's slots between the steps of all runs. You can change its capacity while it is in use."""
 
 import asyncio
 

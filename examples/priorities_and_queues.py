@@ -1,4 +1,4 @@
-"""A worker serves queues; in a queue, one level of priority is worth ten minutes of waiting."""
+"""Workers serve queues; within a queue, one priority level is worth ten minutes of waiting."""
 
 import asyncio
 from datetime import timedelta

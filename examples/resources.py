@@ -1,6 +1,6 @@
-"""Parameters right of `*` are machinery that the application provides; a missing one is found at import.
+"""Parameters after `*` are resources that the application provides; a missing one is detected at import.
 
-Every worker opens the HTTP client when it starts, on its own event loop, and closes it when it ends.
+Every worker opens the HTTP client on its own event loop when it starts, and closes it when it exits.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def source(*, http: httpx2.AsyncClient) -> int:
 
 
 def open_http() -> httpx2.AsyncClient:
-    """Return a client that answers by itself: leave `transport` out, and it calls the service."""
+    """Return a client with mock responses; without `transport` it would call the service."""
     return httpx2.AsyncClient(timeout=30, transport=httpx2.MockTransport(lambda request: httpx2.Response(200)))
 
 

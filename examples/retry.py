@@ -1,4 +1,4 @@
-"""Failed attempts are tried again after growing delays. The sandbox's clock jumps over them."""
+"""Retry failed attempts with increasing delays. The sandbox's clock skips the delays."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`when=` skips a step, and with it what needs its result; a parameter with a default can do without."""
+"""Skip a step with `when=`: steps that need its result are skipped too, unless their parameter has a default."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tenants take turns: a channel that started a hundred runs does not hold up one that started a single run."""
+"""Tenants take turns: a channel that started a hundred runs does not delay one that started a single run."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A step is a function, so a unit test is a call; the sandbox runs the whole, with its waits, in milliseconds."""
+"""Unit-test a step by calling it; the sandbox runs the whole pipeline, including its delays, in milliseconds."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ def cities() -> list[str]:
 
 @survey.each(cities, retry=Retry(2, delays=[3600], jitter=0))
 def answer(city: str, *, post: dict[str, list[str]]) -> str:
-    return post[city].pop()  # the letter of Faro comes with the second try, an hour later
+    return post[city].pop()  # Faro's letter arrives for the second attempt, an hour later
 
 
 @survey.step

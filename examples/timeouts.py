@@ -1,4 +1,4 @@
-"""`timeout` limits one attempt; `total` limits all attempts together with the delays between them."""
+"""`timeout` limits one attempt; `total` limits all attempts and the delays between them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The end of a run is told to a URL, signed, and tried again until it is taken."""
+"""Send a signed webhook when a run ends, and retry it until the receiver accepts it."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def main() -> None:
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
     async with testing.sandbox(App("webhooks", pipelines=[article])) as sandbox:
         run = await sandbox.run(article, webhook=Webhook(url, profile="short"))
-        for _ in range(2):  # a worker does this by itself
+        for _ in range(2):  # a worker does this automatically
             await sandbox.send_webhooks(Settings(webhook_secret=SECRET))
             await sandbox.clock.advance(seconds(3))
         (delivery,) = await sandbox.client.deliveries(run=run.id)
