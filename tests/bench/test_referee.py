@@ -59,8 +59,9 @@ def a_run(run: UUID) -> dict[str, Any]:
 def a_job(run: UUID, step: str, story: model.Story) -> dict[str, Any]:
     output = {"value": story.values[step, ""], "attempt": 1, "token": step}
     counts = {"attempt": 1, "deaths": 0, "crashes": 0, "waiting_on": 0, "worker": 1, "code": None}
+    origin = {"edited": False, "reused": False}
     key = {"run": run, "step": step, "item": "", "revision": 1}
-    return {**key, **counts, "state": "succeeded", "output": json.dumps(output)}
+    return {**key, **counts, **origin, "state": "succeeded", "output": json.dumps(output)}
 
 
 def an_event(run: UUID, kind: str, step: str | None = None, data: object = None) -> Any:
