@@ -168,6 +168,7 @@ async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen)
     await page.goto(f"{newsroom.address}/reviews/{review.id}")
     await page.get_by_role("button", name="Approve", exact=True).click()
     await expect(page.locator("[data-left]")).to_have_text("10")
+    await page.wait_for_load_state()  # the text is there before the script that counts down
     await wait(4)
     await expect(page.locator("[data-left]")).to_have_text(re.compile("^[1-6]$"))
     await wait(7)

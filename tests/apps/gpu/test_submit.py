@@ -260,7 +260,7 @@ async def test_the_same_key_with_another_body_is_refused(studio: Studio) -> None
 async def test_the_blocking_route_of_old_is_not_there(studio: Studio) -> None:
     assert (await studio.api.post("/video/img2vid", json=img2vid())).status_code == 404
     page = Path(__file__).parents[3] / "docs" / "applications" / "gpu.md"
-    assert "`POST /video/img2vid` is not built" in page.read_text(encoding="utf-8")
+    assert "`POST /video/img2vid` does not exist" in page.read_text(encoding="utf-8")
 
 
 async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(studio: Studio) -> None:
