@@ -15,6 +15,7 @@ import asyncpg
 from retoma import Settings
 from retoma.store import embedded
 from retoma.store.database import Database
+from retoma.store.scratch import drop_database
 
 ROOT = Path(__file__).parents[1]
 WORKSHOP = ROOT / ".bench"  # whatever measuring leaves behind
@@ -46,7 +47,7 @@ class Server:
 
     async def close(self) -> None:
         if self._template is not None:
-            await self.execute(f'drop database "{self._template}" with (force)')
+            await drop_database(self.url, self._template)
             self._template = None
 
     async def execute(self, sql: str) -> None:
@@ -76,7 +77,7 @@ class Server:
         try:
             yield name
         finally:
-            await self.execute(f'drop database "{name}" with (force)')
+            await drop_database(self.url, name)
 
     async def _make_template(self) -> str:
         name = f"bench_{uuid4().hex[:12]}"

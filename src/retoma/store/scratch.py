@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ async def fresh_database() -> AsyncIterator[Database]:
                 await database.upgrade()
                 yield database
         finally:
-            await _execute(url, f'drop database "{name}" with (force)')
+            await drop_database(url, name)
 
 
 @asynccontextmanager
@@ -84,6 +84,19 @@ async def _server() -> AsyncIterator[str]:
         yield server.url
     finally:
         server.close()
+
+
+async def drop_database(url: str, name: str) -> None:
+    """Drop a database with its connections.
+
+    Only a superuser may end an autovacuum worker by force; an ordinary DROP sends it away and waits for it.
+    """
+    while True:
+        try:
+            return await _execute(url, f'drop database "{name}" with (force)')
+        except asyncpg.InsufficientPrivilegeError:
+            with suppress(asyncpg.ObjectInUseError):
+                return await _execute(url, f'drop database "{name}"')
 
 
 async def _execute(url: str, sql: str) -> None:
