@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from retoma.cli import worker
 from tests.patience import PATIENCE
 from tests.surroundings import without_ours
 
@@ -72,3 +74,20 @@ def test_a_program_that_imports_the_library_keeps_its_signals() -> None:
     code = "import signal, retoma; print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
     said = subprocess.run([sys.executable, "-c", code, "worker"], capture_output=True, check=True, timeout=PATIENCE)
     assert said.stdout == b"True\n"
+
+
+def test_a_worker_told_to_stop_before_its_loop_begins_leaves_no_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A coroutine that nobody awaited warns when it is collected, and here a warning is an error."""
+
+    async def work() -> None:
+        raise AssertionError("it has begun")
+
+    def stop() -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(worker, "hide_process", stop)
+    with pytest.raises(SystemExit):
+        worker.in_quick_loop(work())
+    gc.collect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from tomllib import TOMLDecodeError
 from typing import Any, TypeVar
 
@@ -33,7 +33,8 @@ def read_settings() -> Settings:
 
 
 def in_loop(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
+    with closing(work):  # it may be told to stop before it begins
+        return asyncio.run(work)
 
 
 @asynccontextmanager

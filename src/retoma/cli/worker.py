@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -69,10 +69,11 @@ def worker(
 
 def in_quick_loop(work: Coroutine[Any, Any, None]) -> None:
     """All of this process's life."""
-    hide_process()
-    collect_rarely()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_while_collecting(work))
+    with closing(work):  # it may be told to stop before it begins
+        hide_process()
+        collect_rarely()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_while_collecting(work))
 
 
 async def _while_collecting(work: Coroutine[Any, Any, None]) -> None:
