@@ -224,16 +224,16 @@ async def narrate_with_a_kill(crew: Crew, run: UUID) -> None:
 async def restart_everything(crew: Crew, run: UUID) -> None:
     """While a person is asked: the question is there as it was."""
     review = await crew.asked(run, "audio_review")
-    before = await shown(crew, review)
+    before = await get_checkpoint(crew, review)
     crew.kill("office")
     crew.kill_server()
     await crew.replace_killed(**slow_ffmpeg(crew.folder))
     await crew.open_office()
-    assert await shown(crew, review) == before
+    assert await get_checkpoint(crew, review) == before
     assert (before["status"], before["checkpoint_type"]) == ("pending", "audio_review")
 
 
-async def shown(crew: Crew, review: Review) -> dict[str, Any]:
+async def get_checkpoint(crew: Crew, review: Review) -> dict[str, Any]:
     """Return the checkpoint without the queries of its links, which are signed again for each answer."""
     answer = (await crew.http.get(f"/checkpoints/{review.id}")).text
     checkpoint: dict[str, Any] = json.loads(re.sub(r"[?]expires=\d+&signature=\w+", "", answer))

@@ -34,7 +34,7 @@ BUGS = [
         "tests/cli/test_serving.py::test_a_server_ends_a_run_in_which_nothing_lives",
     ),
     Bug(
-        "external work counts as polled whoever's workers are running",
+        "external work counts as polled by the workers of another application",
         "engine/wait_reasons.py",
         "WaitReason.OUTSIDE if able else",
         "WaitReason.OUTSIDE if scene.live else",
