@@ -294,3 +294,16 @@ def test_what_needs_no_form_is_approved_without_the_application(desk: Desk) -> N
     assert refused.returncode == 2
     assert "has a form" in refused.stderr
     assert "--app APP" in refused.stderr
+
+
+def test_a_value_that_no_application_can_check_is_refused(desk: Desk) -> None:
+    review = desk.asked()
+    del desk.variables["RETOMA_APP"]
+    refused = desk.run("reviews", "approve", review, "--value", '"mine"')
+    assert refused.returncode == 2
+    assert "defines pipeline 'article'" in refused.stderr
+    assert "--app APP" in refused.stderr
+    all_open = desk.run("reviews", "approve", "--all-open", "--step", "good_outline", "--value", "7", "-o", "json")
+    assert all_open.returncode == 1
+    assert "--app APP" in json.loads(all_open.stdout)[0]["error"]
+    assert [each["id"] for each in desk.json("reviews", "list")] == [review]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp, Items, Pipeline, Pool, Retry, finished
+from retoma.client import Client
 from retoma.errors import AtWork, InvalidInput, NotFound
 from retoma.identifiers import new_run_id
 from tests.conftest import OpenSandbox
@@ -337,6 +338,15 @@ async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(InvalidInput, match="this is no result of 'label'"):
             await sandbox.client.edit(run.id, "label", {"x": 1}, item="a")
+        assert (await sandbox.client.show(run.id)).revision == 1
+
+
+async def test_a_persons_result_is_refused_if_its_type_is_unknown(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World())
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        with pytest.raises(InvalidInput, match="no application that defines pipeline 'labels'"):
+            await Client(None, sandbox.database).edit(run.id, "mail", 99)
         assert (await sandbox.client.show(run.id)).revision == 1
 
 

@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel, ValidationInfo, create_model, field_validator
 
 from retoma import (
+    App,
     CannotFollow,
     Comment,
     Context,
@@ -24,6 +25,7 @@ from retoma import (
     hours,
     minutes,
 )
+from retoma.client import Client
 from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput, KeyReused
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
@@ -459,6 +461,23 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(opened: Open
     assert (await sandbox.client.results(review.run))["upload"] == "video of café with two"
     with pytest.raises(InvalidInput, match=r"no result of 'final': thumbnail: Input should be a valid integer$"):
         await sandbox.client.edit(review.run, "final", {"thumbnail": None})
+
+
+async def test_a_value_is_refused_if_its_type_is_unknown(opened: Opened) -> None:
+    sandbox = await opened(article(World()))
+    review = await asked(sandbox)
+    edited = Decision("approve", by="ana", value="mine")
+    with pytest.raises(InvalidInput, match="no application that defines pipeline 'article'"):
+        await Client(None, sandbox.database).decide(review.id, edited)
+    changed = Pipeline("article", Brief)
+
+    @changed.step
+    def facts(topic: str) -> list[str]:
+        return [topic]
+
+    with pytest.raises(InvalidInput, match=f"'article' no longer has a step '{review.step}'"):
+        await Client(App("changed", pipelines=[changed]), sandbox.database).decide(review.id, edited)
+    assert (await sandbox.client.review(review.id)).is_open
 
 
 async def test_only_doubtful_items_are_reviewed_each_by_itself(opened: Opened) -> None:

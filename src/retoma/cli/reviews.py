@@ -117,7 +117,7 @@ def approve(
     app: AppOption = None,
     how: Listing = Format.TABLE,
 ) -> None:
-    """Approve: the run goes on. Only a form or --value needs the application, which checks it.
+    """Approve: the run goes on. A form or --value needs the application, which checks it, and is refused without.
 
     It is found by --app, RETOMA_APP or retoma.toml, or where a server runs that serves it with this RETOMA_HOME.
 

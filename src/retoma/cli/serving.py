@@ -42,7 +42,7 @@ def serve(
     """Serve the HTTP API until told to stop. Every request needs an API key: retoma keys create.
 
     SIGTERM or Ctrl-C lets requests under way end. Runs need workers beside it: retoma worker. Without an application it
-    can do everything but start runs.
+    cannot start runs, nor check results that people enter: it refuses those.
 
     \b
     retoma serve film.py

@@ -50,7 +50,7 @@ async def opened_database(settings: Settings) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def opened_client(settings: Settings, app: App | None = None) -> AsyncIterator[Client]:
-    """A client; without an application it can do everything but start runs."""
+    """Open a client. Without an application it can neither start runs nor take results that people enter."""
     async with opened_database(settings) as database:
         client = Client(app, database, Guard.of(settings), silence=settings.silence)
         try:

@@ -31,7 +31,7 @@ __all__ = ["ChargedBy", "Client", "Input", "connect"]
 class Client(Starts, Acts, Reviews, OutsideWork, Capacity, Charges, Profiles, Keys, Deliveries, Links):
     """Acts on runs of an application. Make it with `connect`; use it from one event loop.
 
-    Without an application it can do everything but start runs.
+    Without an application it can neither start runs nor take results that people enter, which it could not check.
     """
 
 

@@ -12,6 +12,7 @@ from retoma.client.runs import Runs
 from retoma.define.codec import sentence_of
 from retoma.define.mistakes import suggestion
 from retoma.define.pipeline import Pipeline
+from retoma.engine.result_types import check_result
 from retoma.engine.start import Started
 from retoma.engine.watchdog import FIRST_PAUSE
 from retoma.errors import AtWork, InvalidInput, NotFound
@@ -194,7 +195,8 @@ class Acts(Runs):
     ) -> Revision:
         """Put a person's result in place of a job's, and make anew what depends on it; or leave that stale.
 
-        It must be of the type that the step gives, as far as this client's application defines the step.
+        It must be of the type that the step returns. Raise InvalidInput if this client has no application that defines
+        the step, as the result cannot be checked then.
         """
         owner, ask = await self._tenant_filter(tenant), _ask(key, "edit", step, item, value, and_continue)
         if known := await revisions.answered_before(self.database, run, owner, ask):
@@ -246,10 +248,8 @@ class Acts(Runs):
 
     def _fitting(self, pipeline: str, step: str, text: str) -> str:
         defined = self.app.pipelines.get(pipeline) if self.app else None
-        if defined is None or step not in defined.steps:
-            return text
         try:
-            return defined.fitting(step, text)
+            return check_result(defined, pipeline, step, text)
         except (ValueError, TypeError) as error:
             raise InvalidInput(f"this is no result of {step!r}: {sentence_of(error)}") from error
 

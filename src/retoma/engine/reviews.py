@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 from retoma.define.codec import LARGEST_RESULT, sentence_of, size_of
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment, Feedback
+from retoma.engine.result_types import check_result
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, NoWayBack, RevisionChanged
 from retoma.records import Review
 from retoma.states import ReviewState
@@ -120,9 +121,7 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
         return None
     try:
         text = json.dumps(to_jsonable_python(decision.value if decision.edits else {}), allow_nan=False)
-        if pipeline is None or review.step not in pipeline.steps:
-            return _bounded(text)
-        return _bounded(pipeline.fitting(review.step, text))
+        return _bounded(check_result(pipeline, review.pipeline, review.step, text))
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"this is nothing that {review.step!r} can give: {sentence_of(error)}") from error
 
