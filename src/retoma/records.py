@@ -317,6 +317,7 @@ class WorkerRecord:
     ended_at: datetime | None
     heartbeat_timeout: timedelta | None = None  # its own; a worker of an earlier release has none
     pipelines: list[str] | None = None  # None for a worker of an earlier release, which may serve any
+    allow_hosts: list[str] | None = None  # the private hosts that it may call; None if it did not say
 
     def is_alive(self, timeout: timedelta) -> bool:
         """Whether its last heartbeat is recent enough, by its own timeout; by this one if it has none."""

@@ -138,3 +138,17 @@ def test_a_worker_says_in_what_it_differs_from_a_server_that_starts_later(termin
     with terminal.worker() as worker, terminal.process("serve", "--port", "0", **variables):
         worker.says("its RETOMA_ALLOW_HOSTS lacks n8n.internal")
         worker.says("RETOMA_PUBLIC_URL of this worker is not set, and that of the server is https://retoma.example.com")
+
+
+def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Terminal) -> None:
+    lacking = "worker 'alone' lacks n8n.internal in its RETOMA_ALLOW_HOSTS"
+    with (
+        terminal.worker("--name", "alone"),
+        terminal.worker("--name", "set-up", RETOMA_ALLOW_HOSTS="n8n.internal"),
+        terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal") as server,
+    ):
+        server.says(lacking)
+        found = json.loads(terminal.run("doctor", "-o", "json").stdout)
+    (told,) = [finding["found"] for finding in found if finding["about"] == "RETOMA_ALLOW_HOSTS"]
+    assert lacking in told
+    assert "set-up" not in server.output.read_text()

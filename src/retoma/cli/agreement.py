@@ -1,20 +1,24 @@
-"""Settings in which a worker must agree with the running servers: the hosts that may be called, and the public URL."""
+"""Settings in which workers and servers must agree: the hosts that may be called, and the public URL."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 from retoma.errors import DatabaseUnavailable, InvalidInput
 from retoma.logs import get_logger
 from retoma.outgoing import Guard
-from retoma.records import ServerRecord
+from retoma.records import ServerRecord, WorkerRecord
 from retoma.settings import Settings
-from retoma.store import servers
+from retoma.store import servers, workers
 from retoma.store.database import Database
+from retoma.terminal import clean
 
 log = get_logger("retoma.worker")
+server_log = get_logger("retoma.server")
 SECONDS_BETWEEN_CHECKS = 2.0
+SAME_HOSTS = "set RETOMA_ALLOW_HOSTS of the server and of every worker to the same, and restart the worker"
 
 
 class Agreement:
@@ -68,3 +72,35 @@ class Agreement:
             f"RETOMA_PUBLIC_URL of this worker is {self._public_url or 'not set'}, and that of the server is "
             f"{', '.join(sorted(theirs))}: links and callbacks of this worker lead elsewhere. Set it to the same"
         )
+
+
+class WorkerCheck:
+    """Logs the workers that would refuse to call a host that this server accepts in URLs."""
+
+    def __init__(self, database: Database, hosts: Iterable[str], heartbeat_timeout: timedelta) -> None:
+        self._database = database
+        self._hosts = sorted(set(hosts))
+        self._heartbeat_timeout = heartbeat_timeout
+        self._logged: set[str] = set()
+
+    async def check(self) -> None:
+        """Log each worker once for as long as it lacks a host."""
+        if not self._hosts:
+            return
+        alive = await workers.alive(self._database)
+        running = [worker for worker in alive if worker.is_alive(self._heartbeat_timeout)]
+        found = set(describe_lacking_workers(self._hosts, running))
+        for difference in sorted(found - self._logged):
+            server_log.error(f"{difference}; {SAME_HOSTS}")
+        self._logged = found
+
+
+def describe_lacking_workers(hosts: Iterable[str], running: Iterable[WorkerRecord]) -> Iterator[str]:
+    """Yield a sentence for each worker that would refuse to call one of these hosts."""
+    wanted = sorted(set(hosts))
+    for worker in running:
+        if worker.allow_hosts is not None and (missing := Guard.allow(worker.allow_hosts).missing(wanted)):
+            yield (
+                f"worker {clean(worker.name)!r} lacks {', '.join(missing)} in its RETOMA_ALLOW_HOSTS: it refuses to "
+                "call URLs that the server accepts"
+            )

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma.cli import output
+from retoma.cli.agreement import SAME_HOSTS, describe_lacking_workers
 from retoma.cli.db import say
 from retoma.cli.extras import EXTRAS, Extra, ffmpeg
 from retoma.cli.options import Format, Listing
@@ -26,7 +27,7 @@ from retoma.errors import RetomaError
 from retoma.records import WorkerRecord
 from retoma.settings import Settings
 from retoma.states import RunState
-from retoma.store import gauges, health, migrate, workers
+from retoma.store import gauges, health, migrate, servers, workers
 from retoma.store.database import Database
 from retoma.terminal import clean
 
@@ -193,6 +194,8 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
     if live:
         for finding in _unserved(live, await gauges.open_runs(database)):
             yield finding
+    for lacking in describe_lacking_workers(await servers.allowed_hosts(database), live):
+        yield Finding(WARNING, "RETOMA_ALLOW_HOSTS", lacking, SAME_HOSTS)
     for worker in known:
         if worker not in live:
             yield Finding(

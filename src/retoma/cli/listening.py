@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from retoma.cli.agreement import WorkerCheck
 from retoma.cli.connections import RESERVED_DESCRIPTORS, Connections, Protocol, raise_descriptor_limit
 from retoma.engine.loops import beside, kept_going
 from retoma.errors import DatabaseUnavailable
@@ -91,12 +92,14 @@ async def _answering(server: FastAPI, listening: socket.socket, settings: Settin
 
 @asynccontextmanager
 async def kept_up(database: Database, settings: Settings, hosts: Sequence[str] | None = None) -> AsyncIterator[None]:
-    """Do the upkeep while the block runs, and let workers know that this server is running with its `hosts`."""
+    """Do the upkeep while the block runs, let workers know of this server's `hosts`, and log those that lack one."""
     server = uuid4()
+    allowed = settings.allow_hosts if hosts is None else hosts
+    workers = WorkerCheck(database, allowed, settings.silence)
 
     async def announce() -> None:
-        allowed = settings.allow_hosts if hosts is None else hosts
         await servers.announce(database, server, allowed, settings.public_url)
+        await workers.check()
 
     await announce()
     upkeep = Upkeep(

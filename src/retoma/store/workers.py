@@ -24,10 +24,12 @@ async def register(
     lanes: int,
     silence: timedelta | None = None,
     pipelines: Sequence[str] | None = None,
+    allow_hosts: Sequence[str] | None = None,
 ) -> int:
     """A new id, never used before. `silence` is the worker's heartbeat timeout, by which all others judge it.
 
-    `pipelines` are those that its application defines; without them it counts as serving any.
+    `pipelines` are those that its application defines; without them it counts as serving any. `allow_hosts` are the
+    private hosts that it may call; without them nobody checks whether it lacks one.
     """
     row = await database.fetch_one(
         _SQL["register_worker"],
@@ -37,6 +39,7 @@ async def register(
         lanes=lanes,
         silence=silence,
         pipelines=None if pipelines is None else list(pipelines),
+        allow_hosts=None if allow_hosts is None else sorted(set(allow_hosts)),
     )
     return int(row["id"])
 

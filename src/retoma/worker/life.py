@@ -72,7 +72,14 @@ class Life:
     async def live(self, name: str, concurrency: int) -> None:
         """Work until drained or declared dead."""
         self.id = await workers.register(
-            self._database, name, self._queues, concurrency, LANES, self._silence, self._catalog.pipelines
+            self._database,
+            name,
+            self._queues,
+            concurrency,
+            LANES,
+            self._silence,
+            self._catalog.pipelines,
+            self._settings.allow_hosts,
         )
         self._desks.worker = self._poller.worker = self.id
         log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)

@@ -1,8 +1,9 @@
 -- name: register_worker
 -- A new worker with its lanes. Its id is never used again.
 with worker as (
-  insert into retoma.workers (name, queues, concurrency, started_at, beat_at, silence, pipelines)
-  values (:name, :queues::text[], :concurrency, retoma.now(), retoma.now(), :silence, :pipelines::text[])
+  insert into retoma.workers (name, queues, concurrency, started_at, beat_at, silence, pipelines, allow_hosts)
+  values (:name, :queues::text[], :concurrency, retoma.now(), retoma.now(), :silence, :pipelines::text[],
+          :allow_hosts::text[])
   returning id
 ), lanes as (
   insert into retoma.lanes (worker, lane, call)
@@ -29,7 +30,7 @@ select retoma.bury(:worker, 'died', 'BLOCKED_LOOP') as jobs;
 
 -- name: list_workers
 select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as silent_for,
-       silence as heartbeat_timeout, pipelines
+       silence as heartbeat_timeout, pipelines, allow_hosts
   from retoma.workers
  where ended_at is null
  order by id desc;
