@@ -6,10 +6,10 @@ import re
 
 _FUNCTIONS = {"delta", "histogram_quantile", "increase", "max", "min", "rate", "sum", "vector"}
 _LABELS = {"job", "le", "loop", "pipeline", "pool", "queue", "state", "step"}
-_OPERATORS = {"and", "by", "or"}
+_OPERATORS = {"and", "by", "offset", "on", "or", "unless"}
 
 
 def used_in(query: str) -> set[str]:
     """Without its functions, labels, text and durations."""
     bare = re.sub(r'"[^"]*"|\[[^]]*\]|\{[^}]*\}', " ", query)
-    return set(re.findall(r"[a-zA-Z_][a-zA-Z0-9_]*", bare)) - _FUNCTIONS - _LABELS - _OPERATORS
+    return set(re.findall(r"\b[a-zA-Z_][a-zA-Z0-9_]*", bare)) - _FUNCTIONS - _LABELS - _OPERATORS
