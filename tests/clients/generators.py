@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ASKED_BY = "RETOMA_TEST_CLIENTS"
-PYTHON = {"openapi-python-client": "0.29.1", "ruff": "0.17.4"}
+PYTHON = {"mypy": "2.4.1", "openapi-python-client": "0.29.1", "ruff": "0.17.4"}
 TYPESCRIPT = {"openapi-fetch": "0.17.0", "openapi-typescript": "7.13.0", "typescript": "5.9.3"}
 SECONDS = 300
 
