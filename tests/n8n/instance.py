@@ -26,6 +26,8 @@ SECONDS_TO_START = 300
 SECONDS = 120
 SECRET = "whsec_c2VjcmV0LW9mLXRlc3RzLW9ubHktMDEyMzQ1Njc4OQ=="
 CREDENTIAL = "Retoma (X-API-Key)"
+# n8n takes the spreadsheet library from a server of its own; the workflows need none, so npm's registry is enough.
+PACKAGE = {"private": True, "dependencies": {"n8n": VERSION}, "overrides": {"xlsx": "0.18.5"}}
 OWNER = {"email": "owner@example.com", "firstName": "O", "lastName": "W", "password": "Password-1234"}
 
 
@@ -49,10 +51,11 @@ def _installed() -> str:
     program = folder / "node_modules" / ".bin" / "n8n"
     if not (folder / "installed").exists():
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text(json.dumps(PACKAGE))
         options = ["--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(folder)]
         try:
             subprocess.run(
-                [npm, "install", *options, f"n8n@{VERSION}"],
+                [npm, "install", *options],
                 cwd=folder,
                 check=True,
                 capture_output=True,
@@ -108,30 +111,27 @@ class N8n:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[N8n]:
-    port = free_port()
+def running(folder: Path, port: int | None = None, **variables: str) -> Iterator[N8n]:
+    """Run n8n with its data in `folder`. It may have run there before, and then keeps its workflows."""
+    port = port or free_port()
     address = f"http://127.0.0.1:{port}"
-    environment = os.environ | {
-        "N8N_USER_FOLDER": str(folder),
+    environment = _environment(folder) | {
         "N8N_PORT": str(port),
         "N8N_LISTEN_ADDRESS": "127.0.0.1",
         "N8N_RUNNERS_BROKER_PORT": str(free_port()),
         "WEBHOOK_URL": f"{address}/",
         "N8N_SECURE_COOKIE": "false",
-        "N8N_DIAGNOSTICS_ENABLED": "false",
-        "N8N_VERSION_NOTIFICATIONS_ENABLED": "false",
-        "N8N_TEMPLATES_ENABLED": "false",
-        "N8N_PERSONALIZATION_ENABLED": "false",
         "N8N_BLOCK_ENV_ACCESS_IN_NODE": "false",
         "NODE_FUNCTION_ALLOW_BUILTIN": "crypto",
         "WEBHOOK_SECRET": SECRET,
+        **variables,
     }
     with (folder / "n8n.log").open("w") as log:
         process = subprocess.Popen([program(), "start"], cwd=folder, env=environment, stdout=log, stderr=log)
         try:
             with httpx2.Client(base_url=address, timeout=60) as http:
                 _wait_until_ready(http, process, folder / "n8n.log")
-                assert http.post("/rest/owner/setup", json=OWNER).status_code == 200
+                _log_in(http)
                 yield N8n(address, http)
         finally:
             process.terminate()
@@ -140,6 +140,39 @@ def running(folder: Path) -> Iterator[N8n]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def run_command(folder: Path, *command: str) -> str:
+    """Run a command of n8n on the data in `folder`, and return what it prints."""
+    ended = subprocess.run(
+        [program(), *command],
+        cwd=folder,
+        env=_environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_TO_START,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return os.environ | {
+        "N8N_USER_FOLDER": str(folder),
+        "N8N_DIAGNOSTICS_ENABLED": "false",
+        "N8N_VERSION_NOTIFICATIONS_ENABLED": "false",
+        "N8N_TEMPLATES_ENABLED": "false",
+        "N8N_PERSONALIZATION_ENABLED": "false",
+    }
+
+
+def _log_in(http: httpx2.Client) -> None:
+    """Create the owner, or log in as the owner of an earlier start."""
+    if http.post("/rest/owner/setup", json=OWNER).status_code != 200:
+        login = {"emailOrLdapLoginId": OWNER["email"], "password": OWNER["password"]}
+        answer = http.post("/rest/login", json=login)
+        assert answer.status_code == 200, answer.text
 
 
 def _wait_until_ready(http: httpx2.Client, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -175,3 +175,11 @@ async def test_an_event_that_names_no_open_checkpoint_opens_no_form(approval: Ap
 async def test_an_order_that_retoma_refuses_is_answered_with_its_reason(approval: Approval) -> None:
     answer = await asyncio.to_thread(lambda: approval.n8n.trigger("/webhook/video", json={"channel": "financas"}))
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST")
+
+
+async def test_an_order_that_is_sent_twice_with_a_key_creates_one_video(approval: Approval) -> None:
+    sent = {"json": ORDER, "headers": {"Idempotency-Key": "order-1"}}
+    answers = [await asyncio.to_thread(lambda: approval.n8n.trigger("/webhook/video", **sent)) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert len(await approval.house.client.runs(limit=5)) == 1
