@@ -18,9 +18,9 @@ from statistics import median, quantiles
 import httpx2
 import uvloop
 
-from bench.machine import described
-from bench.server import ROOT, serving
-from bench.stage import Rig, Stage
+from bench.machine import describe
+from bench.server import ROOT, open_server
+from bench.testbed import Rig, Testbed
 from bench.workers import workers
 from retoma.records import Scope
 
@@ -30,17 +30,17 @@ SECONDS_TO_BEGIN = 30
 
 
 @asynccontextmanager
-async def http(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
+async def open_client(testbed: Testbed) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a server that is ready, with a key."""
-    key = (await stage.client.make_key("bench", [Scope.RUNS_WRITE])).secret
+    key = (await testbed.client.make_key("bench", [Scope.RUNS_WRITE])).secret
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
         cwd=ROOT,
-        env=os.environ | {"RETOMA_DATABASE_URL": stage.url, "RETOMA_RATE_LIMIT_PER_MINUTE": "10000000"},
+        env=os.environ | {"RETOMA_DATABASE_URL": testbed.url, "RETOMA_RATE_LIMIT_PER_MINUTE": "10000000"},
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        address = await asyncio.wait_for(address_of(process), SECONDS_TO_BEGIN)
+        address = await asyncio.wait_for(read_address(process), SECONDS_TO_BEGIN)
         async with httpx2.AsyncClient(base_url=address, headers={"X-API-Key": key}, timeout=60) as client:
             yield client
     finally:
@@ -49,7 +49,7 @@ async def http(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
         await process.wait()
 
 
-async def address_of(process: asyncio.subprocess.Process) -> str:
+async def read_address(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     said = []
     async for line in process.stderr:
@@ -59,7 +59,7 @@ async def address_of(process: asyncio.subprocess.Process) -> str:
     raise RuntimeError(f"the server ended before it was ready: {''.join(said)}")
 
 
-async def paced(client: httpx2.AsyncClient, count: int, rate: float = STARTS_A_SECOND) -> list[float]:
+async def measure_paced_starts(client: httpx2.AsyncClient, count: int, rate: float = STARTS_A_SECOND) -> list[float]:
     """The milliseconds of so many starts, so many a second."""
     began = time.monotonic() + 0.1
     return await asyncio.gather(*(_start(client, began + number / rate) for number in range(count)))
@@ -72,7 +72,7 @@ async def _start(client: httpx2.AsyncClient, due: float) -> float:
     return (time.monotonic() - due) * 1_000
 
 
-async def bulk(client: httpx2.AsyncClient, count: int) -> float:
+async def measure_bulk_start(client: httpx2.AsyncClient, count: int) -> float:
     """Runs a second, of one call."""
     body = {"pipeline": "drain", "inputs": [{"n": number} for number in range(count)]}
     began = time.perf_counter()
@@ -84,32 +84,32 @@ async def bulk(client: httpx2.AsyncClient, count: int) -> float:
     return count / taken
 
 
-async def measured(rig: Rig, repeats: int, *, with_worker: bool = False) -> dict[str, list[float]]:
+async def measure(rig: Rig, repeats: int, *, with_worker: bool = False) -> dict[str, list[float]]:
     """Starts and bulk starts are measured apart, because a worker would still be busy with the many."""
     figures: dict[str, list[float]] = {"starts": [], "bulks": []}
     for _ in range(repeats):
-        async with rig.stage() as stage, http(stage) as client, AsyncExitStack() as stack:
+        async with rig.testbed() as stage, open_client(stage) as client, AsyncExitStack() as stack:
             if with_worker:
                 await stack.enter_async_context(workers(stage.url, 20, held=False))
-            await paced(client, rig.count(100))
-            figures["starts"] += await paced(client, rig.count(1_000, least=10))
-        async with rig.stage() as stage, http(stage) as client:
-            await bulk(client, rig.count(BULK))
+            await measure_paced_starts(client, rig.count(100))
+            figures["starts"] += await measure_paced_starts(client, rig.count(1_000, least=10))
+        async with rig.testbed() as stage, open_client(stage) as client:
+            await measure_bulk_start(client, rig.count(BULK))
             await stage.connection.execute("checkpoint")
-            figures["bulks"].append(await bulk(client, rig.count(BULK)))
+            figures["bulks"].append(await measure_bulk_start(client, rig.count(BULK)))
     return figures
 
 
-async def _main(asked: argparse.Namespace) -> None:
-    async with serving() as server:
-        for name, value in (await described(server)).items():
+async def _main(arguments: argparse.Namespace) -> None:
+    async with open_server() as server:
+        for name, value in (await describe(server)).items():
             print(f"{name}: {value}")
-        figures = await measured(Rig(server, asked.scale), asked.repeats, with_worker=asked.worker)
+        figures = await measure(Rig(server, arguments.scale), arguments.repeats, with_worker=arguments.worker)
         await server.close()
-    _say(figures)
+    _print_results(figures)
 
 
-def _say(figures: dict[str, list[float]]) -> None:
+def _print_results(figures: dict[str, list[float]]) -> None:
     starts, bulks = figures["starts"], figures["bulks"]
     print(
         f"start at {STARTS_A_SECOND}/s, {len(starts)} calls: p50 {median(starts):.1f} ms, "

@@ -25,11 +25,11 @@ from typing import Any
 
 import uvloop
 
-from bench.machine import described, load
-from bench.server import ROOT, serving
-from bench.stage import Rig
+from bench.machine import describe, get_load
+from bench.server import ROOT, open_server
+from bench.testbed import Rig
 from retoma import App, Client, Settings, connect
-from retoma.files import Files, FileSettings, files_of
+from retoma.files import FileSettings, FileStore, create_file_store
 from retoma_apps.classifier.labelling import Labeller
 from retoma_apps.classifier.models import Batch, Category, Criteria, Document
 from retoma_apps.classifier.pipeline import classification
@@ -39,10 +39,10 @@ from tests.apps.classifier.papers import KINDS, papers
 DOCUMENTS = 2_000
 CONCURRENCY = 20  # as `retoma worker` has it
 TARGET, AIM = 60, 20  # seconds for all of them
-PATIENCE = timedelta(minutes=10)
+WAIT_TIMEOUT = timedelta(minutes=10)
 
 
-class AtOnce:
+class InstantLlm:
     """A model that takes no time and costs nothing, so that only our own cost shows."""
 
     async def ask(self, messages: Sequence[Message], *, model: str, **_: Any) -> Reply:
@@ -51,7 +51,7 @@ class AtOnce:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Measurement:
     """Seconds of one batch, and those of processor time that its workers and their children used."""
 
     documents: int
@@ -64,47 +64,47 @@ class Figures:
         return self.documents / self.working
 
 
-def app_of(files: Files) -> App:
-    return App("bench", pipelines=[classification], resources={"labeller": Labeller(files, AtOnce())}, files=files)
+def app_of(files: FileStore) -> App:
+    return App("bench", pipelines=[classification], resources={"labeller": Labeller(files, InstantLlm())}, files=files)
 
 
 def __getattr__(name: str) -> Any:
     """`app`, for workers: its files are in the folder that RETOMA_HOME names."""
     if name != "app":
         raise AttributeError(name)
-    return app_of(files_of(FileSettings()))
+    return app_of(create_file_store(FileSettings()))
 
 
-async def measured(rig: Rig, *, processes: int = 1, concurrency: int = CONCURRENCY) -> Figures:
+async def measure(rig: Rig, *, processes: int = 1, concurrency: int = CONCURRENCY) -> Measurement:
     with TemporaryDirectory(prefix="retoma-bench-") as folder:
-        async with rig.server.fresh() as url, asyncio.timeout(rig.patience):
-            return await _measured(url, Path(folder), rig.count(DOCUMENTS, least=2), processes, concurrency)
+        async with rig.server.fresh() as url, asyncio.timeout(rig.timeout):
+            return await _measure_batch(url, Path(folder), rig.count(DOCUMENTS, least=2), processes, concurrency)
 
 
-async def _measured(url: str, home: Path, count: int, processes: int, concurrency: int) -> Figures:
-    files = files_of(FileSettings(home=home))
+async def _measure_batch(url: str, home: Path, count: int, processes: int, concurrency: int) -> Measurement:
+    files = create_file_store(FileSettings(home=home))
     began = time.perf_counter()
-    documents = await _kept(files, count)
+    documents = await _save_documents(files, count)
     saving, used = time.perf_counter() - began, _processor()
     async with connect(app_of(files), Settings(database_url=url)) as client:
         async with worker_processes(url, home, processes, concurrency):
-            await _labelled(client, documents[:1])
-            working = await _labelled(client, documents)
-        return Figures(count, saving, working, _processor() - used)
+            await _label_documents(client, documents[:1])
+            working = await _label_documents(client, documents)
+        return Measurement(count, saving, working, _processor() - used)
 
 
-async def _kept(files: Files, count: int) -> list[Document]:
+async def _save_documents(files: FileStore, count: int) -> list[Document]:
     return [
         Document(codigo=paper.name, arquivo=await files.save(paper.data, name=paper.name)) for paper in papers(count)
     ]
 
 
-async def _labelled(client: Client, documents: list[Document]) -> float:
+async def _label_documents(client: Client, documents: list[Document]) -> float:
     """Seconds until all had a label. If one has none, that is an error, not a figure."""
     criteria = Criteria(taxonomia=[Category(rotulo=label) for label in KINDS])
     began = time.perf_counter()
     started = await client.start(classification, Batch(criterios=criteria, documentos=documents))
-    run = await client.wait(started.id, PATIENCE)
+    run = await client.wait(started.id, WAIT_TIMEOUT)
     taken = time.perf_counter() - began
     found = (await client.results(started.id)).get("summary")
     if run.state != "completed" or found is None or found["rotulos"] != {KINDS[0]: len(documents)}:
@@ -143,22 +143,22 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def _main(asked: argparse.Namespace) -> None:
-    async with serving() as server:
-        for name, value in (await described(server)).items():
+async def _main(arguments: argparse.Namespace) -> None:
+    async with open_server() as server:
+        for name, value in (await describe(server)).items():
             print(f"{name}: {value}")
-        rig = Rig(server, asked.scale, patience=PATIENCE.total_seconds())
+        rig = Rig(server, arguments.scale, timeout=WAIT_TIMEOUT.total_seconds())
         rounds = []
-        for _ in range(asked.repeats):
-            rounds.append(await measured(rig, processes=asked.processes, concurrency=asked.concurrency))
-            print(_told(rounds[-1]), flush=True)
+        for _ in range(arguments.repeats):
+            rounds.append(await measure(rig, processes=arguments.processes, concurrency=arguments.concurrency))
+            print(_format_measurement(rounds[-1]), flush=True)
         await server.close()
-    print(f"load when it ended: {load()}")
+    print(f"load when it ended: {get_load()}")
     seconds = median(figures.working for figures in rounds)
     print(f"median: {seconds:.1f} s for {rounds[0].documents:,} documents; target {TARGET} s, aim {AIM} s for 2,000")
 
 
-def _told(figures: Figures) -> str:
+def _format_measurement(figures: Measurement) -> str:
     return (
         f"{figures.documents:,} documents in {figures.working:.1f} s, {figures.per_second:,.0f}/s; workers and their "
         f"children used {figures.processor:.1f} s of processor; keeping the files took {figures.saving:.1f} s"

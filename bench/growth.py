@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bench import workloads
-from bench.stage import Rig, Stage
-from bench.throughput import IN_FLIGHT, STEPS, Samples, fans
+from bench.testbed import Rig, Testbed
+from bench.throughput import IN_FLIGHT, STEPS, Samples, measure_fans
 from bench.workers import workers
 from retoma import Pipeline
 
@@ -65,79 +65,79 @@ select slice, count(*) / nullif(extract(epoch from max(ended_at) - min(before)),
 
 
 async def empty(rig: Rig) -> Samples:
-    async with rig.stage() as stage:
-        return await both(rig, stage, "empty")
+    async with rig.testbed() as stage:
+        return await measure_both(rig, stage, "empty")
 
 
 async def finished(rig: Rig) -> Samples:
-    async with rig.stage() as stage:
+    async with rig.testbed() as stage:
         statements = (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS)
-        await lay_out(stage, "chain", rig.count(100_000), statements)
-        return await both(rig, stage, "finished")
+        await insert_history(stage, "chain", rig.count(100_000), statements)
+        return await measure_both(rig, stage, "finished")
 
 
 async def scheduled(rig: Rig) -> Samples:
-    async with rig.stage() as stage:
+    async with rig.testbed() as stage:
         statements = (_SCHEDULED_RUNS, _SCHEDULED_JOBS, _SCHEDULED_EVENTS)
-        await lay_out(stage, "drain", rig.count(1_000_000), statements)
-        return await both(rig, stage, "scheduled")
+        await insert_history(stage, "drain", rig.count(1_000_000), statements)
+        return await measure_both(rig, stage, "scheduled")
 
 
 async def long_transaction(rig: Rig) -> Samples:
-    async with rig.stage() as stage, open_snapshot(rig, stage):
-        return await both(rig, stage, "long_transaction")
+    async with rig.testbed() as stage, open_snapshot(rig, stage):
+        return await measure_both(rig, stage, "long_transaction")
 
 
 async def never_analysed(rig: Rig) -> Samples:
-    async with rig.stage() as stage:
+    async with rig.testbed() as stage:
         for table in TABLES:
             await stage.connection.execute(f"alter table retoma.{table} set (autovacuum_enabled = off)")
-        return await both(rig, stage, "never_analysed")
+        return await measure_both(rig, stage, "never_analysed")
 
 
 async def fan_100k(rig: Rig) -> Samples:
-    return {"fan_100k": await fans(rig, rig.count(100_000, least=3), times=1)}
+    return {"fan_100k": await measure_fans(rig, rig.count(100_000, least=3), times=1)}
 
 
-async def both(rig: Rig, stage: Stage, name: str) -> Samples:
+async def measure_both(rig: Rig, testbed: Testbed, name: str) -> Samples:
     """The chain and the drain one after the other, and the drain's speed tenth by tenth."""
-    chained, _ = await measured(stage, workloads.chain, rig.count(4_000), STEPS)
-    drained, curve = await measured(stage, workloads.drain, rig.count(100_000, least=SLICES), 1)
+    chained, _ = await measure(testbed, workloads.chain, rig.count(4_000), STEPS)
+    drained, curve = await measure(testbed, workloads.drain, rig.count(100_000, least=SLICES), 1)
     return {f"chain@{name}": [chained], f"drain@{name}": [drained], f"curve@{name}": curve}
 
 
-async def measured(stage: Stage, pipeline: Pipeline, runs: int, steps: int) -> tuple[float, list[float]]:
-    async with workers(stage.url, IN_FLIGHT) as (worker,):
-        first = await stage.load(pipeline, runs)
+async def measure(testbed: Testbed, pipeline: Pipeline, runs: int, steps: int) -> tuple[float, list[float]]:
+    async with workers(testbed.url, IN_FLIGHT) as (worker,):
+        first = await testbed.load(pipeline, runs)
         worker.go()
-        work = await stage.work(first, runs * steps)
-    began = await stage.connection.fetchval("select min(started_at) from retoma.jobs where run >= $1", first)
-    rows = await stage.connection.fetch(_CURVE, first, SLICES, began)
+        work = await testbed.work(first, runs * steps)
+    began = await testbed.connection.fetchval("select min(started_at) from retoma.jobs where run >= $1", first)
+    rows = await testbed.connection.fetch(_CURVE, first, SLICES, began)
     return work.per_second, [float(row["per_second"] or 0) for row in rows]
 
 
-async def lay_out(stage: Stage, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
+async def insert_history(testbed: Testbed, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
     """Write history as the engine would have left it: counted by the tallies, and with vacuum having passed once."""
-    (version, tenant) = await version_and_tenant(stage, pipeline)
+    (version, tenant) = await version_and_tenant(testbed, pipeline)
     for statement in statements:
-        await stage.connection.execute(statement, tenant, version, count)
+        await testbed.connection.execute(statement, tenant, version, count)
     for table in TABLES:
-        await stage.connection.execute(f"vacuum analyze retoma.{table}")
+        await testbed.connection.execute(f"vacuum analyze retoma.{table}")
     for _ in range(3):  # each counts what the one before has seen
-        await stage.connection.execute("select retoma.tally($1)", 2 * count)
-    await stage.connection.execute("checkpoint")
+        await testbed.connection.execute("select retoma.tally($1)", 2 * count)
+    await testbed.connection.execute("checkpoint")
 
 
-async def version_and_tenant(stage: Stage, pipeline: str) -> tuple[int, int]:
+async def version_and_tenant(testbed: Testbed, pipeline: str) -> tuple[int, int]:
     """As they are known once a run was started; that run is cancelled."""
-    run = (await stage.client.start(pipeline)).id
-    await stage.client.cancel(run)
-    (row,) = await stage.connection.fetch("select version, tenant from retoma.runs where id = $1", run)
+    run = (await testbed.client.start(pipeline)).id
+    await testbed.client.cancel(run)
+    (row,) = await testbed.connection.fetch("select version, tenant from retoma.runs where id = $1", run)
     return row["version"], row["tenant"]
 
 
 @asynccontextmanager
-async def open_snapshot(rig: Rig, stage: Stage) -> AsyncIterator[None]:
-    async with rig.server.connection(stage.url) as other, other.transaction(isolation="repeatable_read"):
+async def open_snapshot(rig: Rig, testbed: Testbed) -> AsyncIterator[None]:
+    async with rig.server.connection(testbed.url) as other, other.transaction(isolation="repeatable_read"):
         await other.fetchval("select count(*) from retoma.jobs")
         yield

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bench import growth, resting, starts, throughput
-from bench.stage import Rig
+from bench import growth, idle_worker, starts, throughput
+from bench.testbed import Rig
 from bench.throughput import Samples
 
 CONDITIONS = {
@@ -78,7 +78,7 @@ MEASURES = {
     "start_bulk": Measure(starts.start_bulk),
     "latency": Measure(starts.latency),
     "two": Measure(throughput.two),
-    "idle": Measure(resting.idle),
+    "idle": Measure(idle_worker.idle),
     **{name: Measure(getattr(growth, name)) for name in CONDITIONS},
 }
 

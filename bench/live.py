@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.api import address_of
-from bench.machine import described
-from bench.server import ROOT, serving
-from bench.stage import Rig, Stage
+from bench.api import read_address
+from bench.machine import describe
+from bench.server import ROOT, open_server
+from bench.testbed import Rig, Testbed
 from bench.workloads import drain
 from retoma.records import Scope
 
@@ -36,17 +36,17 @@ STARTS = 5
 
 
 @dataclass(frozen=True)
-class Figures:
+class Measurement:
     watchers: int
     kilobytes_each: float
     opened_per_second: float
     delays: list[float]  # seconds until all had heard of a start
 
 
-class Crowd(asyncio.Protocol):
+class Watcher(asyncio.Protocol):
     """One who watches; it remembers only whether it has heard the event that is waited for."""
 
-    heard = 0
+    received = 0
     answered = 0
     lost = 0
     wanted = b"\0"
@@ -61,30 +61,30 @@ class Crowd(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._answered:
             self._answered = True
-            Crowd.answered += data.startswith(b"HTTP/1.1 200")
-        Crowd.heard += Crowd.wanted in data
+            Watcher.answered += data.startswith(b"HTTP/1.1 200")
+        Watcher.received += Watcher.wanted in data
 
     def connection_lost(self, _: Exception | None) -> None:
-        Crowd.lost += 1
+        Watcher.lost += 1
 
 
 @asynccontextmanager
-async def server(stage: Stage) -> AsyncIterator[tuple[int, str, str]]:
+async def server(testbed: Testbed) -> AsyncIterator[tuple[int, str, str]]:
     """A server that is ready: its process, where it is, and a key."""
-    key = (await stage.client.make_key("bench", [Scope.RUNS_READ])).secret
+    key = (await testbed.client.make_key("bench", [Scope.RUNS_READ])).secret
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
         cwd=ROOT,
         env=os.environ
         | {
-            "RETOMA_DATABASE_URL": stage.url,
+            "RETOMA_DATABASE_URL": testbed.url,
             "RETOMA_RATE_LIMIT_PER_MINUTE": "10000000",
             "RETOMA_STREAMS_PER_KEY": "1000000",
         },
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        yield process.pid, await address_of(process), key
+        yield process.pid, await read_address(process), key
     finally:
         if process.returncode is None:
             process.terminate()
@@ -97,41 +97,41 @@ async def watch(address: str, key: str, count: int) -> list[asyncio.BaseTranspor
     request = f"GET /api/v1/live HTTP/1.1\r\nHost: {place.netloc}\r\nX-API-Key: {key}\r\n\r\n".encode()
     loop = asyncio.get_running_loop()
     made: list[asyncio.BaseTransport] = []
-    first_answered = Crowd.answered
+    first_answered = Watcher.answered
     for first in range(0, count, AT_ONCE):
         some = range(first, min(first + AT_ONCE, count))
         opened = await asyncio.gather(
-            *(loop.create_connection(lambda: Crowd(request), place.hostname or "", place.port or 80) for _ in some)
+            *(loop.create_connection(lambda: Watcher(request), place.hostname or "", place.port or 80) for _ in some)
         )
         made += [transport for transport, _ in opened]
         await _until("answered", first_answered + len(made))
     return made
 
 
-async def told_of_a_start(stage: Stage, watchers: int) -> float:
+async def measure_start_delay(testbed: Testbed, watchers: int) -> float:
     """Seconds from the commit of a start until all have heard of it."""
-    Crowd.heard, Crowd.wanted = 0, b"event: start"
+    Watcher.received, Watcher.wanted = 0, b"event: start"
     began = time.perf_counter()
-    await stage.client.start(drain)
+    await testbed.client.start(drain)
     await _until("heard", watchers)
     return time.perf_counter() - began
 
 
-async def measured(rig: Rig) -> Figures:
+async def measure(rig: Rig) -> Measurement:
     count = rig.count(WATCHERS, least=10)
-    async with rig.stage() as stage, server(stage) as (process, address, key):
+    async with rig.testbed() as stage, server(stage) as (process, address, key):
         warm = await watch(address, key, min(WARM, count))
         before = memory(process)
         began = time.perf_counter()
         watching = await watch(address, key, count)
         took = time.perf_counter() - began
         each = (memory(process) - before) / count
-        delays = [await told_of_a_start(stage, len(warm) + count) for _ in range(STARTS)]
-        if Crowd.lost:
-            raise RuntimeError(f"{Crowd.lost} connections were lost")
+        delays = [await measure_start_delay(stage, len(warm) + count) for _ in range(STARTS)]
+        if Watcher.lost:
+            raise RuntimeError(f"{Watcher.lost} connections were lost")
         for transport in [*warm, *watching]:
             transport.close()
-    return Figures(count, each, count / took, delays)
+    return Measurement(count, each, count / took, delays)
 
 
 def memory(process: int) -> float:
@@ -143,17 +143,17 @@ def memory(process: int) -> float:
 
 async def _until(what: str, enough: int) -> None:
     async with asyncio.timeout(60):
-        while getattr(Crowd, what) < enough:  # noqa: ASYNC110  (an event for each of thousands would be measured too)
+        while getattr(Watcher, what) < enough:  # noqa: ASYNC110  (an event for each of thousands would be measured too)
             await asyncio.sleep(0.002)
 
 
-async def _main(asked: argparse.Namespace) -> None:
+async def _main(arguments: argparse.Namespace) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    async with serving() as made:
-        for name, value in (await described(made)).items():
+    async with open_server() as made:
+        for name, value in (await describe(made)).items():
             print(f"{name}: {value}")
-        figures = await measured(Rig(made, asked.scale))
+        figures = await measure(Rig(made, arguments.scale))
         await made.close()
     print(
         f"{figures.watchers:,} watchers on one process: {figures.kilobytes_each:.1f} kB each, "

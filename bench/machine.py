@@ -12,12 +12,12 @@ from statistics import median
 from bench.server import Server
 
 
-async def described(server: Server) -> dict[str, str]:
+async def describe(server: Server) -> dict[str, str]:
     found = await server.settings()
     return {
         "measured": f"{datetime.now(UTC):%d %B %Y %H:%M} UTC",
         "processor": f"{_processor()}, {os.cpu_count()} cores for client, workers and database together",
-        "load when it began": load(),
+        "load when it began": get_load(),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "PostgreSQL": f"{found.pop('server_version')}, "
         + ", ".join(f"{name} {value}" for name, value in found.items()),
@@ -25,7 +25,7 @@ async def described(server: Server) -> dict[str, str]:
     }
 
 
-def load() -> str:
+def get_load() -> str:
     """Of the last 1, 5 and 15 minutes. Above zero at the beginning, somebody else was at work."""
     return ", ".join(f"{one:.2f}" for one in os.getloadavg())
 

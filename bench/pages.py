@@ -23,18 +23,18 @@ import httpx2
 import uvloop
 
 from bench import workloads
-from bench.api import address_of
-from bench.classifier import CONCURRENCY, PATIENCE, AtOnce, worker_processes
-from bench.growth import _FINISHED_EVENTS, _FINISHED_JOBS, _FINISHED_RUNS, lay_out
-from bench.machine import described
-from bench.server import ROOT, serving
-from bench.stage import Rig, Stage
+from bench.api import read_address
+from bench.classifier import CONCURRENCY, WAIT_TIMEOUT, InstantLlm, worker_processes
+from bench.growth import _FINISHED_EVENTS, _FINISHED_JOBS, _FINISHED_RUNS, insert_history
+from bench.machine import describe
+from bench.server import ROOT, open_server
+from bench.testbed import Rig, Testbed
 from bench.workers import workers
 from retoma import Settings, connect
-from retoma.engine.figures import FRESH
-from retoma.engine.sessions import hashed
-from retoma.files import FileSettings, files_of
-from retoma_apps.classifier import batches, projects
+from retoma.engine.admin_sessions import hash_password
+from retoma.engine.metrics import MAX_AGE_SECONDS
+from retoma.files import FileSettings, create_file_store
+from retoma_apps.classifier import executions, projects
 from retoma_apps.classifier.application import make_app
 from retoma_apps.classifier.models import Category, Project
 from retoma_apps.classifier.uploads import Upload
@@ -45,38 +45,38 @@ TARGET = 100  # milliseconds, of 95 in 100
 PASSWORD = "a password of the benchmark"
 
 
-async def filled(rig: Rig, stage: Stage) -> UUID:
+async def fill_database(rig: Rig, testbed: Testbed) -> UUID:
     """Everything that is to be shown. Gives the run with many items."""
     count = rig.count(RUNS)
-    async with workers(stage.url, 20, held=False):
-        fan = await stage.start(workloads.fan, 1, {"n": rig.count(ITEMS, least=3)})
-        await stage.over(fan, 0.05)
-    await stage.client.start_many(workloads.drain, [{}] * 10, tenant="a small one")
-    await stage.client.start_many(workloads.drain, [{}] * count)
-    await lay_out(stage, "drain", count, (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS))
+    async with workers(testbed.url, 20, held=False):
+        fan = await testbed.start(workloads.fan, 1, {"n": rig.count(ITEMS, least=3)})
+        await testbed.wait_for_end(fan, 0.05)
+    await testbed.client.start_many(workloads.drain, [{}] * 10, tenant="a small one")
+    await testbed.client.start_many(workloads.drain, [{}] * count)
+    await insert_history(testbed, "drain", count, (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS))
     return fan
 
 
-async def classified(rig: Rig, stage: Stage, home: Path) -> tuple[UUID, UUID]:
+async def create_executions(rig: Rig, testbed: Testbed, home: Path) -> tuple[UUID, UUID]:
     """An execution of the classifier that is over, and one that has not begun."""
-    files = files_of(FileSettings(home=home))
+    files = create_file_store(FileSettings(home=home))
     uploads = [
         Upload(nome=paper.name, arquivo=await files.save(paper.data, name=paper.name))
         for paper in papers(rig.count(ITEMS, least=3))
     ]
-    async with connect(make_app(files, AtOnce()), Settings(database_url=stage.url)) as client:
+    async with connect(make_app(files, InstantLlm()), Settings(database_url=testbed.url)) as client:
         project = Project(nome="Peças", taxonomia=[Category(rotulo=kind) for kind in KINDS])
-        kept = await projects.added(client, project, None)
-        over = await batches.started(client, files, kept, uploads)
-        async with worker_processes(stage.url, home, 1, CONCURRENCY):
-            await client.wait(over.id, PATIENCE)
-        return over.id, (await batches.started(client, files, kept, uploads)).id
+        kept = await projects.create_project(client, project, None)
+        over = await executions.start_execution(client, files, kept, uploads)
+        async with worker_processes(testbed.url, home, 1, CONCURRENCY):
+            await client.wait(over.id, WAIT_TIMEOUT)
+        return over.id, (await executions.start_execution(client, files, kept, uploads)).id
 
 
 @asynccontextmanager
-async def visitor(stage: Stage, app: str, home: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def open_visitor(testbed: Testbed, app: str, home: str) -> AsyncIterator[httpx2.AsyncClient]:
     """Somebody who has logged in to a server of their own."""
-    settings = {"DATABASE_URL": stage.url, "HOME": home, "ADMIN_PASSWORD_HASH": hashed(PASSWORD)}
+    settings = {"DATABASE_URL": testbed.url, "HOME": home, "ADMIN_PASSWORD_HASH": hash_password(PASSWORD)}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", app, "--port", "0"),
         cwd=ROOT,
@@ -84,7 +84,7 @@ async def visitor(stage: Stage, app: str, home: str) -> AsyncIterator[httpx2.Asy
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        address = await address_of(process)
+        address = await read_address(process)
         async with httpx2.AsyncClient(base_url=address, headers={"Origin": address}, timeout=60) as client:
             answer = await client.post("/login", data={"password": PASSWORD})
             if answer.status_code != 303:
@@ -108,15 +108,15 @@ async def first_byte(client: httpx2.AsyncClient, path: str) -> float:
         return took
 
 
-async def measured(rig: Rig, requests: int) -> dict[str, list[float]]:
+async def measure(rig: Rig, requests: int) -> dict[str, list[float]]:
     with TemporaryDirectory(prefix="retoma-bench-") as home:
-        async with rig.stage() as stage:
-            return await _measured(rig, stage, home, requests)
+        async with rig.testbed() as stage:
+            return await _measure_pages(rig, stage, home, requests)
 
 
-async def _measured(rig: Rig, stage: Stage, home: str, requests: int) -> dict[str, list[float]]:
-    fan = await filled(rig, stage)
-    over, waiting = await classified(rig, stage, Path(home))
+async def _measure_pages(rig: Rig, testbed: Testbed, home: str, requests: int) -> dict[str, list[float]]:
+    fan = await fill_database(rig, testbed)
+    over, waiting = await create_executions(rig, testbed, Path(home))
     pages = {
         "overview": "/",
         "runs": "/runs",
@@ -133,7 +133,7 @@ async def _measured(rig: Rig, stage: Stage, home: str, requests: int) -> dict[st
     }
     found: dict[str, list[float]] = {}
     for app, paths in (("bench.workloads:app", pages), ("retoma_apps.classifier", own)):
-        async with visitor(stage, app, home) as client:
+        async with open_visitor(testbed, app, home) as client:
             found |= {name: await times(client, path, requests) for name, path in paths.items()}
     return found
 
@@ -142,16 +142,16 @@ async def times(client: httpx2.AsyncClient, path: str, requests: int) -> list[fl
     await first_byte(client, path)
     found = []
     for _ in range(requests):
-        await asyncio.sleep(FRESH * 1.05 if path == "/" else 0)
+        await asyncio.sleep(MAX_AGE_SECONDS * 1.05 if path == "/" else 0)
         found.append(await first_byte(client, path))
     return found
 
 
-async def _main(asked: argparse.Namespace) -> None:
-    async with serving() as server:
-        for name, value in (await described(server)).items():
+async def _main(arguments: argparse.Namespace) -> None:
+    async with open_server() as server:
+        for name, value in (await describe(server)).items():
             print(f"{name}: {value}")
-        found = await measured(Rig(server, asked.scale, patience=900), asked.requests)
+        found = await measure(Rig(server, arguments.scale, timeout=900), arguments.requests)
         await server.close()
     print("\n| page | p50, ms | p95, ms | worst, ms |\n| --- | --- | --- | --- |")
     for name, each in found.items():

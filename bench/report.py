@@ -116,19 +116,22 @@ def _aim(line: Line, figure: float, aim: float | None) -> str:
 def _peers(results: Results) -> str:
     names = list(results.peers)
     lines = [line for line in LINES if line in results.ours and any(line in results.peers[peer] for peer in names)]
-    rows = [[LINES[line].what, _with_unit(LINES[line], results.ours[line]), *_beside(results, line)] for line in lines]
+    rows = [
+        [LINES[line].what, _with_unit(LINES[line], results.ours[line]), *_comparison_row(results, line)]
+        for line in lines
+    ]
     if not rows and not results.troubles:
         return ""
-    table = _table(["what", "Retoma", *(_named(results, peer) for peer in names)], rows)
+    table = _table(["what", "Retoma", *(_peer_title(results, peer) for peer in names)], rows)
     return "\n\n".join(part for part in (table, _modes(results, lines), _troubles(results)) if part)
 
 
-def _named(results: Results, peer: str) -> str:
+def _peer_title(results: Results, peer: str) -> str:
     versions = list(results.versions.get(peer, {}).values())
     return f"{peer} {versions[0]}" if versions else peer
 
 
-def _beside(results: Results, line: str) -> list[str]:
+def _comparison_row(results: Results, line: str) -> list[str]:
     return [_cell(results, peer, line) for peer in results.peers]
 
 

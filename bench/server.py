@@ -18,7 +18,7 @@ from retoma.store.database import Database
 from retoma.store.scratch import drop_database
 
 ROOT = Path(__file__).parents[1]
-WORKSHOP = ROOT / ".bench"  # whatever measuring leaves behind
+BENCH_FOLDER = ROOT / ".bench"  # whatever measuring leaves behind
 SAFE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 # Loaded for --profile, which turns it on for its own databases only.
 WATCHED = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "none"}
@@ -34,7 +34,7 @@ class Server:
     @asynccontextmanager
     async def empty(self) -> AsyncIterator[str]:
         """The address of a new database with nothing in it."""
-        async with self._made("template0") as name:
+        async with self._create_database("template0") as name:
             yield self.address(name)
 
     @asynccontextmanager
@@ -42,7 +42,7 @@ class Server:
         """The address of a new database with Retoma's schema."""
         if self._template is None:
             self._template = await self._make_template()
-        async with self._made(self._template) as name:
+        async with self._create_database(self._template) as name:
             yield self.address(name)
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class Server:
         return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
 
     @asynccontextmanager
-    async def _made(self, template: str) -> AsyncIterator[str]:
+    async def _create_database(self, template: str) -> AsyncIterator[str]:
         name = f"bench_{uuid4().hex[:12]}"
         await self.execute(f'create database "{name}" template "{template}"')
         try:
@@ -88,19 +88,19 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
+async def open_server() -> AsyncIterator[Server]:
     """BENCH_DATABASE_URL, or an embedded server of its own that syncs every commit to disk."""
     if url := os.environ.get("BENCH_DATABASE_URL"):
-        yield await _checked(Server(url))
+        yield await _check_durability(Server(url))
         return
-    attached = await asyncio.to_thread(embedded.attach, WORKSHOP / "server", None, SAFE | WATCHED)
+    attached = await asyncio.to_thread(embedded.attach, BENCH_FOLDER / "server", None, SAFE | WATCHED)
     try:
-        yield await _checked(Server(attached.url))
+        yield await _check_durability(Server(attached.url))
     finally:
         attached.close()
 
 
-async def _checked(server: Server) -> Server:
+async def _check_durability(server: Server) -> Server:
     found = await server.settings()
     if unsafe := {name: found[name] for name, value in SAFE.items() if found[name] != value}:
         raise SystemExit(f"figures from a server that may lose commits mean nothing: {unsafe}")
@@ -109,4 +109,4 @@ async def _checked(server: Server) -> Server:
 
 def programs() -> Path:
     """Where psql is, for peers that need it."""
-    return embedded.binaries()
+    return embedded.find_programs()

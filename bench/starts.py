@@ -6,7 +6,7 @@ import asyncio
 import time
 from statistics import median, quantiles
 
-from bench.stage import Rig, Stage
+from bench.testbed import Rig, Testbed
 from bench.throughput import Samples
 from bench.workers import workers
 from bench.workloads import drain, stamp
@@ -24,23 +24,23 @@ async def start_hundred(rig: Rig) -> Samples:
 
 
 async def by_callers(rig: Rig, callers: int, each: int) -> float:
-    async with rig.stage() as stage:
-        await call(stage, 5)
+    async with rig.testbed() as stage:
+        await start_sequentially(stage, 5)
         await stage.connection.execute("checkpoint")
         began = time.perf_counter()
-        await asyncio.gather(*(call(stage, each) for _ in range(callers)))
+        await asyncio.gather(*(start_sequentially(stage, each) for _ in range(callers)))
         return callers * each / (time.perf_counter() - began)
 
 
-async def call(stage: Stage, times: int) -> None:
+async def start_sequentially(testbed: Testbed, times: int) -> None:
     for _ in range(times):
-        await stage.client.start(drain, {})
+        await testbed.client.start(drain, {})
 
 
 async def start_bulk(rig: Rig) -> Samples:
     runs = rig.count(50_000)
-    async with rig.stage() as stage:
-        await call(stage, 5)
+    async with rig.testbed() as stage:
+        await start_sequentially(stage, 5)
         await stage.connection.execute("checkpoint")
         began = time.perf_counter()
         await stage.client.start_many(drain, [{}] * runs)
@@ -49,20 +49,20 @@ async def start_bulk(rig: Rig) -> Samples:
 
 async def latency(rig: Rig) -> Samples:
     """From before the call of `start` until the step's function begins in another process, in milliseconds."""
-    async with rig.stage() as stage, workers(stage.url, 20, held=False):
-        await paced(stage, 5)
-        waits = await paced(stage, rig.count(200, least=5))
+    async with rig.testbed() as stage, workers(stage.url, 20, held=False):
+        await start_paced(stage, 5)
+        waits = await start_paced(stage, rig.count(200, least=5))
         return {"latency_p50": [median(waits)], "latency_p99": [quantiles(waits, n=100, method="inclusive")[98]]}
 
 
-async def paced(stage: Stage, count: int) -> list[float]:
+async def start_paced(testbed: Testbed, count: int) -> list[float]:
     began = time.monotonic()
     runs = []
     for number in range(count):
         await asyncio.sleep(max(0.0, began + number / STARTS_A_SECOND - time.monotonic()))
-        runs.append((await stage.client.start(stamp, {"sent_at": time.monotonic()})).id)
-    await stage.work(min(runs), count)
-    rows = await stage.connection.fetch(
+        runs.append((await testbed.client.start(stamp, {"sent_at": time.monotonic()})).id)
+    await testbed.work(min(runs), count)
+    rows = await testbed.connection.fetch(
         "select output::text::float as seconds from retoma.jobs where run = any ($1)", runs
     )
     return [row["seconds"] * 1_000 for row in rows]

@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 
 from retoma_apps.providers import ffmpeg
 from retoma_apps.videos.media.assembly import Shot, assemble
-from retoma_apps.videos.media.lines import lines
 from retoma_apps.videos.media.narration import RATE, Joined, join
+from retoma_apps.videos.media.subtitle_lines import build_subtitle_lines
 from retoma_apps.videos.models import Line
 
 SHOTS = 8
@@ -56,10 +56,10 @@ async def narration(folder: Path, seconds: float) -> tuple[Path, list[Line]]:
     pieces = 12
     each = (seconds - 0.35 * (pieces - 1)) / pieces
     joined: Joined = await join([tone(each)] * pieces, folder / "narration.wav")
-    return folder / "narration.wav", lines([SENTENCE] * pieces, [()] * pieces, joined)
+    return folder / "narration.wav", build_subtitle_lines([SENTENCE] * pieces, [()] * pieces, joined)
 
 
-async def timed(what: Callable[[], Awaitable[object]]) -> tuple[float, float]:
+async def measure_time(what: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     """Seconds by the clock and of the processors."""
     began, used = time.perf_counter(), processor()
     await what()
@@ -71,15 +71,15 @@ def processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def stages(folder: Path, seconds: float, size: tuple[int, int]) -> dict[str, float]:
+async def measure_stages(folder: Path, seconds: float, size: tuple[int, int]) -> dict[str, float]:
     """Seconds of processor time of decoding, and of filling the picture."""
     wide, high = size
     fill = f"fps=30,scale={wide}:{high}:force_original_aspect_ratio=increase:out_range=tv,crop={wide}:{high}"
-    decoding = await through(folder, seconds / SHOTS, "null")
-    return {"decoding": decoding, "filling the picture": await through(folder, seconds / SHOTS, fill) - decoding}
+    decoding = await decode_clips(folder, seconds / SHOTS, "null")
+    return {"decoding": decoding, "filling the picture": await decode_clips(folder, seconds / SHOTS, fill) - decoding}
 
 
-async def through(folder: Path, seconds: float, filters: str) -> float:
+async def decode_clips(folder: Path, seconds: float, filters: str) -> float:
     """Seconds of processor time for so much of each clip, without an encoder."""
     used = processor()
     for number in range(SHOTS):
@@ -88,31 +88,33 @@ async def through(folder: Path, seconds: float, filters: str) -> float:
     return processor() - used
 
 
-async def _main(asked: argparse.Namespace) -> None:
-    size = (asked.height * 16 // 9, asked.height)
+async def _main(arguments: argparse.Namespace) -> None:
+    size = (arguments.height * 16 // 9, arguments.height)
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
     with TemporaryDirectory(prefix="retoma-bench-") as name:
-        await _told(Path(asked.keep or name), asked.seconds, size)
+        await _measure_and_print(Path(arguments.keep or name), arguments.seconds, size)
 
 
-async def _told(folder: Path, seconds: float, size: tuple[int, int]) -> None:
+async def _measure_and_print(folder: Path, seconds: float, size: tuple[int, int]) -> None:
     length = min(seconds / SHOTS, 6)
     paths = await clips(folder, length, size)
     rate = sum(path.stat().st_size for path in paths) * 8 / SHOTS / length / 1e6
     print(f"{seconds:g} s at {size[0]}x{size[1]} from {SHOTS} clips of {rate:.1f} Mbit/s")
-    clock, used = await timed(lambda: narration(folder, seconds))
+    clock, used = await measure_time(lambda: narration(folder, seconds))
     print(f"narration: {clock:.1f} s, {used:.1f} s of processor")
-    for what, part in (await stages(folder, seconds, size)).items():
+    for what, part in (await measure_stages(folder, seconds, size)).items():
         print(f"  {what}: {part:.1f} s of processor", flush=True)
     sound, shown = await narration(folder, seconds)
     shots = [Shot(path, seconds / SHOTS) for path in paths]
-    await _assembled("without subtitles", shots, sound, [], size)
-    await _assembled("whole", shots, sound, shown, size)
+    await _measure_assembly("without subtitles", shots, sound, [], size)
+    await _measure_assembly("whole", shots, sound, shown, size)
 
 
-async def _assembled(label: str, shots: list[Shot], sound: Path, shown: list[Line], size: tuple[int, int]) -> None:
+async def _measure_assembly(
+    label: str, shots: list[Shot], sound: Path, shown: list[Line], size: tuple[int, int]
+) -> None:
     film = sound.with_name("film.mp4")
-    clock, used = await timed(lambda: assemble(shots, sound, shown, film, size=size))
+    clock, used = await measure_time(lambda: assemble(shots, sound, shown, film, size=size))
     ratio = sum(shot.seconds for shot in shots) / clock
     megabytes = film.stat().st_size / 1e6
     print(f"assembly {label}: {clock:.1f} s, {used:.1f} s of processor, {ratio:.2f}x real time, {megabytes:.1f} MB")

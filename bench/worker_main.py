@@ -17,19 +17,19 @@ import structlog
 from bench.process import megabytes
 from bench.workloads import app
 from retoma import Settings
-from retoma.cli.worker import in_quick_loop
+from retoma.cli.worker import run_process
 from retoma.store.database import Database
-from retoma.worker import life
+from retoma.worker import worker_session
 from retoma.worker.worker import Worker
 
 
-async def main(concurrency: int, lanes: int) -> None:
-    life.LANES = lanes
+async def main(concurrency: int, links: int) -> None:
+    worker_session.LINKS_PER_WORKER = links
     settings = Settings()
     async with await Database.open(settings) as database:
         worker = Worker(app, database, settings, concurrency=concurrency, name="bench")
         orders = await _orders()
-        tell_usage()
+        print_usage()
         if await orders.readline() == b"go\n":
             obeying = asyncio.ensure_future(_obey(orders, worker))
             await worker.run()
@@ -44,11 +44,11 @@ async def _orders() -> asyncio.StreamReader:
 
 async def _obey(orders: asyncio.StreamReader, worker: Worker) -> None:
     while await orders.readline():
-        tell_usage()
+        print_usage()
     worker.stop()
 
 
-def tell_usage() -> None:
+def print_usage() -> None:
     print(json.dumps({"cpu_seconds": time.process_time(), "megabytes": megabytes(os.getpid())}), flush=True)
 
 
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(30), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
     )
-    in_quick_loop(main(int(sys.argv[1]), int(sys.argv[2])))
+    run_process(main(int(sys.argv[1]), int(sys.argv[2])))

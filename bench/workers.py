@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bench.server import ROOT
 
-LANES = 2  # as many connections as a worker has
+LINKS = 2  # as many connections as a worker has
 SECONDS_TO_END = 10
 
 
@@ -31,9 +31,9 @@ class WorkerProcess:
         self._orders = process.stdin
         self._answers = process.stdout
 
-    async def up(self) -> Usage:
+    async def wait_until_ready(self) -> Usage:
         """Once it could begin: what it has used until then."""
-        self.at_first = await self._told()
+        self.at_first = await self._read_usage()
         return self.at_first
 
     def go(self) -> None:
@@ -41,7 +41,7 @@ class WorkerProcess:
 
     async def usage(self) -> Usage:
         self._order("usage")
-        return await self._told()
+        return await self._read_usage()
 
     async def end(self) -> None:
         self._orders.close()
@@ -54,7 +54,7 @@ class WorkerProcess:
     def _order(self, order: str) -> None:
         self._orders.write(f"{order}\n".encode())
 
-    async def _told(self) -> Usage:
+    async def _read_usage(self) -> Usage:
         line = await self._answers.readline()
         if not line:
             raise RuntimeError(f"a worker ended with {await self._process.wait()}; what it said is above")
@@ -63,20 +63,20 @@ class WorkerProcess:
 
 @asynccontextmanager
 async def workers(
-    url: str, concurrency: int, *, processes: int = 1, lanes: int = LANES, held: bool = True
+    url: str, concurrency: int, *, processes: int = 1, links: int = LINKS, held: bool = True
 ) -> AsyncIterator[list[WorkerProcess]]:
     """Workers of all pipelines. They take nothing before `go`, unless they are not held."""
     async with AsyncExitStack() as stack:
-        team = [await _started(stack, url, concurrency, lanes) for _ in range(processes)]
+        team = [await _start_worker(stack, url, concurrency, links) for _ in range(processes)]
         for worker in team:
-            await worker.up()
+            await worker.wait_until_ready()
             if not held:
                 worker.go()
         yield team
 
 
-async def _started(stack: AsyncExitStack, url: str, concurrency: int, lanes: int) -> WorkerProcess:
-    command = [sys.executable, "-m", "bench.worker_main", str(concurrency), str(lanes)]
+async def _start_worker(stack: AsyncExitStack, url: str, concurrency: int, links: int) -> WorkerProcess:
+    command = [sys.executable, "-m", "bench.worker_main", str(concurrency), str(links)]
     environment = os.environ | {"RETOMA_DATABASE_URL": url}
     worker = WorkerProcess(
         await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdin=PIPE, stdout=PIPE)

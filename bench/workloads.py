@@ -120,11 +120,11 @@ def only_in_thread(n: int) -> int:
     return n
 
 
-class Sent(BaseModel):
+class StampInput(BaseModel):
     sent_at: float  # by the monotonic clock, which all processes of a machine share
 
 
-stamp = Pipeline("stamp", inputs=Sent)
+stamp = Pipeline("stamp", inputs=StampInput)
 
 
 @stamp.step

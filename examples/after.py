@@ -38,5 +38,5 @@ if __name__ == "__main__":
 
 # prints: completed_with_errors {'cleanup': 'scratch files removed'}
 # prints: cleanup succeeded None
-# prints: link skipped NEED_FAILED
+# prints: link skipped DEPENDENCY_FAILED
 # prints: upload failed GAVE_UP

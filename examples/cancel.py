@@ -21,11 +21,11 @@ app = App("cancel", pipelines=[film])
 
 
 async def main() -> None:
-    async with testing.sandbox(app) as sandbox, sandbox.hands() as hands:
+    async with testing.sandbox(app) as sandbox, sandbox.manual_worker() as hands:
         started = await sandbox.client.start(film)
         claims = await hands.claim()  # the script is being written
         print(await sandbox.client.cancel(started.id, by="ana"))
-        await hands.give_back(await hands.attempt(claims))
+        await hands.record_outcomes(await hands.attempt(claims))
         print((await sandbox.client.show(started.id)).state, await sandbox.client.results(started.id))
         print(*(event.kind for event in await sandbox.client.events(started.id)))
 

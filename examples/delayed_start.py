@@ -20,7 +20,7 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         now = await sandbox.clock.now()
         started = await sandbox.client.start(digest, run_at=now + timedelta(hours=18))
-        attempts = await sandbox.work(until_later=False)
+        attempts = await sandbox.work(advance_clock=False)
         print((await sandbox.client.show(started.id)).state, "after", attempts, "attempts")
         await sandbox.work()  # the clock jumps to the next due job
         run = await sandbox.client.show(started.id)

@@ -6,7 +6,7 @@ from retoma import App, Items, Pipeline, Pool, testing
 
 gpu = Pool("gpu", capacity=2)
 film = Pipeline("film")
-at_work: set[str] = set()
+running: set[str] = set()
 most: list[int] = []
 
 
@@ -17,10 +17,10 @@ def scenes() -> list[str]:
 
 @film.each(scenes, pool=gpu)
 async def clip(scene: str) -> str:
-    at_work.add(scene)
-    most.append(len(at_work))
+    running.add(scene)
+    most.append(len(running))
     await asyncio.sleep(0)
-    at_work.discard(scene)
+    running.discard(scene)
     return f"{scene}.mp4"
 
 

@@ -20,9 +20,9 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         await sandbox.client.start_many(clip, [None] * 100, tenant="busy channel")
         await sandbox.client.start(clip, tenant="small channel")
-        async with sandbox.hands() as hands:
+        async with sandbox.manual_worker() as hands:
             claims = await hands.claim(2)  # a worker with room for two jobs
-            await hands.give_back(await hands.attempt(claims))
+            await hands.record_outcomes(await hands.attempt(claims))
         done = await sandbox.client.runs(states=[RunState.COMPLETED])
         print(*(f"{run.tenant}: {run.state}" for run in done), sep=", ")
 

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from retoma import App, Failed, Items, Pipeline, Retry, testing
+from retoma import App, FailedItem, Items, Pipeline, Retry, testing
 
 survey = Pipeline("survey")
 
@@ -24,11 +24,11 @@ def tally(answer: Items[str]) -> str:
 
 
 async def main() -> None:
-    assert tally(Items(["yes"], failed=[Failed("Porto", "ERROR")])) == "1 of 2"
+    assert tally(Items(["yes"], failed=[FailedItem("Porto", "ERROR")])) == "1 of 2"
     post: dict[str, list[str]] = {"Faro": [], "Porto": ["no"]}
     async with testing.sandbox(App("survey", pipelines=[survey], resources={"post": post})) as sandbox:
         started, began = await sandbox.client.start(survey), await sandbox.clock.now()
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         post["Faro"].append("yes")
         await sandbox.work()
         assert await sandbox.clock.now() - began == timedelta(hours=1)

@@ -13,7 +13,7 @@ async def hanging() -> str:
     return "too late"
 
 
-@slow.step(total=minutes(15), retry=Retry(100, delays=[minutes(10)], jitter=0), on_failure="continue")
+@slow.step(total_timeout=minutes(15), retry=Retry(100, delays=[minutes(10)], jitter=0), on_failure="continue")
 def stubborn() -> str:
     raise OSError("no answer")
 

@@ -26,7 +26,7 @@ async def main() -> None:
     server = await asyncio.start_server(receive, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
     async with testing.sandbox(App("webhooks", pipelines=[article])) as sandbox:
-        run = await sandbox.run(article, webhook=Webhook(url, profile="short"))
+        run = await sandbox.run(article, webhook=Webhook(url, schedule="short"))
         for _ in range(2):  # a worker does this automatically
             await sandbox.send_webhooks(Settings(webhook_secret=SECRET))
             await sandbox.clock.advance(seconds(3))

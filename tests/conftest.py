@@ -11,7 +11,7 @@ from retoma import App, Pipeline, logs, masking
 from retoma.store.database import Database
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox, fresh_database, sandbox
-from tests import surroundings
+from tests import environment
 
 OpenSandbox = Callable[..., AbstractAsyncContextManager[Sandbox]]
 RowsRead = dict[str, list[str]]
@@ -19,7 +19,7 @@ RowsRead = dict[str, list[str]]
 
 def pytest_configure() -> None:
     """Before any test is imported, as an application may be read from its surroundings then."""
-    surroundings.leave_out()
+    environment.clear_project_variables()
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def _forget_secrets() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _plain_logs() -> None:
     """What another test of this process has set up says nothing about this one's log lines."""
-    logs._IS_SET_UP = False
+    logs._IS_CONFIGURED = False
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ async def database() -> AsyncIterator[Database]:
 @pytest.fixture
 async def open_sandbox(database: Database) -> OpenSandbox:
     """`open_sandbox(pipeline, ..., resources={...})`: an application of these pipelines, on an empty database."""
-    await empty(database)
+    await empty_database(database)
 
     def opened(*pipelines: Pipeline, **options: object) -> AbstractAsyncContextManager[Sandbox]:
         return sandbox(App("test", pipelines=pipelines, **options), database)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> RowsRead:
     return rows
 
 
-async def empty(database: Database) -> None:
+async def empty_database(database: Database) -> None:
     tables = (
         "delivery_attempts",
         "deliveries",

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Got:
+class ReceivedRequest:
     """One request, as it came."""
 
     method: str
@@ -28,7 +28,7 @@ class Got:
 Reader = asyncio.StreamReader
 Writer = asyncio.StreamWriter
 # Writes what it likes, and the connection ends.
-Act = Callable[[Writer], Awaitable[None]]
+Responder = Callable[[Writer], Awaitable[None]]
 
 
 @dataclass
@@ -37,21 +37,21 @@ class Receiver:
 
     url: str = ""
     port: int = 0
-    script: list[Act] = field(default_factory=list)
-    got: list[Got] = field(default_factory=list)
-    answer: Callable[[Got], Act] | None = None
+    script: list[Responder] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
+    answer: Callable[[ReceivedRequest], Responder] | None = None
     connections: int = 0
 
     async def serve(self, reader: Reader, writer: Writer) -> None:
         self.connections += 1
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
-                self.got.append(await _request(reader))
+                self.requests.append(await _request(reader))
                 if self.script:
                     await self.script.pop(0)(writer)
                     break
                 if self.answer is not None:
-                    await self.answer(self.got[-1])(writer)
+                    await self.answer(self.requests[-1])(writer)
                     break
                 writer.write(_plain(200, b"", {}))
                 await writer.drain()
@@ -59,7 +59,7 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiver(*script: Act, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+async def receiver(*script: Responder, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     made = Receiver(script=list(script))
     tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +84,7 @@ async def receiver(*script: Act, tls: ssl.SSLContext | None = None) -> AsyncIter
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def says(status: int, body: bytes = b"", **headers: str) -> Act:
+def respond_with(status: int, body: bytes = b"", **headers: str) -> Responder:
     async def act(writer: Writer) -> None:
         writer.write(_plain(status, body, headers))
         await writer.drain()
@@ -92,7 +92,7 @@ def says(status: int, body: bytes = b"", **headers: str) -> Act:
     return act
 
 
-def hangs_up() -> Act:
+def hang_up() -> Responder:
     """Takes the request and says nothing."""
 
     async def act(writer: Writer) -> None:
@@ -107,9 +107,9 @@ def _plain(status: int, body: bytes, headers: dict[str, str]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def _request(reader: Reader) -> Got:
+async def _request(reader: Reader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
     method, path, _ = first.split(" ")
-    return Got(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+    return ReceivedRequest(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))

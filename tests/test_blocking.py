@@ -17,7 +17,7 @@ from retoma.errors import NotFound, RunFailed
 from retoma.store.database import Database
 from retoma.testing import fresh_database
 from retoma.worker.worker import Worker
-from tests.patience import PATIENCE
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 class Brief(BaseModel):
@@ -57,7 +57,7 @@ async def test_runs_are_started_awaited_and_looked_at(settings: Settings, worker
     def script() -> None:
         with blocking.connect(app, settings) as client:
             run = client.start("article", {"topic": "coffee"}, tenant="blog")
-            assert client.wait(run.id, timedelta(seconds=PATIENCE)).state == "completed"
+            assert client.wait(run.id, timedelta(seconds=WAIT_TIMEOUT)).state == "completed"
             assert client.results(run.id) == {"outline": ["coffee", "history"]}
             assert client.run(article) == {"outline": ["tea", "history"]}
             assert [found.id for found in client.runs(tenant="blog")] == [run.id]

@@ -13,16 +13,16 @@ from obstore.store import MemoryStore
 from pydantic import ValidationError
 
 from retoma import File
-from retoma.define.file import files_in
+from retoma.define.file import find_files
 from retoma.errors import TooLarge
-from retoma.files import Files, FileSettings, Opened, files_of
+from retoma.files import FileSettings, FileStore, OpenedFile, create_file_store
 
 ABC = sha256(b"abc").hexdigest()
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return files_of(FileSettings(_env_file=None, home=tmp_path))
+def files(tmp_path: Path) -> FileStore:
+    return create_file_store(FileSettings(_env_file=None, home=tmp_path))
 
 
 async def parts(*given: bytes) -> AsyncIterator[bytes]:
@@ -30,26 +30,26 @@ async def parts(*given: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-def kept(folder: Path) -> list[str]:
+def list_kept(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
-async def test_a_file_is_named_by_its_content(files: Files) -> None:
+async def test_a_file_is_named_by_its_content(files: FileStore) -> None:
     saved = await files.save(parts(b"a", b"", b"bc"), name="pasta/ofício.pdf")
     assert saved == File(file=ABC, name="pasta/ofício.pdf", size=3, media_type="application/pdf")
     assert await files.load(saved) == b"abc"
-    opened = await files.opened(saved)
+    opened = await files.open_file(saved)
     assert opened is not None
     assert (opened.size, b"".join([chunk async for chunk in opened.chunks])) == (3, b"abc")
 
 
-async def test_the_same_content_is_kept_once_whatever_it_is_called(files: Files, tmp_path: Path) -> None:
+async def test_the_same_content_is_kept_once_whatever_it_is_called(files: FileStore, tmp_path: Path) -> None:
     first, second = await files.save(b"abc", name="a"), await files.save(parts(b"abc"), name="b")
     assert first.file == second.file
-    assert kept(tmp_path) == [ABC]
+    assert list_kept(tmp_path) == [ABC]
 
 
-async def test_more_than_was_allowed_is_neither_read_nor_kept(files: Files, tmp_path: Path) -> None:
+async def test_more_than_was_allowed_is_neither_read_nor_kept(files: FileStore, tmp_path: Path) -> None:
     read = 0
 
     async def much() -> AsyncIterator[bytes]:
@@ -59,17 +59,17 @@ async def test_more_than_was_allowed_is_neither_read_nor_kept(files: Files, tmp_
             yield b"0" * 100
 
     with pytest.raises(TooLarge, match="more than 250 bytes"):
-        await files.save(much(), most=250)
+        await files.save(much(), max_bytes=250)
     assert read == 3
-    assert kept(tmp_path) == []
-    assert (await files.save(b"0" * 250, most=250)).size == 250
+    assert list_kept(tmp_path) == []
+    assert (await files.save(b"0" * 250, max_bytes=250)).size == 250
 
 
-async def test_a_disk_that_is_full_keeps_no_part_of_a_file(files: Files, tmp_path: Path) -> None:
+async def test_a_disk_that_is_full_keeps_no_part_of_a_file(files: FileStore, tmp_path: Path) -> None:
     content = b"0" * 6_000_000
     with files_of_at_most(5_000_000), pytest.raises(Exception, match="File too large"):
         await files.save(content)
-    assert kept(tmp_path) == []
+    assert list_kept(tmp_path) == []
     assert await files.has(await files.save(content))
 
 
@@ -84,37 +84,37 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_file_is_here_only_if_it_is_as_long_as_it_says(files: Files) -> None:
+async def test_a_file_is_here_only_if_it_is_as_long_as_it_says(files: FileStore) -> None:
     saved = await files.save(b"abc")
     assert await files.has(saved)
     assert not await files.has(saved.model_copy(update={"size": 4}))
     assert not await files.has(File(file="0" * 64, size=3))
 
 
-async def test_a_file_that_is_not_here_is_told_so(files: Files) -> None:
+async def test_a_file_that_is_not_here_is_told_so(files: FileStore) -> None:
     missing = File(file="0" * 64)
-    assert await files.opened(missing) is None
+    assert await files.open_file(missing) is None
     with pytest.raises(FileNotFoundError):
         await files.load(missing)
     with pytest.raises(FileNotFoundError, match="none with the digest 000"):
-        await files.path(missing)
+        await files.get_path(missing)
 
 
-async def test_the_path_of_a_local_file_is_the_file_itself(files: Files, tmp_path: Path) -> None:
-    path = await files.path(await files.save(b"abc", name="../../etc/passwd"))
+async def test_the_path_of_a_local_file_is_the_file_itself(files: FileStore, tmp_path: Path) -> None:
+    path = await files.get_path(await files.save(b"abc", name="../../etc/passwd"))
     assert path == tmp_path / "files" / "content" / ABC[:2] / ABC
     assert path.read_bytes() == b"abc"
 
 
 async def test_a_file_of_a_bucket_is_fetched_once(tmp_path: Path) -> None:
     store = MemoryStore()
-    files = Files(store, None, tmp_path)
+    files = FileStore(store, None, tmp_path)
     saved = await files.save(b"abc")
-    path = await files.path(saved)
+    path = await files.get_path(saved)
     assert path.read_bytes() == b"abc"
     store.delete(f"content/{ABC[:2]}/{ABC}")
-    assert await files.path(saved) == path
-    assert kept(tmp_path) == [ABC]
+    assert await files.get_path(saved) == path
+    assert list_kept(tmp_path) == [ABC]
 
 
 def age(path: Path, hours: float) -> None:
@@ -124,45 +124,45 @@ def age(path: Path, hours: float) -> None:
 
 async def test_the_copies_that_were_not_asked_for_the_longest_go(tmp_path: Path) -> None:
     store = MemoryStore()
-    old, older, used = [await Files(store, None, tmp_path).save(each * 100) for each in (b"1", b"2", b"3")]
+    old, older, used = [await FileStore(store, None, tmp_path).save(each * 100) for each in (b"1", b"2", b"3")]
 
     async def path_of(file: File) -> Path:
-        return await Files(store, None, tmp_path, most_copied=250).path(file)
+        return await FileStore(store, None, tmp_path, cache_bytes=250).get_path(file)
 
     for hours, file in ((3, old), (4, older), (5, used)):
         age(await path_of(file), hours)
     await path_of(used)
-    new = await Files(store, None, tmp_path).save(b"new" * 30)
+    new = await FileStore(store, None, tmp_path).save(b"new" * 30)
     await path_of(new)
-    assert set(kept(tmp_path)) == {used.file, new.file}
+    assert set(list_kept(tmp_path)) == {used.file, new.file}
     assert (await path_of(older)).read_bytes() == b"2" * 100
 
 
 async def test_no_copy_of_the_last_hour_goes_however_many_there_are(tmp_path: Path) -> None:
-    files = Files(MemoryStore(), None, tmp_path, most_copied=0)
-    paths = [await files.path(await files.save(each)) for each in (b"1", b"2", b"3")]
+    files = FileStore(MemoryStore(), None, tmp_path, cache_bytes=0)
+    paths = [await files.get_path(await files.save(each)) for each in (b"1", b"2", b"3")]
     assert all(path.exists() for path in paths)
 
 
 async def test_what_cannot_be_fetched_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = Files(MemoryStore(), None, tmp_path)
+    files = FileStore(MemoryStore(), None, tmp_path)
     saved = await files.save(b"abc")
 
-    async def cut(file: File) -> Opened:
+    async def cut(file: File) -> OpenedFile:
         async def chunks() -> AsyncIterator[bytes]:
             yield b"a"
-            assert len(kept(tmp_path)) == 1, "it is written part by part"
+            assert len(list_kept(tmp_path)) == 1, "it is written part by part"
             raise ConnectionError("cut")
 
-        return Opened(file.size, file.media_type, chunks())
+        return OpenedFile(file.size, file.media_type, chunks())
 
-    monkeypatch.setattr(files, "opened", cut)
+    monkeypatch.setattr(files, "open_file", cut)
     with pytest.raises(ConnectionError):
-        await files.path(saved)
-    assert kept(tmp_path) == []
+        await files.get_path(saved)
+    assert list_kept(tmp_path) == []
 
 
-async def test_a_large_file_passes_through(files: Files) -> None:
+async def test_a_large_file_passes_through(files: FileStore) -> None:
     saved = await files.save(parts(*[bytes([number]) * 700_000 for number in range(3)]))
     assert await files.load(saved) == b"\0" * 700_000 + b"\1" * 700_000 + b"\2" * 700_000
 
@@ -171,13 +171,13 @@ async def test_a_large_file_passes_through(files: Files) -> None:
 def test_what_is_no_digest_names_no_file(digest: str) -> None:
     with pytest.raises(ValidationError):
         File(file=digest)
-    assert list(files_in({"file": digest, "size": 1})) == []
+    assert list(find_files({"file": digest, "size": 1})) == []
 
 
 def test_files_are_found_wherever_they_stand_in_json() -> None:
     one, two = ({"file": digit * 64, "name": "", "size": 1, "media_type": "x/y"} for digit in "12")
-    assert [each.file[0] for each in files_in({"a": [one, {"b": {"c": two}}], "file": "no file"})] == ["1", "2"]
-    assert list(files_in(["x", None, 3, {"file": None}])) == []
+    assert [each.file[0] for each in find_files({"a": [one, {"b": {"c": two}}], "file": "no file"})] == ["1", "2"]
+    assert list(find_files(["x", None, 3, {"file": None}])) == []
 
 
 def test_a_relative_home_means_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

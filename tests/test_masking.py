@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from retoma import logs
-from retoma.masking import hide_home, is_secret_name, masked, without_folders
+from retoma.masking import hide_folders, is_secret_name, mask_secrets, register_home
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIcanaryLINEone0001\nMIIcanaryLINEtwo0002\n-----END PRIVATE KEY-----"
 
@@ -27,7 +27,7 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIIcanaryLINEone0001\nMIIcanaryLINEtwo0002\n
 )
 def test_a_name_says_that_its_value_is_a_secret(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "canary-0001")
-    assert masked("refused: canary-0001!") == f"refused: [{name}]!"
+    assert mask_secrets("refused: canary-0001!") == f"refused: [{name}]!"
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def test_other_names_do_not(name: str) -> None:
 @pytest.mark.parametrize("secret", ["lowercase", "changeme", "12345678", "Can@ry78", "ção-ção-"])
 def test_eight_characters_are_enough(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", secret)
-    assert masked(f"postgresql://app:{secret}@db/app") == "postgresql://app:[DB_PASSWORD]@db/app"
-    assert masked(f"{secret}\n{secret}") == "[DB_PASSWORD]\n[DB_PASSWORD]"
+    assert mask_secrets(f"postgresql://app:{secret}@db/app") == "postgresql://app:[DB_PASSWORD]@db/app"
+    assert mask_secrets(f"{secret}\n{secret}") == "[DB_PASSWORD]\n[DB_PASSWORD]"
 
 
 def test_seven_characters_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "Can@ry7")
-    assert masked("Can@ry7") == "Can@ry7"
+    assert mask_secrets("Can@ry7") == "Can@ry7"
 
 
 def test_a_short_word_is_masked_only_as_a_whole_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "postgres")
-    assert masked("postgresql cannot be reached") == "postgresql cannot be reached"
+    assert mask_secrets("postgresql cannot be reached") == "postgresql cannot be reached"
     for before in ("", ":", "7", "_", "%3A", "%3a", "\\n", "\\u00e9"):
-        assert masked(f"{before}postgres") == f"{before}[DB_PASSWORD]"
+        assert mask_secrets(f"{before}postgres") == f"{before}[DB_PASSWORD]"
 
 
 def test_a_secret_is_found_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,25 +63,25 @@ def test_a_secret_is_found_as_programs_write_it(monkeypatch: pytest.MonkeyPatch)
         *(secret, repr(secret), json.dumps(secret), json.dumps(secret, ensure_ascii=False)),
         *(quote(secret), quote(secret, safe=""), urlencode({"key": secret}), quote(secret, safe="").lower()),
     ]
-    assert "ary" not in "".join(map(masked, written))
+    assert "ary" not in "".join(map(mask_secrets, written))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\\n", "\r\n"])
 def test_each_line_of_a_secret_is_one(newline: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNING_KEY", PEM.replace("\n", newline))
     indented = "\n    ".join(PEM.splitlines())
-    assert masked(PEM.replace("\n", newline)) == "[SIGNING_KEY]"
-    assert "canary" not in masked(indented)
-    assert "canary" not in masked(f"only the last: {PEM.splitlines()[2]}")
-    assert masked("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+    assert mask_secrets(PEM.replace("\n", newline)) == "[SIGNING_KEY]"
+    assert "canary" not in mask_secrets(indented)
+    assert "canary" not in mask_secrets(f"only the last: {PEM.splitlines()[2]}")
+    assert mask_secrets("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
 
 
 def test_secrets_within_a_document_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     document = {"type": "service_account", "installed": {"client_secret": "canary-0001"}, "private_key": PEM}
     monkeypatch.setenv("GOOGLE_CREDENTIALS", json.dumps(document))
-    assert masked("refused canary-0001") == "refused [GOOGLE_CREDENTIALS]"
-    assert "canary" not in masked(PEM)
-    assert masked("service_account") == "service_account"
+    assert mask_secrets("refused canary-0001") == "refused [GOOGLE_CREDENTIALS]"
+    assert "canary" not in mask_secrets(PEM)
+    assert mask_secrets("service_account") == "service_account"
 
 
 @pytest.mark.parametrize(
@@ -95,29 +95,29 @@ def test_secrets_within_a_document_are_found(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_the_password_of_any_url_is_a_secret(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, url)
-    assert "0001" not in masked(f"{url} canary/0001 canary%2F0001")
-    assert "[" + name + "]" in masked("canary/0001")
+    assert "0001" not in mask_secrets(f"{url} canary/0001 canary%2F0001")
+    assert "[" + name + "]" in mask_secrets("canary/0001")
 
 
 def test_a_user_of_a_database_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@db/app")
     monkeypatch.setenv("TEST_DATABASE_URL", "postgresql://postgres:postgres@db/app")
-    assert masked('no role "postgres"') == 'no role "postgres"'
+    assert mask_secrets('no role "postgres"') == 'no role "postgres"'
 
 
 def test_a_variable_set_later_is_masked_and_one_removed_still_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert masked("canary-late-0001") == "canary-late-0001"
+    assert mask_secrets("canary-late-0001") == "canary-late-0001"
     monkeypatch.setenv("LATE_TOKEN", "canary-late-0001")
-    assert masked("canary-late-0001") == "[LATE_TOKEN]"
+    assert mask_secrets("canary-late-0001") == "[LATE_TOKEN]"
     monkeypatch.delenv("LATE_TOKEN")
-    assert masked("canary-late-0001") == "[LATE_TOKEN]"
+    assert mask_secrets("canary-late-0001") == "[LATE_TOKEN]"
 
 
 def test_an_env_file_that_changes_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert masked("canary-file-0001") == "canary-file-0001"
+    assert mask_secrets("canary-file-0001") == "canary-file-0001"
     (tmp_path / ".env").write_text("STRIPE_KEY=canary-file-0001\n")
-    assert masked("canary-file-0001") == "[STRIPE_KEY]"
+    assert mask_secrets("canary-file-0001") == "[STRIPE_KEY]"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -128,7 +128,7 @@ def test_no_line_of_a_key_shows_in_a_logged_stack(form: str, monkeypatch: pytest
     handlers: list[logging.Handler] = []
     monkeypatch.setenv("RETOMA_LOG", form)
     monkeypatch.setattr(logging, "basicConfig", lambda **given: handlers.extend(given["handlers"]))
-    logs.set_up()
+    logs.configure_logging()
     error = ValueError(PEM, {"token": os.environ["QUOTED_TOKEN"]})
     record = logging.LogRecord("step", 40, "", 1, "refused", None, (ValueError, error, None))
     record.__dict__ |= {"key": PEM, "all": [os.environ["QUOTED_TOKEN"]], "pin": 1234567890}
@@ -143,7 +143,7 @@ def test_a_stack_names_files_as_python_imports_them(monkeypatch: pytest.MonkeyPa
         '  |   File "/home/ana/venv/lib/python3.11/site-packages/httpx/_client.py", line 9, in send\n'
         'File "/home/ana/film.py", line 1\nFile "<string>", line 1\n'
     )
-    assert without_folders(stack) == (
+    assert hide_folders(stack) == (
         'File "orders/pay.py", line 3\n'
         '  |   File "httpx/_client.py", line 9, in send\n'
         'File "film.py", line 1\nFile "<string>", line 1\n'
@@ -166,5 +166,5 @@ def test_a_stack_names_files_as_python_imports_them(monkeypatch: pytest.MonkeyPa
 def test_a_message_names_no_folder_of_the_server(said: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/srv/shop", "/"])
     monkeypatch.setenv("HOME", "/home/ana")
-    hide_home(Path("/srv/kept"))
-    assert without_folders(said) == shown
+    register_home(Path("/srv/kept"))
+    assert hide_folders(said) == shown

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from retoma import privileges
-from tests.parts import require
+from tests.system_packages import require
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc and these privileges")
 
@@ -35,7 +35,7 @@ subprocess.run([sys.executable, "-I", "-S", "-c", {spy!r}], preexec_fn=drop_priv
 """
 
 
-def spied(user: int, *, hidden: bool) -> list[str]:
+def spy_on_parent(user: int, *, hidden: bool) -> list[str]:
     """What a child that gave up its privileges finds out about its parent."""
     script = PARENT.format(module=MODULE, hidden=hidden, spy=SPY)
     ended = subprocess.run(
@@ -65,13 +65,13 @@ def python_of(user: int) -> str:
 
 def test_root_without_privileges_cannot_look_into_a_process_that_has_them() -> None:
     require(os.geteuid() == 0, "root")
-    assert spied(0, hidden=True) == ["environ PermissionError", "mem PermissionError"]
+    assert spy_on_parent(0, hidden=True) == ["environ PermissionError", "mem PermissionError"]
 
 
 def test_a_hidden_process_keeps_its_environment_from_its_own_user() -> None:
     user = os.geteuid() or NOBODY
-    assert spied(user, hidden=False)[0] == "environ opened"
-    assert spied(user, hidden=True) == ["environ PermissionError", "mem PermissionError"]
+    assert spy_on_parent(user, hidden=False)[0] == "environ opened"
+    assert spy_on_parent(user, hidden=True) == ["environ PermissionError", "mem PermissionError"]
 
 
 def test_programs_that_root_starts_gain_nothing_back() -> None:

@@ -15,33 +15,33 @@ from retoma import signing
 from retoma.errors import BadSignature
 
 BODY = '{"type":"run.completed","data":{"título":"chá"}}'.encode()
-SECRET, OTHER = signing.new_secret(), signing.new_secret()
+SECRET, OTHER = signing.generate_secret(), signing.generate_secret()
 OLD_STYLE = "segredo-do-webhook"
 
 
 def test_the_reference_library_accepts_what_we_sign() -> None:
     now = datetime.now(UTC)
-    headers = signing.headers_for([SECRET], "msg_1", now, BODY)
+    headers = signing.sign_headers([SECRET], "msg_1", now, BODY)
     assert Reference(SECRET).verify(BODY.decode(), headers) == json.loads(BODY)
 
 
 def test_we_sign_as_the_reference_library_does() -> None:
     at = datetime(2026, 11, 15, 12, tzinfo=UTC)
     theirs = Reference(SECRET).sign(msg_id="msg_1", timestamp=at, data=BODY.decode())
-    assert signing.standard_signature(SECRET, "msg_1", int(at.timestamp()), BODY) == theirs
+    assert signing.sign_standard(SECRET, "msg_1", int(at.timestamp()), BODY) == theirs
 
 
 def test_while_a_secret_is_rotated_both_are_accepted_by_the_reference_library() -> None:
-    headers = signing.headers_for([SECRET, OTHER], "msg_1", datetime.now(UTC), BODY)
+    headers = signing.sign_headers([SECRET, OTHER], "msg_1", datetime.now(UTC), BODY)
     for secret in (SECRET, OTHER):
         Reference(secret).verify(BODY.decode(), headers)
     with pytest.raises(WebhookVerificationError):
-        Reference(signing.new_secret()).verify(BODY.decode(), headers)
+        Reference(signing.generate_secret()).verify(BODY.decode(), headers)
 
 
 def test_the_older_header_is_the_hex_of_timestamp_and_body() -> None:
     at = datetime(2026, 11, 15, 12, tzinfo=UTC)
-    headers = signing.headers_for([OLD_STYLE], "msg_1", at, BODY)
+    headers = signing.sign_headers([OLD_STYLE], "msg_1", at, BODY)
     timestamp = headers["x-webhook-timestamp"]
     expected = hmac.new(OLD_STYLE.encode(), f"{timestamp}.".encode() + BODY, hashlib.sha256).hexdigest()
     assert (timestamp, headers["x-webhook-signature"]) == (str(int(at.timestamp())), expected)
@@ -51,17 +51,17 @@ def test_the_older_header_is_the_hex_of_timestamp_and_body() -> None:
 @pytest.mark.parametrize("secret", [SECRET, OLD_STYLE], ids=["new style", "old style"])
 def test_what_we_sign_we_accept_in_either_family(family: str, secret: str) -> None:
     now = datetime.now(UTC)
-    headers = only(family, signing.headers_for([secret], "msg_1", now, BODY))
-    message = signing.verify([OTHER, secret], headers, BODY, now, older=family == "x-webhook-")
+    headers = only(family, signing.sign_headers([secret], "msg_1", now, BODY))
+    message = signing.verify([OTHER, secret], headers, BODY, now, legacy=family == "x-webhook-")
     assert (message == "msg_1") is (family == "webhook-")
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
 def test_names_of_headers_come_in_any_case(family: str) -> None:
     now = datetime.now(UTC)
-    headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
+    headers = only(family, signing.sign_headers([SECRET], "msg_1", now, BODY))
     signing.verify(
-        SECRET, {name.title(): value for name, value in headers.items()}, BODY, now, older=family == "x-webhook-"
+        SECRET, {name.title(): value for name, value in headers.items()}, BODY, now, legacy=family == "x-webhook-"
     )
 
 
@@ -83,19 +83,19 @@ def test_names_of_headers_come_in_any_case(family: str) -> None:
 )
 def test_what_was_tampered_with_is_refused_and_never_a_crash(family: str, change: dict[str, str], why: str) -> None:
     now = datetime.now(UTC)
-    headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
+    headers = only(family, signing.sign_headers([SECRET], "msg_1", now, BODY))
     headers |= {family + name: value for name, value in change.items()}
     with pytest.raises(BadSignature, match=why):
-        signing.verify(SECRET, headers, BODY, now, older=family == "x-webhook-")
+        signing.verify(SECRET, headers, BODY, now, legacy=family == "x-webhook-")
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
 def test_another_body_another_secret_and_another_id_are_refused(family: str) -> None:
     now = datetime.now(UTC)
-    headers = only(family, signing.headers_for([SECRET], "msg_1", now, BODY))
+    headers = only(family, signing.sign_headers([SECRET], "msg_1", now, BODY))
     for keys, body in (([SECRET], BODY + b" "), ([OTHER], BODY), (list[str](), BODY)):
         with pytest.raises(BadSignature):
-            signing.verify(keys, headers, body, now, older=family == "x-webhook-")
+            signing.verify(keys, headers, body, now, legacy=family == "x-webhook-")
     if family == "webhook-":
         for message in ("msg_2", "", "a.b", "é", "\ud800"):
             with pytest.raises(BadSignature):
@@ -106,32 +106,32 @@ def test_another_body_another_secret_and_another_id_are_refused(family: str) -> 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
 def test_what_was_signed_too_long_ago_or_in_the_future_is_refused(family: str, away: timedelta) -> None:
     now = datetime.now(UTC)
-    headers = only(family, signing.headers_for([SECRET], "msg_1", now + away, BODY))
+    headers = only(family, signing.sign_headers([SECRET], "msg_1", now + away, BODY))
     with pytest.raises(BadSignature, match="away from now"):
-        signing.verify(SECRET, headers, BODY, now, older=family == "x-webhook-")
-    signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7), older=family == "x-webhook-")
+        signing.verify(SECRET, headers, BODY, now, legacy=family == "x-webhook-")
+    signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7), legacy=family == "x-webhook-")
 
 
 def test_what_is_not_signed_is_refused() -> None:
     for older in (False, True):
         with pytest.raises(BadSignature, match="there is no"):
-            signing.verify(SECRET, {}, BODY, datetime.now(UTC), older=older)
+            signing.verify(SECRET, {}, BODY, datetime.now(UTC), legacy=older)
 
 
 def test_the_older_headers_alone_are_taken_only_by_who_asks_for_them() -> None:
     now = datetime.now(UTC)
-    stripped = only("x-webhook-", signing.headers_for([SECRET], "msg_1", now, BODY))
+    stripped = only("x-webhook-", signing.sign_headers([SECRET], "msg_1", now, BODY))
     with pytest.raises(BadSignature, match="there is no webhook-signature header"):
         signing.verify(SECRET, stripped, BODY, now)
 
 
 def test_a_replay_is_recognised_by_the_older_headers_too() -> None:
     now = datetime.now(UTC)
-    whole = signing.headers_for([SECRET], "msg_1", now, BODY)
-    other = signing.headers_for([SECRET], "msg_1", now, BODY + b" ")
-    first = signing.verify([SECRET, OTHER], whole, BODY, now, older=True)
-    again = signing.verify(SECRET, only("x-webhook-", whole), BODY, now, older=True)
-    assert first == again != signing.verify(SECRET, other, BODY + b" ", now, older=True)
+    whole = signing.sign_headers([SECRET], "msg_1", now, BODY)
+    other = signing.sign_headers([SECRET], "msg_1", now, BODY + b" ")
+    first = signing.verify([SECRET, OTHER], whole, BODY, now, legacy=True)
+    again = signing.verify(SECRET, only("x-webhook-", whole), BODY, now, legacy=True)
+    assert first == again != signing.verify(SECRET, other, BODY + b" ", now, legacy=True)
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -143,12 +143,12 @@ def test_an_empty_secret_is_refused(keys: str | list[str], older: bool) -> None:
     signed = hmac.new(b"", f"{int(now.timestamp())}.".encode() + BODY, hashlib.sha256).hexdigest()
     with pytest.raises(ValueError, match="the secret is empty"):
         signing.verify(
-            keys, forged | {"x-webhook-signature": signed, "webhook-signature": "v1,x"}, BODY, now, older=older
+            keys, forged | {"x-webhook-signature": signed, "webhook-signature": "v1,x"}, BODY, now, legacy=older
         )
 
 
 def test_a_refusal_says_nothing_of_the_secret() -> None:
-    headers = signing.headers_for([OTHER], "msg_1", datetime.now(UTC), BODY)
+    headers = signing.sign_headers([OTHER], "msg_1", datetime.now(UTC), BODY)
     with pytest.raises(BadSignature) as refused:
         signing.verify(SECRET, headers, BODY, datetime.now(UTC))
     assert SECRET.removeprefix("whsec_") not in str(refused.value)
@@ -165,7 +165,7 @@ def test_a_secret_that_only_looks_like_one_of_standard_webhooks_is_a_mistake() -
 def test_signatures_are_compared_in_a_time_that_tells_nothing(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By compare_digest, and with every secret, also when the first one fits."""
     now = datetime.now(UTC)
-    headers = {name.lower(): text for name, text in signing.headers_for([SECRET], "id", now, BODY).items()}
+    headers = {name.lower(): text for name, text in signing.sign_headers([SECRET], "id", now, BODY).items()}
     compared, compare = [], hmac.compare_digest
 
     def watched(one: bytes, other: bytes) -> bool:
@@ -173,12 +173,12 @@ def test_signatures_are_compared_in_a_time_that_tells_nothing(family: str, monke
         return compare(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", watched)
-    signing.verify([SECRET, OTHER], only(family, headers), BODY, now, older=family == "x-webhook-")
+    signing.verify([SECRET, OTHER], only(family, headers), BODY, now, legacy=family == "x-webhook-")
     assert len(compared) == 2
 
 
 def test_secrets_are_long_and_never_the_same() -> None:
-    made = {signing.new_secret() for _ in range(100)}
+    made = {signing.generate_secret() for _ in range(100)}
     assert len(made) == 100
     assert all(secret.startswith("whsec_") and len(secret) == 50 for secret in made)
 

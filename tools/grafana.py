@@ -36,7 +36,7 @@ def dashboard() -> dict[str, Any]:
         "refresh": "15s",
         "time": {"from": "now-6h", "to": "now"},
         "templating": {"list": [_datasource(), _pipelines()]},
-        "panels": placed(
+        "panels": place_panels(
             [
                 (row("Runs"), WIDTH, 1),
                 *((panel, 12, 8) for panel in runs()),
@@ -49,28 +49,28 @@ def dashboard() -> dict[str, Any]:
                 (row("Servers"), WIDTH, 1),
                 *((panel, 12, 8) for panel in servers()),
                 (row("GPU orchestrator"), WIDTH, 1),
-                *((panel, 4, 4) for panel in orchestrator_figures()),
+                *((panel, 4, 4) for panel in orchestrator_stats()),
                 *((panel, 8, 8) for panel in orchestrator_graphs()),
             ]
         ),
     }
 
 
-def orchestrator_figures() -> list[Panel]:
+def orchestrator_stats() -> list[Panel]:
     return [
-        figure("Jobs Queued", [("", "max(orchestrator_jobs_queued)")]),
-        figure("Jobs In Progress", [("", "max(orchestrator_jobs_inprogress)")]),
-        figure("Jobs Completed", [("", ended('state="completed"'))]),
-        figure("Jobs Failed", [("", ended('state=~"failed|completed_with_errors"'))]),
-        figure(
+        stat("Jobs Queued", [("", "max(orchestrator_jobs_queued)")]),
+        stat("Jobs In Progress", [("", "max(orchestrator_jobs_inprogress)")]),
+        stat("Jobs Completed", [("", count_ended('state="completed"'))]),
+        stat("Jobs Failed", [("", count_ended('state=~"failed|completed_with_errors"'))]),
+        stat(
             "Workers Available",
             [
                 ("available", "max(orchestrator_workers_available)"),
                 ("of", 'max(retoma_pool_capacity{pool="gpu"})'),
             ],
         ),
-        figure("Avg Job Duration", [("", mean("orchestrator_job_duration_seconds"))], unit="s"),
-        figure(
+        stat("Avg Job Duration", [("", mean("orchestrator_job_duration_seconds"))], unit="s"),
+        stat(
             "Webhook Success",
             [
                 (
@@ -121,10 +121,10 @@ def runs() -> list[Panel]:
         ),
         graph("Wait until work begins", quantiles("retoma_run_wait_seconds_bucket"), unit="s"),
         graph("Duration of work", quantiles("retoma_run_duration_seconds_bucket"), unit="s"),
-        graph("Time of people", quantiles("retoma_run_people_seconds_bucket"), unit="s"),
+        graph("Time of people", quantiles("retoma_run_review_seconds_bucket"), unit="s"),
         graph(
             "Runs of which no work has begun",
-            [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_begun{pipeline=~"$pipeline"})')],
+            [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_started{pipeline=~"$pipeline"})')],
         ),
     ]
 
@@ -156,7 +156,7 @@ def queues() -> list[Panel]:
             "Jobs at work and room for them",
             [
                 ("{{queue}} running", 'max by (queue) (retoma_jobs{state="running"})'),
-                ("{{queue}} room", "max by (queue) (retoma_queue_room)"),
+                ("{{queue}} room", "max by (queue) (retoma_queue_concurrency)"),
             ],
         ),
         graph(
@@ -195,8 +195,8 @@ def deliveries() -> list[Panel]:
                 )
             ],
         ),
-        figure("Dead letters", [("", "max(retoma_dead_deliveries)")]),
-        figure("Disabled endpoints", [("", "max(retoma_disabled_endpoints)")]),
+        stat("Dead letters", [("", "max(retoma_dead_deliveries)")]),
+        stat("Disabled endpoints", [("", "max(retoma_disabled_endpoints)")]),
     ]
 
 
@@ -208,12 +208,12 @@ def servers() -> list[Panel]:
             [("{{instance}}", "rate(process_cpu_seconds_total[$__rate_interval])")],
             unit="percentunit",
         ),
-        graph("The application gives its metrics", [("", "min(retoma_application_measures_up)")]),
+        graph("The application gives its metrics", [("", "min(retoma_application_metrics_up)")]),
         graph("Age of the oldest transaction", [("", "max(retoma_oldest_transaction_seconds)")], unit="s"),
     ]
 
 
-def ended(selector: str) -> str:
+def count_ended(selector: str) -> str:
     """How many of the orchestrator's jobs, whatever else the same servers run."""
     return (
         f'sum(max by (pipeline, state) (retoma_runs_ended_total{{{selector}, pipeline=~"{OPERATIONS}"}})) or vector(0)'
@@ -233,7 +233,7 @@ def quantiles(buckets: str) -> list[tuple[str, str]]:
     return [(f"{share:.0%}", f"histogram_quantile({share}, {rate})") for share in (0.5, 0.95)]
 
 
-def figure(title: str, queries: list[tuple[str, str]], unit: str = "none") -> Panel:
+def stat(title: str, queries: list[tuple[str, str]], unit: str = "none") -> Panel:
     return _panel("stat", title, queries, unit) | {
         "options": {"reduceOptions": {"calcs": ["lastNotNull"]}, "textMode": "auto"}
     }
@@ -255,7 +255,7 @@ def row(title: str) -> Panel:
     return {"type": "row", "title": title, "collapsed": False, "panels": []}
 
 
-def placed(panels: list[tuple[Panel, int, int]]) -> list[Panel]:
+def place_panels(panels: list[tuple[Panel, int, int]]) -> list[Panel]:
     """From left to right and from top to bottom, each with its width and height."""
     found: list[Panel] = []
     x = y = tallest = 0

@@ -46,16 +46,16 @@ def main() -> int:
     if not page.is_file():
         print(f"There is no {PAGE} in {project}.", file=sys.stderr)
         return 1
-    rows, faults = read(page.read_text(encoding="utf-8"))
-    faults += [*faults_of_ids(rows), *faults_of_proofs(rows, project)]
+    rows, faults = read_rows(page.read_text(encoding="utf-8"))
+    faults += [*find_id_faults(rows), *find_proof_faults(rows, project)]
     if faults:
         print(f"{PAGE} has {len(faults)} fault(s):", *faults, sep="\n  ", file=sys.stderr)
         return 1
-    print(summary(rows))
+    print(format_summary(rows))
     return 0
 
 
-def read(text: str) -> tuple[list[Row], list[str]]:
+def read_rows(text: str) -> tuple[list[Row], list[str]]:
     """The rows of a page, and a sentence for each line that looks like a row and is none."""
     rows: list[Row] = []
     faults: list[str] = []
@@ -63,13 +63,13 @@ def read(text: str) -> tuple[list[Row], list[str]]:
         if not ROW.match(line) or HEADING.fullmatch(line.strip()):
             continue
         try:
-            rows.append(parse(line.strip(), number))
+            rows.append(parse_row(line.strip(), number))
         except RowError as fault:
             faults.append(f"Line {number}: {fault}")
     return rows, faults
 
 
-def parse(line: str, number: int) -> Row:
+def parse_row(line: str, number: int) -> Row:
     if not (line.startswith("|") and line.endswith("|")):
         raise RowError("a row begins and ends with `|`.")
     cells = [cell.strip() for cell in line[1:-1].split("|")]
@@ -84,7 +84,7 @@ def parse(line: str, number: int) -> Row:
     return Row(name, GROUPS[matched[1]], int(matched[2]), proof, number)
 
 
-def faults_of_ids(rows: list[Row]) -> Iterator[str]:
+def find_id_faults(rows: list[Row]) -> Iterator[str]:
     lines: dict[str, int] = {}
     for row in rows:
         if row.id in lines:
@@ -98,14 +98,14 @@ def faults_of_ids(rows: list[Row]) -> Iterator[str]:
             yield f"{letter}-{missing:03} is missing; the ids of {group} are consecutive from {letter}-001."
 
 
-def faults_of_proofs(rows: list[Row], project: Path) -> Iterator[str]:
+def find_proof_faults(rows: list[Row], project: Path) -> Iterator[str]:
     for row in rows:
-        fault = None if row.is_open else fault_of_proof(row.proof, project)
+        fault = None if row.is_open else find_proof_fault(row.proof, project)
         if fault:
             yield f"Line {row.line}: the proof of {row.id} is {row.proof!r}, but {fault}."
 
 
-def fault_of_proof(proof: str, project: Path) -> str | None:
+def find_proof_fault(proof: str, project: Path) -> str | None:
     matched = PROOF.fullmatch(proof)
     if not matched:
         return "a proof is `open` or `tests/path/test_file.py::test_name`"
@@ -113,13 +113,13 @@ def fault_of_proof(proof: str, project: Path) -> str | None:
     if not file.is_file():
         return "there is no such file"
     try:
-        return None if test in tests_in(file) else "that file has no such test"
+        return None if test in list_tests(file) else "that file has no such test"
     except SyntaxError as error:
         return f"that file is not valid Python (line {error.lineno})"
 
 
 @cache
-def tests_in(file: Path) -> frozenset[str]:
+def list_tests(file: Path) -> frozenset[str]:
     """The functions of a file as pytest names them: `test_name`, or `TestClass::test_name`."""
     return frozenset(_functions(ast.parse(file.read_text(encoding="utf-8")).body))
 
@@ -132,7 +132,7 @@ def _functions(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
             yield from _functions(node.body, f"{prefix}{node.name}::")
 
 
-def summary(rows: list[Row]) -> str:
+def format_summary(rows: list[Row]) -> str:
     per_group = Counter(row.group for row in rows)
     lines = [f"  {group}: {_count([row for row in rows if row.group == group])}" for group in GROUPS.values()]
     groups = ", ".join(f"{group} {per_group[group]}" for group in GROUPS.values())

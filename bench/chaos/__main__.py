@@ -19,25 +19,25 @@ import asyncpg
 
 from bench.chaos import farm, skew
 from bench.chaos.application import app
-from bench.chaos.client import Users
-from bench.chaos.editor import Editor
-from bench.chaos.faults import STOOD_STILL, Trouble
-from bench.chaos.ledger import NAME, read
-from bench.chaos.operator import Operator
-from bench.chaos.postman import Postman
-from bench.chaos.processes import Pooler, Postgres, Said, WorkerProcess, read_logs, until
-from bench.chaos.proxy import Proxy
-from bench.chaos.receiver import Deliveries, Receiver
-from bench.chaos.referee import (
-    ENDED,
+from bench.chaos.callback_sender import CallbackSender
+from bench.chaos.checker import (
+    FINAL_STATES,
     Findings,
     Store,
-    judge,
-    judge_deliveries,
-    judge_outside,
-    wrong_counters,
-    wrong_slots,
+    check,
+    check_deliveries,
+    check_external_work,
+    find_wrong_counters,
+    find_wrong_slots,
 )
+from bench.chaos.client import Users
+from bench.chaos.faults import WORKER_PAUSED, FaultInjector
+from bench.chaos.ledger import NAME, read
+from bench.chaos.operator import Operator
+from bench.chaos.processes import LogSummary, Pooler, Postgres, WorkerProcess, read_logs, until
+from bench.chaos.proxy import Proxy
+from bench.chaos.receiver import Deliveries, Receiver
+from bench.chaos.reviewer import Reviewer
 from retoma.client import Client
 from retoma.outgoing import LOOPBACK, Guard
 from retoma.settings import Settings
@@ -53,8 +53,17 @@ _LEFT = (
     "select (select count(*) from retoma.runs where ended_at is null)"
     " + (select count(*) from retoma.deliveries where ended_at is null)"
 )
-NEVER_NONE = ("outside work submitted", "deliveries delivered", "callbacks taken", "acts repeated under their keys")
-ALWAYS = ("worker killed (SIGKILL)", "PostgreSQL killed (SIGKILL)", "answer lost after commit (retoma.exchange)")
+REQUIRED_COUNTS = (
+    "outside work submitted",
+    "deliveries delivered",
+    "callbacks taken",
+    "acts repeated under their keys",
+)
+REQUIRED_FAULTS = (
+    "worker killed (SIGKILL)",
+    "PostgreSQL killed (SIGKILL)",
+    "answer lost after commit (retoma.exchange)",
+)
 # How often each kind of fault must at least hit in ten minutes, by the beginning of its name.
 IN_TEN_MINUTES = {
     "worker killed": 20,
@@ -93,7 +102,7 @@ def main() -> int:
             print(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    tell(findings, seed, chosen.seconds)
+    print_findings(findings, seed, chosen.seconds)
     return 0 if findings.is_good else 1
 
 
@@ -128,19 +137,19 @@ class Run:
         proxy = await stack.enter_async_context(Proxy(behind))
         url = self._postgres.url_by(proxy.port)
         database = await stack.enter_async_context(await Database.open(Settings(database_url=url)))
-        client = Client(app, database, Guard.allow(LOOPBACK))
+        client = Client(app, database, Guard.from_hosts(LOOPBACK))
         stack.push_async_callback(client.close)
         receiver = await stack.enter_async_context(Receiver(random.Random(self._seed + 1)))
-        postman, editor = Postman(client, self._folder), Editor(client)
+        postman, editor = CallbackSender(client, self._folder), Reviewer(client)
         workers = self._workers(url)
         keeping = [asyncio.ensure_future(worker.keep()) for worker in workers]
-        trouble = Trouble(random.Random(self._seed), proxy, self._postgres, workers, database)
+        trouble = FaultInjector(random.Random(self._seed), proxy, self._postgres, workers, database)
         users = Users(client, receiver, self._seed, USERS)
-        operator = Operator(client, users.told, self._seed + 2)
-        walking = asyncio.gather(postman.walk(), editor.walk(), operator.walk())
+        operator = Operator(client, users.log, self._seed + 2)
+        walking = asyncio.gather(postman.run(), editor.run(), operator.run())
         try:
             await until(lambda: all(worker.is_ready for worker in workers), time.monotonic() + 30)
-            await self._make_trouble(trouble, users)
+            await self._inject_faults(trouble, users)
             operator.only_repeats = True
             await self._drain(direct, trouble)
         finally:
@@ -148,12 +157,12 @@ class Run:
             with suppress(asyncio.CancelledError):
                 await walking
             await asyncio.gather(*(worker.close(task) for worker, task in zip(workers, keeping, strict=True)))
-        findings = await self._judged(direct, users, trouble, receiver, postman)
+        findings = await self._check_results(direct, users, trouble, receiver, postman)
         findings.expect("decisions that were lost on their makers", editor.contradictions)
         findings.figures |= {"decisions of people": editor.decided, "decisions that came too late": editor.too_late}
         findings.expect("acts whose repetition was answered otherwise", operator.contradictions)
         findings.figures |= {"acts": len(operator.acts), "acts repeated under their keys": operator.repeated}
-        self._judge_processes(findings, trouble, workers, proxy)
+        self._check_processes(findings, trouble, workers, proxy)
         return findings
 
     def _workers(self, url: str) -> list[WorkerProcess]:
@@ -163,17 +172,17 @@ class Run:
             for number in range(WORKERS)
         ]
 
-    async def _make_trouble(self, trouble: Trouble, users: Users) -> None:
+    async def _inject_faults(self, trouble: FaultInjector, users: Users) -> None:
         using = asyncio.ensure_future(users.run())
-        looking = asyncio.ensure_future(self._look_at_counters())
-        making = asyncio.ensure_future(trouble.make(time.monotonic() + self._seconds))
+        looking = asyncio.ensure_future(self._watch_counters())
+        making = asyncio.ensure_future(trouble.run(time.monotonic() + self._seconds))
         await asyncio.wait([using, making], return_when=asyncio.FIRST_COMPLETED)
         users.stop()
         looking.cancel()
         async with asyncio.timeout(LONGEST_DRAIN):
             await asyncio.gather(making, using)
 
-    async def _look_at_counters(self) -> None:
+    async def _watch_counters(self) -> None:
         while True:
             await asyncio.sleep(2)
             try:
@@ -181,18 +190,18 @@ class Run:
             except (OSError, asyncpg.PostgresError):
                 continue
             try:
-                looked_at, wrong = await wrong_counters(connection)
+                looked_at, wrong = await find_wrong_counters(connection)
                 self._looked_at += looked_at
                 self._wrong_counters += wrong
-                self._wrong_slots += await wrong_slots(connection)
+                self._wrong_slots += await find_wrong_slots(connection)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pass
             finally:
                 connection.terminate()
 
-    async def _drain(self, direct: Database, trouble: Trouble) -> None:
+    async def _drain(self, direct: Database, trouble: FaultInjector) -> None:
         await asyncio.to_thread(self._postgres.revive)
-        await trouble.end()
+        await trouble.finish()
         deadline = time.monotonic() + LONGEST_DRAIN
         while time.monotonic() < deadline:
             async with direct.connection() as connection:
@@ -201,31 +210,31 @@ class Run:
                 return
             await asyncio.sleep(0.2)
 
-    async def _judged(
-        self, direct: Database, users: Users, trouble: Trouble, receiver: Receiver, postman: Postman
+    async def _check_results(
+        self, direct: Database, users: Users, trouble: FaultInjector, receiver: Receiver, postman: CallbackSender
     ) -> Findings:
         async with direct.connection() as connection:
             store = await Store.read(connection)
-            at_rest = await wrong_slots(connection)
+            at_rest = await find_wrong_slots(connection)
             deliveries = await Deliveries.read(connection)
-        findings = judge(store, users.told, read(self._folder / NAME), trouble.kills, trouble.deafness)
-        stood_still = trouble.hits[STOOD_STILL]
-        judge_outside(findings, farm.works(self._folder), store, at_rest=at_rest, stood_still=stood_still)
-        judge_deliveries(findings, deliveries, users.told, receiver)
+        findings = check(store, users.log, read(self._folder / NAME), trouble.kills, trouble.deafness)
+        stood_still = trouble.hits[WORKER_PAUSED]
+        check_external_work(findings, farm.list_work(self._folder), store, at_rest=at_rest, stood_still=stood_still)
+        check_deliveries(findings, deliveries, users.log, receiver)
         findings.expect("callbacks that nobody knew", postman.contradictions)
         findings.figures |= {"callbacks taken": postman.delivered, "callbacks repeated": postman.repeated}
         return findings
 
-    def _judge_processes(
-        self, findings: Findings, trouble: Trouble, workers: list[WorkerProcess], proxy: Proxy
+    def _check_processes(
+        self, findings: Findings, trouble: FaultInjector, workers: list[WorkerProcess], proxy: Proxy
     ) -> None:
         said = read_logs(self._folder)
         findings.expect("slots that did not add up on the way", self._wrong_slots)
         findings.expect("counters that did not add up on the way", self._wrong_counters)
-        findings.expect("workers that ended by themselves", _gave_up(workers))
+        findings.expect("workers that ended by themselves", _find_exited_workers(workers))
         findings.expect("errors that nobody caught", said.errors)
         trouble.hits["workers with a clock that is an hour off"] += sum(worker.skewed for worker in workers)
-        findings.expect("too little happened", _too_little(findings, trouble, said, self._seconds))
+        findings.expect("too little happened", _check_coverage(findings, trouble, said, self._seconds))
         findings.figures |= {
             "open runs whose counters were looked at": self._looked_at,
             "late writes refused": said.refused,
@@ -236,15 +245,15 @@ class Run:
         }
 
 
-def _too_little(findings: Findings, trouble: Trouble, said: Said, seconds: float) -> Iterator[str]:
+def _check_coverage(findings: Findings, trouble: FaultInjector, said: LogSummary, seconds: float) -> Iterator[str]:
     """A run in which nothing went wrong because nothing happened is not good."""
-    ended = sum(count for state, count in findings.figures["runs by state"].items() if state in ENDED)
+    ended = sum(count for state, count in findings.figures["runs by state"].items() if state in FINAL_STATES)
     if ended < seconds * FEWEST_RUNS_PER_SECOND:
         yield f"only {ended} runs ended"
     if seconds < SHORT:
         return
-    yield from (f"no {fault}" for fault in ALWAYS if not trouble.hits[fault])
-    yield from (f"no {figure}" for figure in NEVER_NONE if not findings.figures[figure])
+    yield from (f"no {fault}" for fault in REQUIRED_FAULTS if not trouble.hits[fault])
+    yield from (f"no {figure}" for figure in REQUIRED_COUNTS if not findings.figures[figure])
     if not findings.figures["jobs reclaimed from dead workers"]:
         yield "no job was reclaimed from a dead worker"
     if seconds < LONG:
@@ -257,16 +266,16 @@ def _too_little(findings: Findings, trouble: Trouble, said: Said, seconds: float
             yield f"only {hits} times: {kind}"
 
 
-def _gave_up(workers: list[WorkerProcess]) -> list[str]:
+def _find_exited_workers(workers: list[WorkerProcess]) -> list[str]:
     return [
         f"worker {worker.number}, process {ended.pid}, with {ended.code}"
         for worker in workers
-        for ended in worker.ended
-        if not ended.wanted and ended.was_ready
+        for ended in worker.exits
+        if not ended.expected and ended.was_ready
     ]
 
 
-def tell(findings: Findings, seed: int, seconds: float) -> None:
+def print_findings(findings: Findings, seed: int, seconds: float) -> None:
     print(f"chaos of {seconds:g} s with seed {seed}")
     for what, figure in findings.figures.items():
         if isinstance(figure, dict):

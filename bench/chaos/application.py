@@ -17,22 +17,22 @@ from bench.chaos.chance import mix
 from bench.chaos.farm import Farm
 from retoma import App, Context, GiveUp, Items, Pipeline, Pool, RateLimited, Retry, fixed, minutes, seconds
 from retoma.webhooks import sender
-from retoma.worker import poller
+from retoma.worker import external_work_poller
 
 PATIENT = Retry(40, backoff=fixed(0.05))
 if lease := os.environ.get("CHAOS_LEASE"):
     # Nobody here takes half a minute to answer: what a dead process looked at or sent is taken up again soon.
-    poller.LEASE = sender.LEASE = timedelta(seconds=float(lease))
+    external_work_poller.LEASE = sender.LEASE = timedelta(seconds=float(lease))
     sender.TIMEOUT = float(lease) / 2
 
 
-class Given(BaseModel):
+class Inputs(BaseModel):
     nonce: str
     size: int = 0
 
 
 @dataclass
-class Made:
+class StepOutput:
     """A result that says which execution of its step gave it."""
 
     value: int
@@ -53,343 +53,348 @@ def value_of(result: Any) -> object:
         return sorted((key, made.value) for key, made in result.by_key.items()), sorted(f.key for f in result.failed)
     if isinstance(result, Part):
         return result.name
-    return result.value if isinstance(result, Made) else result
+    return result.value if isinstance(result, StepOutput) else result
 
 
-def done(ctx: Context, token: str, *inputs: Any, pid: int = 0) -> Made:
+def record_success(ctx: Context, token: str, *inputs: Any, pid: int = 0) -> StepOutput:
     ledger.write(ctx, pid or os.getpid(), token, "ended")
-    return Made(mix(ctx.step, ctx.item, *map(value_of, inputs)), ctx.attempt, token)
+    return StepOutput(mix(ctx.step, ctx.item, *map(value_of, inputs)), ctx.attempt, token)
 
 
-def done_parts(ctx: Context, token: str, size: int) -> list[Part]:
+def record_parts(ctx: Context, token: str, size: int) -> list[Part]:
     ledger.write(ctx, os.getpid(), token, "ended")
     return [Part(f"{ctx.step}-{number}", ctx.attempt, token) for number in range(size)]
 
 
-def failed(ctx: Context, error: Exception) -> Exception:
-    ledger.write(ctx, os.getpid(), ledger.began(ctx, os.getpid()), "failed")
+def record_failure(ctx: Context, error: Exception) -> Exception:
+    ledger.write(ctx, os.getpid(), ledger.record_start(ctx, os.getpid()), "failed")
     return error
 
 
-async def work(ctx: Context, *inputs: Any) -> Made:
-    token = ledger.began(ctx, os.getpid())
+async def work(ctx: Context, *inputs: Any) -> StepOutput:
+    token = ledger.record_start(ctx, os.getpid())
     await asyncio.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
-    return done(ctx, token, *inputs)
+    return record_success(ctx, token, *inputs)
 
 
-def work_in_thread(ctx: Context, *inputs: Any) -> Made:
-    token = ledger.began(ctx, os.getpid())
+def work_in_thread(ctx: Context, *inputs: Any) -> StepOutput:
+    token = ledger.record_start(ctx, os.getpid())
     time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
-    return done(ctx, token, *inputs)
+    return record_success(ctx, token, *inputs)
 
 
-chain = Pipeline("chain", inputs=Given, retry=PATIENT)
+chain = Pipeline("chain", inputs=Inputs, retry=PATIENT)
 
 
 @chain.step
-async def first(nonce: str, *, ctx: Context) -> Made:
+async def first(nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce)
 
 
 @chain.step
-def second(first: Made, *, ctx: Context) -> Made:
+def second(first: StepOutput, *, ctx: Context) -> StepOutput:
     return work_in_thread(ctx, first)
 
 
 @chain.step
-async def third(second: Made, *, ctx: Context) -> Made:
+async def third(second: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, second)
 
 
 @chain.step
-async def fourth(third: Made, *, ctx: Context) -> Made:
+async def fourth(third: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, third)
 
 
-album = Pipeline("album", inputs=Given, retry=PATIENT)
+album = Pipeline("album", inputs=Inputs, retry=PATIENT)
 
 
 @album.step
 async def tracks(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
 
 
 @album.each(tracks, key="name")
-async def recorded(track: Part, *, ctx: Context) -> Made:
+async def recorded(track: Part, *, ctx: Context) -> StepOutput:
     if chance.fails(ctx.run, ctx.step, ctx.item):
-        raise failed(ctx, GiveUp("this item is bad", code="BAD"))
+        raise record_failure(ctx, GiveUp("this item is bad", code="BAD"))
     return await work(ctx, track)
 
 
 @album.each(tracks)
-def mixed(recorded: Made, *, ctx: Context) -> Made:
+def mixed(recorded: StepOutput, *, ctx: Context) -> StepOutput:
     return work_in_thread(ctx, recorded)
 
 
 @album.step
-async def record(mixed: Items[Made], *, ctx: Context) -> Made:
+async def record(mixed: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, mixed)
 
 
-diamond = Pipeline("diamond", inputs=Given, retry=PATIENT)
+diamond = Pipeline("diamond", inputs=Inputs, retry=PATIENT)
 
 
 @diamond.step
-async def top(nonce: str, *, ctx: Context) -> Made:
+async def top(nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce)
 
 
 @diamond.step
-def left(top: Made, *, ctx: Context) -> Made:
+def left(top: StepOutput, *, ctx: Context) -> StepOutput:
     return work_in_thread(ctx, top)
 
 
 @diamond.step
-async def right(top: Made, *, ctx: Context) -> Made:
+async def right(top: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, top)
 
 
 @diamond.step
-async def bottom(left: Made, right: Made, *, ctx: Context) -> Made:
+async def bottom(left: StepOutput, right: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, left, right)
 
 
-film = Pipeline("film", inputs=Given, retry=PATIENT)
+film = Pipeline("film", inputs=Inputs, retry=PATIENT)
 
 
 @film.step
 async def scenes(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
 
 
 @film.step
 async def languages(nonce: str, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), 2)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), 2)
 
 
 @film.each(scenes, languages, key=["name", "name"])
-async def dubbed(scene: Part, language: Part, *, ctx: Context) -> Made:
+async def dubbed(scene: Part, language: Part, *, ctx: Context) -> StepOutput:
     return await work(ctx, scene, language)
 
 
 @film.step
-async def reel(dubbed: Items[Made], *, ctx: Context) -> Made:
+async def reel(dubbed: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, dubbed)
 
 
-gallery = Pipeline("gallery", inputs=Given, retry=PATIENT)
+gallery = Pipeline("gallery", inputs=Inputs, retry=PATIENT)
 
 
 @gallery.step
 async def motifs(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
 
 
 @gallery.step
-async def style(nonce: str, *, ctx: Context) -> Made:
+async def style(nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce)
 
 
 @gallery.each(motifs, key="name")
-async def painted(motif: Part, style: Made, *, ctx: Context) -> Made:
+async def painted(motif: Part, style: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, motif, style)
 
 
 @gallery.step
-async def exhibition(painted: Items[Made], *, ctx: Context) -> Made:
+async def exhibition(painted: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, painted)
 
 
-weather = Pipeline("weather", inputs=Given, retry=PATIENT)
+weather = Pipeline("weather", inputs=Inputs, retry=PATIENT)
 
 
 @weather.step(timeout=seconds(0.6))
 async def stations(size: int, *, ctx: Context) -> list[Part]:
-    token = ledger.began(ctx, os.getpid())
+    token = ledger.record_start(ctx, os.getpid())
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
         ledger.write(ctx, os.getpid(), token, "failed")
         await asyncio.sleep(600)  # its timeout ends it
-    return done_parts(ctx, token, size)
+    return record_parts(ctx, token, size)
 
 
 @weather.each(stations, key="name")
-async def measured(station: Part, *, ctx: Context) -> Made:
+async def measured(station: Part, *, ctx: Context) -> StepOutput:
     if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
-        raise failed(ctx, OSError("the station does not answer"))
-    token = ledger.began(ctx, os.getpid())
+        raise record_failure(ctx, OSError("the station does not answer"))
+    token = ledger.record_start(ctx, os.getpid())
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
         time.sleep(0.4)  # noqa: ASYNC251  (a mistake that people make: it blocks the worker's loop)
-    return done(ctx, token, station)
+    return record_success(ctx, token, station)
 
 
 @weather.step
-async def forecast(measured: Items[Made], *, ctx: Context) -> Made:
+async def forecast(measured: Items[StepOutput], *, ctx: Context) -> StepOutput:
     if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
-        raise failed(ctx, OSError("not now"))
-    token = ledger.began(ctx, os.getpid())
-    return done(ctx, token, measured)
+        raise record_failure(ctx, OSError("not now"))
+    token = ledger.record_start(ctx, os.getpid())
+    return record_success(ctx, token, measured)
 
 
-menu = Pipeline("menu", inputs=Given, retry=PATIENT)
+menu = Pipeline("menu", inputs=Inputs, retry=PATIENT)
 
 
 @menu.step
 async def guests(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
 
 
 @menu.step(when=lambda nonce: chance.is_wanted(nonce, "dessert"))
-async def dessert(nonce: str, *, ctx: Context) -> Made:
+async def dessert(nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce)
 
 
 @menu.each(guests, key="name", when=lambda guest, nonce: chance.is_wanted(nonce, guest.name))
-async def dish(guest: Part, nonce: str, *, ctx: Context) -> Made:
+async def dish(guest: Part, nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, guest, nonce)
 
 
 @menu.each(guests)
-async def drink(dish: Made, *, ctx: Context) -> Made:
+async def drink(dish: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, dish)
 
 
 @menu.step
-async def table(drink: Items[Made], dessert: Made | None = None, *, ctx: Context) -> Made:
+async def table(drink: Items[StepOutput], dessert: StepOutput | None = None, *, ctx: Context) -> StepOutput:
     return await work(ctx, drink, dessert)
 
 
 @menu.step
-async def coffee(dessert: Made, *, ctx: Context) -> Made:
+async def coffee(dessert: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, dessert)
 
 
-trial = Pipeline("trial", inputs=Given, retry=PATIENT)
+trial = Pipeline("trial", inputs=Inputs, retry=PATIENT)
 
 
 @trial.step
 async def evidence(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
 
 
 @trial.each(evidence, key="name")
-async def weighed(piece: Part, *, ctx: Context) -> Made:
+async def weighed(piece: Part, *, ctx: Context) -> StepOutput:
     return await work(ctx, piece)
 
 
 @trial.step
-async def hearing(nonce: str, *, ctx: Context) -> Made:
+async def hearing(nonce: str, *, ctx: Context) -> StepOutput:
     if chance.stops(ctx.run):
         await asyncio.sleep(chance.pace(ctx.run, ctx.step, ""))
-        raise failed(ctx, GiveUp("the case is dismissed", code="DISMISSED"))
+        raise record_failure(ctx, GiveUp("the case is dismissed", code="DISMISSED"))
     return await work(ctx, nonce)
 
 
 @trial.step
-async def verdict(weighed: Items[Made], hearing: Made, *, ctx: Context) -> Made:
+async def verdict(weighed: Items[StepOutput], hearing: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, weighed, hearing)
 
 
-parcel = Pipeline("parcel", inputs=Given, retry=PATIENT)
+parcel = Pipeline("parcel", inputs=Inputs, retry=PATIENT)
 
 
 @parcel.step(on_failure="continue")
-async def label(nonce: str, *, ctx: Context) -> Made:
+async def label(nonce: str, *, ctx: Context) -> StepOutput:
     if chance.stops(ctx.run):
-        raise failed(ctx, GiveUp("the printer has no paper", code="NO_PAPER"))
+        raise record_failure(ctx, GiveUp("the printer has no paper", code="NO_PAPER"))
     return await work(ctx, nonce)
 
 
 @parcel.step
-async def box(nonce: str, label: Made | None = None, *, ctx: Context) -> Made:
+async def box(nonce: str, label: StepOutput | None = None, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce, label)
 
 
 @parcel.step
-async def stamp(label: Made, *, ctx: Context) -> Made:
+async def stamp(label: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, label)
 
 
 @parcel.step(after=stamp)
-async def bill(box: Made, *, ctx: Context) -> Made:
+async def bill(box: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, box)
 
 
-laboratory = Pipeline("laboratory", inputs=Given, retry=PATIENT)
+laboratory = Pipeline("laboratory", inputs=Inputs, retry=PATIENT)
 
 
 @laboratory.step
 async def samples(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), min(size, 3))
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), min(size, 3))
 
 
 @laboratory.each(samples, key="name", isolation="process", timeout=seconds(20))
-def assay(sample: Part, *, ctx: Context) -> Made:
+def assay(sample: Part, *, ctx: Context) -> StepOutput:
     worker = os.getppid()
-    token = ledger.began(ctx, worker)
+    token = ledger.record_start(ctx, worker)
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
         ledger.write(ctx, worker, token, "failed")
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
-    return done(ctx, token, sample, pid=worker)
+    return record_success(ctx, token, sample, pid=worker)
 
 
 @laboratory.step
-async def report(assay: Items[Made], *, ctx: Context) -> Made:
+async def report(assay: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, assay)
 
 
-rendering = Pipeline("rendering", inputs=Given, retry=PATIENT)
+rendering = Pipeline("rendering", inputs=Inputs, retry=PATIENT)
 machines = Pool(farm.POOL, capacity=farm.CAPACITY)
 
 
 @rendering.step
 async def shots(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), min(size, 3))
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), min(size, 3))
 
 
 async def rendered(farm: Farm, ctx: Context) -> Any:
     handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
     return await ctx.external(
-        handle, poll=farm.status, cancel=farm.cancel, every=seconds(0.3), queued=seconds(1.5), total=minutes(2)
+        handle,
+        poll=farm.status,
+        cancel=farm.cancel,
+        poll_interval=seconds(0.3),
+        queue_timeout=seconds(1.5),
+        total_timeout=minutes(2),
     )
 
 
 @rendering.each(shots, key="name", pool=machines, slots=farm.SLOTS["clip"])
-async def clip(shot: Part, *, farm: Farm, ctx: Context) -> Made:
+async def clip(shot: Part, *, farm: Farm, ctx: Context) -> StepOutput:
     return await work(ctx, shot, await rendered(farm, ctx))
 
 
 @rendering.step(pool=machines, slots=farm.SLOTS["poster"])
-async def poster(nonce: str, *, farm: Farm, ctx: Context) -> Made:
+async def poster(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
     return await work(ctx, nonce, await rendered(farm, ctx))
 
 
 @rendering.step
-async def feature(clip: Items[Made], poster: Made, *, ctx: Context) -> Made:
+async def feature(clip: Items[StepOutput], poster: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, clip, poster)
 
 
-correspondence = Pipeline("correspondence", inputs=Given, retry=PATIENT)
+correspondence = Pipeline("correspondence", inputs=Inputs, retry=PATIENT)
 
 
 @correspondence.step
-async def letter(nonce: str, *, farm: Farm, ctx: Context) -> Made:
+async def letter(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
     """Whoever gets it answers by its callback, and nobody asks."""
     handle = await ctx.once("post", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
-    answer = await ctx.external(handle, total=minutes(10))
+    answer = await ctx.external(handle, total_timeout=minutes(10))
     return await work(ctx, nonce, answer)
 
 
 @correspondence.step
-async def archive(letter: Made, *, ctx: Context) -> Made:
+async def archive(letter: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, letter)
 
 
-column = Pipeline("column", inputs=Given, retry=PATIENT)
+column = Pipeline("column", inputs=Inputs, retry=PATIENT)
 
 
 @column.step
-async def draft(nonce: str, *, ctx: Context) -> Made:
+async def draft(nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce, ctx.revision)
 
 
@@ -397,35 +402,35 @@ column.review("approval", of=draft)
 
 
 @column.step
-async def printed(approval: Made, *, ctx: Context) -> Made:
+async def printed(approval: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, approval)
 
 
-printing = Pipeline("printing", inputs=Given, retry=PATIENT)
+printing = Pipeline("printing", inputs=Inputs, retry=PATIENT)
 press = Pool("press", capacity=4, rate=60, burst=10)
 
 
 @printing.step
 async def pages(size: int, *, ctx: Context) -> list[Part]:
-    return done_parts(ctx, ledger.began(ctx, os.getpid()), size)
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
 
 
 @printing.step(pool=press, slots=3)
-async def cover(nonce: str, *, ctx: Context) -> Made:
+async def cover(nonce: str, *, ctx: Context) -> StepOutput:
     return await work(ctx, nonce)
 
 
 @printing.each(pages, key="name", pool=press)
-async def page(sheet: Part, *, ctx: Context) -> Made:
+async def page(sheet: Part, *, ctx: Context) -> StepOutput:
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt) and farm.is_first(ctx.effect_key):
         raise RateLimited(0.2)
     if chance.fails(ctx.run, ctx.step, ctx.item):
-        raise failed(ctx, GiveUp("the paper is torn", code="TORN"))
+        raise record_failure(ctx, GiveUp("the paper is torn", code="TORN"))
     return await work(ctx, sheet)
 
 
 @printing.step
-async def book(page: Items[Made], cover: Made, *, ctx: Context) -> Made:
+async def book(page: Items[StepOutput], cover: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, page, cover)
 
 

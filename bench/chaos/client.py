@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from bench.chaos.application import Given, app
+from bench.chaos.application import Inputs, app
 from bench.chaos.receiver import Receiver
 from retoma import Webhook
 from retoma.client import Client
@@ -18,7 +18,7 @@ from retoma.errors import DatabaseUnavailable
 
 TENANTS = ["north", "south", "east"]
 PIPELINES = [*app.pipelines, "rendering", "rendering", "printing"]
-AWAITED = timedelta(seconds=5)
+LONGEST_WAIT = timedelta(seconds=5)
 MOST_RENDERINGS = 40  # open at a time: their pool is small, and what waits for it must end after the chaos
 
 
@@ -29,15 +29,15 @@ class Acknowledged:
     nonce: str
     size: int
     cancelled_at: float | None = None  # monotonic, when that was answered
-    asked_for_webhook: bool = False
+    wants_webhook: bool = False
 
 
 @dataclass
-class Told:
+class UserLog:
     """What the users were told, and must find again."""
 
     acknowledged: dict[str, Acknowledged] = field(default_factory=dict)  # by nonce
-    asked: int = 0
+    start_requests: int = 0
     sent_twice: int = 0
     unanswered: int = 0
     delayed: int = 0
@@ -48,7 +48,7 @@ class Users:
     """`users` people, each with one run at a time."""
 
     def __init__(self, client: Client, receiver: Receiver, seed: int, users: int) -> None:
-        self.told = Told()
+        self.log = UserLog()
         self._client = client
         self._receiver = receiver
         self._seed = seed
@@ -76,16 +76,16 @@ class Users:
                 await self._await(started.run)
 
     async def _start(self, dice: random.Random, nonce: str) -> Acknowledged | None:
-        self.told.asked += 1
+        self.log.start_requests += 1
         pipeline = dice.choice(PIPELINES)
         if pipeline == "rendering" and await self._renderings() >= MOST_RENDERINGS:
             pipeline = "printing"
-        given = Given(nonce=nonce, size=dice.choice([0, 1, 2, 3, 3, 5, 8]))
+        given = Inputs(nonce=nonce, size=dice.choice([0, 1, 2, 3, 3, 5, 8]))
         key = f"key-{nonce}" if dice.random() < 0.7 else None
         run_at = datetime.now(UTC) + timedelta(seconds=dice.uniform(0.2, 2)) if dice.random() < 0.1 else None
-        self.told.delayed += run_at is not None
+        self.log.delayed += run_at is not None
         twice = key is not None and dice.random() < 0.3
-        self.told.sent_twice += twice
+        self.log.sent_twice += twice
         tenant = dice.choice(TENANTS)
         hook = self._webhook(dice) if dice.random() < 0.5 else None
         while True:
@@ -99,13 +99,13 @@ class Users:
                 if isinstance(error, BaseException) and not isinstance(error, DatabaseUnavailable):
                     raise error
             if len(known) > 1:
-                self.told.contradictions.append(f"the key of {nonce} gave {known}")
+                self.log.contradictions.append(f"the key of {nonce} gave {known}")
             if known:
-                self.told.acknowledged[nonce] = Acknowledged(
-                    known.pop(), pipeline, nonce, given.size, asked_for_webhook=hook is not None
+                self.log.acknowledged[nonce] = Acknowledged(
+                    known.pop(), pipeline, nonce, given.size, wants_webhook=hook is not None
                 )
-                return self.told.acknowledged[nonce]
-            self.told.unanswered += 1
+                return self.log.acknowledged[nonce]
+            self.log.unanswered += 1
             if key is None:
                 return None
             twice = False
@@ -118,7 +118,7 @@ class Users:
 
     def _webhook(self, dice: random.Random) -> Webhook:
         events = dice.choice([("run.started", "run.ended"), ("run.ended",), ("run.completed",)])
-        return Webhook(self._receiver.url(dice), events=events, profile="short", retries=dice.choice([0, 3, 3, 3]))
+        return Webhook(self._receiver.url(dice), events=events, schedule="short", retries=dice.choice([0, 3, 3, 3]))
 
     async def _cancel(self, started: Acknowledged) -> None:
         while True:
@@ -129,10 +129,10 @@ class Users:
 
     async def _await(self, run: UUID) -> None:
         """Its end, for a while: a user does not wait for ever."""
-        give_up = time.monotonic() + AWAITED.total_seconds()
+        give_up = time.monotonic() + LONGEST_WAIT.total_seconds()
         while time.monotonic() < give_up and not self._stopped.is_set():
             with suppress(DatabaseUnavailable, TimeoutError):
-                await self._client.wait(run, AWAITED)
+                await self._client.wait(run, LONGEST_WAIT)
                 return
 
     async def _pause(self, seconds: float) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from bench.chaos.chance import chance, mix
-from retoma import Context, RateLimited, Report
+from retoma import Context, PollResult, RateLimited
 
 NAME = "outside"
 POOL = "farm"
@@ -22,40 +22,40 @@ SLOTS = {"clip": 1, "poster": 2}  # of the steps that need the pool
 GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
 
 
-def worth(key: str) -> int:
+def result_of(key: str) -> int:
     """What comes out of the work with this effect key."""
     return mix("farm", key)
 
 
-def place() -> Path:
+def get_folder() -> Path:
     return Path(tempfile.gettempdir()) / NAME
 
 
 def is_first(*about: object) -> bool:
     """Whether nobody asked this before, in whatever process."""
-    folder = place()
+    folder = get_folder()
     folder.mkdir(exist_ok=True)
-    return _created(folder / f"asked-{mix(*map(str, about))}", "")
+    return _create_file(folder / f"asked-{mix(*map(str, about))}", "")
 
 
 @dataclass(frozen=True)
 class Work:
     """One submission. Times are monotonic, which is one clock for all processes of a machine."""
 
-    handle: str
+    external_id: str
 
     @property
     def file(self) -> Path:
-        return place() / self.handle
+        return get_folder() / self.external_id
 
     @property
     def key(self) -> str:
-        run, _, name = self.handle.partition("/")
+        run, _, name = self.external_id.partition("/")
         return ":".join([run, *name.split(",")[:-1]])
 
     @property
     def slots(self) -> int:
-        return SLOTS.get(self.handle.partition("/")[2].partition(",")[0], 0)
+        return SLOTS.get(self.external_id.partition("/")[2].partition(",")[0], 0)
 
     @property
     def submitted_at(self) -> float:
@@ -70,20 +70,20 @@ class Work:
     def begins_at(self) -> float:
         if self.fate == IDLE:
             return float("inf")
-        return self.submitted_at + (0 if _in_a_hurry() else 0.3 * chance("queued", self.handle))
+        return self.submitted_at + (0 if _is_hurried() else 0.3 * chance("queued", self.external_id))
 
     @property
     def ends_at(self) -> float:
-        return self.begins_at + (0 if _in_a_hurry() else 0.05 + 0.7 * chance("works", self.handle))
+        return self.begins_at + (0 if _is_hurried() else 0.05 + 0.7 * chance("works", self.external_id))
 
     @property
     def cancelled_at(self) -> float | None:
-        return _time_in(self.file.with_name(self.file.name + "!cancelled"))
+        return _read_time(self.file.with_name(self.file.name + "!cancelled"))
 
     @property
-    def seen_at(self) -> float | None:
+    def first_polled_at(self) -> float | None:
         """When somebody first asked how it stands."""
-        return _time_in(self.file.with_name(self.file.name + "!seen"))
+        return _read_time(self.file.with_name(self.file.name + "!seen"))
 
     @property
     def over_at(self) -> float:
@@ -91,58 +91,58 @@ class Work:
 
     @property
     def fate(self) -> str:
-        of = 1.0 if _in_a_hurry() else chance("fate", self.handle)
+        of = 1.0 if _is_hurried() else chance("fate", self.external_id)
         return BAD if of < 0.12 else LOST if of < 0.16 else IDLE if of < 0.19 else GOOD
 
-    def stands(self, now: float) -> str:
+    def state_at(self, now: float) -> str:
         if now >= (self.cancelled_at or float("inf")):
             return "cancelled"
         if now >= self.ends_at:
             return self.fate
         return "running" if now >= self.begins_at else "queued"
 
-    def note(self, what: str) -> None:
-        _created(self.file.with_name(f"{self.file.name}!{what}"), f"{time.monotonic():.6f}")
+    def record(self, what: str) -> None:
+        _create_file(self.file.with_name(f"{self.file.name}!{what}"), f"{time.monotonic():.6f}")
 
 
 class Farm:
     """Its answers are lost at times, it says "too many" at times, and some of the work that it takes fails."""
 
     async def submit(self, ctx: Context) -> str:
-        if not _in_a_hurry() and chance("too many", ctx.effect_key) < 0.1 and is_first("knock", ctx.effect_key):
+        if not _is_hurried() and chance("too many", ctx.effect_key) < 0.1 and is_first("knock", ctx.effect_key):
             raise RateLimited(0.2)
         work = _new_work(ctx)
-        if not _in_a_hurry() and chance("lost reply", work.handle) < 0.1:
+        if not _is_hurried() and chance("lost reply", work.external_id) < 0.1:
             raise ConnectionError("the farm's answer was lost")
-        return work.handle
+        return work.external_id
 
     async def find(self, ctx: Context) -> str | None:
         """The work of this effect key that goes on or has ended well, for an attempt that does not know."""
         now = time.monotonic()
-        known = [work for work in _works_of(ctx) if work.stands(now) in ("queued", "running", GOOD)]
-        return known[-1].handle if known else None
+        known = [work for work in _list_work_of(ctx) if work.state_at(now) in ("queued", "running", GOOD)]
+        return known[-1].external_id if known else None
 
-    async def status(self, handle: str) -> Report:
-        work, now = Work(handle), time.monotonic()
-        work.note("seen")
-        if not _in_a_hurry() and chance("no word", handle, int(now * 4)) < 0.1:
+    async def status(self, external_id: str) -> PollResult:
+        work, now = Work(external_id), time.monotonic()
+        work.record("seen")
+        if not _is_hurried() and chance("no word", external_id, int(now * 4)) < 0.1:
             raise ConnectionError("the farm does not answer")
-        match work.stands(now):
+        match work.state_at(now):
             case "succeeded":
-                return Report("succeeded", result=worth(work.key))
+                return PollResult("succeeded", result=result_of(work.key))
             case "failed":
-                return Report("failed", code="FARM", message="the machine broke")
+                return PollResult("failed", code="FARM", message="the machine broke")
             case "queued" | "running" | "cancelled" | "lost" as state:
-                return Report(state)
-        raise AssertionError(handle)
+                return PollResult(state)
+        raise AssertionError(external_id)
 
-    async def cancel(self, handle: str) -> None:
-        work = Work(handle)
-        if work.stands(time.monotonic()) in ("queued", "running"):
-            work.note("cancelled")
+    async def cancel(self, external_id: str) -> None:
+        work = Work(external_id)
+        if work.state_at(time.monotonic()) in ("queued", "running"):
+            work.record("cancelled")
 
 
-def works(folder: Path) -> list[Work]:
+def list_work(folder: Path) -> list[Work]:
     """All that was ever submitted. `folder` must be where this process keeps its temporary files."""
     files = (folder / NAME).glob("*/*")
     return [
@@ -152,7 +152,7 @@ def works(folder: Path) -> list[Work]:
     ]
 
 
-def duplicates(submissions: Iterable[Work]) -> dict[Work, Work]:
+def find_duplicates(submissions: Iterable[Work]) -> dict[Work, Work]:
     """Work that was submitted while the same work went on or had ended well: paid for twice. With the former."""
     of_key: dict[str, list[Work]] = defaultdict(list)
     for work in submissions:
@@ -162,7 +162,8 @@ def duplicates(submissions: Iterable[Work]) -> dict[Work, Work]:
         for same in of_key.values()
         for later in same
         for former in same
-        if former.submitted_at < later.submitted_at and former.stands(later.submitted_at) in ("queued", "running", GOOD)
+        if former.submitted_at < later.submitted_at
+        and former.state_at(later.submitted_at) in ("queued", "running", GOOD)
     }
 
 
@@ -180,12 +181,12 @@ def most_slots_at_once(submissions: Iterable[Work]) -> int:
     return most
 
 
-def forgotten(submissions: Iterable[Work]) -> list[Work]:
+def find_never_polled(submissions: Iterable[Work]) -> list[Work]:
     """Good work that nobody ever asked after, though no callback is to tell: paid for, and not used."""
     return [
         work
         for work in submissions
-        if work.seen_at is None and ":letter:" not in work.key and work.fate in (GOOD, IDLE)
+        if work.first_polled_at is None and ":letter:" not in work.key and work.fate in (GOOD, IDLE)
     ]
 
 
@@ -193,15 +194,15 @@ def _new_work(ctx: Context) -> Work:
     for number in range(1, 1_000):
         work = Work(f"{_start(ctx)}{number:03}")
         work.file.parent.mkdir(parents=True, exist_ok=True)
-        if _created(work.file, json.dumps({"at": time.monotonic(), "callback": ctx.callback_url})):
+        if _create_file(work.file, json.dumps({"at": time.monotonic(), "callback": ctx.callback_url})):
             return work
     raise AssertionError(ctx.effect_key)
 
 
-def _works_of(ctx: Context) -> Sequence[Work]:
+def _list_work_of(ctx: Context) -> Sequence[Work]:
     start = _start(ctx)
     folder, _, name = start.partition("/")
-    files = sorted((place() / folder).glob(f"{name}[0-9][0-9][0-9]"))
+    files = sorted((get_folder() / folder).glob(f"{name}[0-9][0-9][0-9]"))
     return [Work(f"{folder}/{file.name}") for file in files]
 
 
@@ -214,7 +215,7 @@ def key_of(run: UUID, step: str, item: str = "") -> str:
     return f"{run}:{step}:{item}:1"
 
 
-def _created(file: Path, text: str) -> bool:
+def _create_file(file: Path, text: str) -> bool:
     """Whole or not at all, and once."""
     draft = file.with_name(f".{uuid4().hex}")
     draft.write_text(text)
@@ -227,9 +228,9 @@ def _created(file: Path, text: str) -> bool:
     return True
 
 
-def _time_in(file: Path) -> float | None:
+def _read_time(file: Path) -> float | None:
     return float(file.read_text()) if file.exists() else None
 
 
-def _in_a_hurry() -> bool:
+def _is_hurried() -> bool:
     return bool(os.environ.get("CHAOS_HURRY"))

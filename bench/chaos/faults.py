@@ -13,19 +13,25 @@ from datetime import timedelta
 from math import inf
 
 from bench.chaos import farm
-from bench.chaos.processes import SILENCE, Postgres, WorkerProcess
+from bench.chaos.processes import HEARTBEAT_TIMEOUT, Postgres, WorkerProcess
 from bench.chaos.proxy import Call, Proxy
 from retoma.errors import DatabaseUnavailable
 from retoma.store import pools, workers
-from retoma.store.database import PATIENCE, Database
+from retoma.store.database import CALL_TIMEOUT, Database
 
 SECONDS_BETWEEN_SERVER_KILLS = 9.0
 LONGEST_RESTART = 5.0  # of PostgreSQL
 CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_once", "retoma.sweep", "retoma.promote")
-OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look", "retoma.call_back")
-PEOPLE = ("retoma.decide_review",)
-WEBHOOKS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
-STOOD_STILL = "worker stopped beyond its lease, then continued"
+EXTERNAL_WORK_CALLS = (
+    "retoma.begin_effect",
+    "update retoma.effects",
+    "retoma.looks_due",
+    "retoma.record_look",
+    "retoma.call_back",
+)
+REVIEW_CALLS = ("retoma.decide_review",)
+WEBHOOK_CALLS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
+WORKER_PAUSED = "worker stopped beyond its lease, then continued"
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Deafness:
+class UnreachablePeriod:
     """From `since` until `until` the process `pid`, or any if there is none, might not hear what the database says."""
 
     since: float
@@ -45,13 +51,13 @@ class Deafness:
     pid: int | None = None
 
 
-class Trouble:
+class FaultInjector:
     def __init__(
         self, dice: random.Random, proxy: Proxy, postgres: Postgres, workers: list[WorkerProcess], database: Database
     ) -> None:
         self.hits: Counter[str] = Counter()
         self.kills: list[Kill] = []
-        self.deafness: list[Deafness] = []
+        self.deafness: list[UnreachablePeriod] = []
         self._dice = dice
         self._proxy = proxy
         self._postgres = postgres
@@ -71,12 +77,12 @@ class Trouble:
             (1, self._blackhole),
             (1, self._freeze),
             (1, self._delay),
-            (2, self._sweep_twice),
+            (2, self._reap_twice),
             (2, self._drop_notifications),
             (3, self._change_capacity),
         ]
 
-    async def make(self, until: float) -> None:
+    async def run(self, until: float) -> None:
         """One fault after the other until that time; then all that was stopped goes on."""
         for fault in self._choices():
             if time.monotonic() >= until:
@@ -86,7 +92,7 @@ class Trouble:
         self._proxy.drops_notifications = False
         await asyncio.gather(*self._standing)
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Let what is left come to its end."""
         await self._set_capacity(farm.CAPACITY)
 
@@ -108,16 +114,16 @@ class Trouble:
         standing = [worker for worker in self._workers if worker.is_stopped]
         moving = [worker for worker in self._workers if worker.is_ready and not worker.is_stopped]
         if moving and not standing:
-            task = asyncio.ensure_future(self._stand_still(self._dice.choice(moving)))
+            task = asyncio.ensure_future(self._pause_worker(self._dice.choice(moving)))
             self._standing.add(task)
             task.add_done_callback(self._standing.discard)
 
-    async def _stand_still(self, worker: WorkerProcess) -> None:
+    async def _pause_worker(self, worker: WorkerProcess) -> None:
         at = time.monotonic()
-        if pid := await worker.stand_still(SILENCE + self._dice.uniform(1.5, 3)):
+        if pid := await worker.pause(HEARTBEAT_TIMEOUT + self._dice.uniform(1.5, 3)):
             self.kills.append(Kill(at, pid))
-            self.deafness.append(Deafness(at, time.monotonic(), pid))
-            self.hits[STOOD_STILL] += 1
+            self.deafness.append(UnreachablePeriod(at, time.monotonic(), pid))
+            self.hits[WORKER_PAUSED] += 1
 
     async def _restart_worker(self) -> None:
         if self._dice.choice(self._workers).terminate():
@@ -126,41 +132,45 @@ class Trouble:
     async def _kill_postgres(self) -> None:
         if time.monotonic() - self._server_killed_at > SECONDS_BETWEEN_SERVER_KILLS and self._postgres.kill():
             self._server_killed_at = time.monotonic()
-            self._deafen(LONGEST_RESTART)
+            self._note_unreachable(LONGEST_RESTART)
             self.hits["PostgreSQL killed (SIGKILL)"] += 1
 
     async def _cut_connections(self) -> None:
         reset = self._dice.random() < 0.5
         if self._proxy.cut(reset=reset):
-            self._deafen(0.0)
+            self._note_unreachable(0.0)
             self.hits[f"all connections {'reset' if reset else 'closed'}"] += 1
 
     async def _lose_answer(self) -> None:
         """The next call of one kind is committed, and its answer is lost."""
-        name = CALLS[0] if self._answers_to_lose == 0 else self._dice.choice([*CALLS[:3], *OUTSIDE, *PEOPLE, *WEBHOOKS])
+        name = (
+            CALLS[0]
+            if self._answers_to_lose == 0
+            else self._dice.choice([*CALLS[:3], *EXTERNAL_WORK_CALLS, *REVIEW_CALLS, *WEBHOOK_CALLS])
+        )
         times = self._dice.choice([1, 1, 1, 3])
         self._answers_to_lose += 1
-        self._proxy.loses_answer = _next(name, times, lambda: self._hit(f"answer lost after commit ({name})"))
+        self._proxy.loses_answer = _next(name, times, lambda: self._count(f"answer lost after commit ({name})"))
 
     async def _lose_call(self) -> None:
-        name = self._dice.choice([*CALLS, *OUTSIDE, *PEOPLE, *WEBHOOKS])
-        self._proxy.loses_call = _next(name, 1, lambda: self._hit("call lost before the server"))
+        name = self._dice.choice([*CALLS, *EXTERNAL_WORK_CALLS, *REVIEW_CALLS, *WEBHOOK_CALLS])
+        self._proxy.loses_call = _next(name, 1, lambda: self._count("call lost before the server"))
 
-    def _hit(self, what: str) -> None:
+    def _count(self, what: str) -> None:
         self.hits[what] += 1
 
-    def _deafen(self, seconds: float) -> None:
+    def _note_unreachable(self, seconds: float) -> None:
         now = time.monotonic()
-        self.deafness.append(Deafness(now, now + seconds))
+        self.deafness.append(UnreachablePeriod(now, now + seconds))
 
     async def _blackhole(self) -> None:
-        seconds = self._dice.choice([2.0, 2.0, SILENCE + 1.5])
-        self._deafen(seconds)
+        seconds = self._dice.choice([2.0, 2.0, HEARTBEAT_TIMEOUT + 1.5])
+        self._note_unreachable(seconds)
         await self._proxy.blackhole(seconds)
         self.hits[f"black hole of {seconds:g} s"] += 1
 
     async def _freeze(self) -> None:
-        self._deafen(PATIENCE)
+        self._note_unreachable(CALL_TIMEOUT)
         self.hits["a connection that died in silence"] += self._proxy.freeze(self._dice)
 
     async def _delay(self) -> None:
@@ -169,11 +179,11 @@ class Trouble:
         self._proxy.delay = 0.0
         self.hits["a second with 50 ms more on each message"] += 1
 
-    async def _sweep_twice(self) -> None:
+    async def _reap_twice(self) -> None:
         """By people at keyboards, at the same time as the workers' own."""
-        silence = timedelta(seconds=SILENCE)
+        silence = timedelta(seconds=HEARTBEAT_TIMEOUT)
         with suppress(DatabaseUnavailable):
-            await asyncio.gather(*(workers.sweep(self._database, silence) for _ in range(4)))
+            await asyncio.gather(*(workers.reap_dead_workers(self._database, silence) for _ in range(4)))
             self.hits["four sweepers at once"] += 1
 
     async def _drop_notifications(self) -> None:
@@ -186,7 +196,7 @@ class Trouble:
             self.hits["a pool narrowed or widened while in use"] += 1
 
     async def _set_capacity(self, slots: int) -> None:
-        await pools.set_numbers(self._database, farm.POOL, capacity=slots)
+        await pools.update_pool(self._database, farm.POOL, capacity=slots)
 
 
 def _next(name: str, times: int, on_hit: Callable[[], None]) -> Callable[[Call], bool]:

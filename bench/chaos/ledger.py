@@ -14,7 +14,7 @@ from retoma import Context
 
 Key = tuple[UUID, str, str, int]  # run, step, item, revision
 NAME = "ledger"
-FATE = "fate"
+KILL_MARK = "fate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Line:
     what: str
 
 
-def place() -> Path:
+def get_path() -> Path:
     # A child process of an isolated step has nothing of its worker's environment but a few harmless names.
     return Path(tempfile.gettempdir()) / NAME
 
 
-def began(ctx: Context, pid: int) -> str:
+def record_start(ctx: Context, pid: int) -> str:
     """A token of this one execution, for its result to carry."""
     token = uuid4().hex[:16]
     write(ctx, pid, token, "began")
@@ -43,24 +43,24 @@ def began(ctx: Context, pid: int) -> str:
 
 def write(ctx: Context, pid: int, token: str, what: str) -> None:
     words = (f"{time.monotonic():.6f}", pid, ctx.run, ctx.step, ctx.item or "-", ctx.revision, ctx.attempt, token, what)
-    ledger = os.open(place(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    ledger = os.open(get_path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         os.write(ledger, f"{' '.join(map(str, words))}\n".encode())
     finally:
         os.close(ledger)
-    _die_if_told(ctx.run, pid)
+    _kill_worker_if_marked(ctx.run, pid)
 
 
-def die_at(folder: Path, run: UUID, beginning: int) -> None:
+def kill_worker_at(folder: Path, run: UUID, beginning: int) -> None:
     """Let the worker be killed that begins a body of this run for the n-th time."""
-    (folder / FATE).write_text(f"{run} {beginning}")
+    (folder / KILL_MARK).write_text(f"{run} {beginning}")
 
 
-def _die_if_told(run: UUID, pid: int) -> None:
-    fate = place().with_name(FATE)
+def _kill_worker_if_marked(run: UUID, pid: int) -> None:
+    fate = get_path().with_name(KILL_MARK)
     if fate.exists():
         of_run, beginning = fate.read_text().split()
-        began = [line for line in read(place()) if line.key[0] == run and line.what == "began"]
+        began = [line for line in read(get_path()) if line.key[0] == run and line.what == "began"]
         if str(run) == of_run and len(began) >= int(beginning):
             fate.unlink(missing_ok=True)
             os.kill(pid, signal.SIGKILL)

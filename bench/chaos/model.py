@@ -37,7 +37,7 @@ class Story:
 
     @property
     def state(self) -> str:
-        if self.is_stopped or any(not self._knows(job) for job in self.quarantined):
+        if self.is_stopped or any(not self._is_known(job) for job in self.quarantined):
             return "failed"
         if self.is_rejected:
             return "rejected"
@@ -79,11 +79,11 @@ class Story:
     def each(self, name: str, items: dict[str, tuple[Input, ...]]) -> dict[str, Input]:
         return {item: self.step(name, *inputs, item=item, stops=False) for item, inputs in items.items()}
 
-    def _knows(self, job: JobName) -> bool:
+    def _is_known(self, job: JobName) -> bool:
         return self.states.get(job) == "quarantined"
 
 
-def joined(items: dict[str, Input]) -> Input:
+def join_values(items: dict[str, Input]) -> Input:
     good = sorted((key, value) for key, value in items.items() if not isinstance(value, Missing))
     return good, sorted(key for key, value in items.items() if isinstance(value, Missing))
 
@@ -104,7 +104,7 @@ def album(story: Story) -> None:
         for track in story.parts("tracks", story.size)
     }
     mixed = story.each("mixed", {track: (made,) for track, made in recorded.items()})
-    story.step("record", joined(mixed))
+    story.step("record", join_values(mixed))
 
 
 def diamond(story: Story) -> None:
@@ -115,17 +115,17 @@ def diamond(story: Story) -> None:
 def film(story: Story) -> None:
     scenes, languages = story.parts("scenes", story.size), story.parts("languages", 2)
     pairs: dict[str, tuple[Input, ...]] = {f"{s}|{language}": (s, language) for s in scenes for language in languages}
-    story.step("reel", joined(story.each("dubbed", pairs)))
+    story.step("reel", join_values(story.each("dubbed", pairs)))
 
 
 def gallery(story: Story) -> None:
     motifs, style = story.parts("motifs", story.size), story.step("style", story.nonce)
-    story.step("exhibition", joined(story.each("painted", {motif: (motif, style) for motif in motifs})))
+    story.step("exhibition", join_values(story.each("painted", {motif: (motif, style) for motif in motifs})))
 
 
 def weather(story: Story) -> None:
     stations = story.parts("stations", story.size)
-    story.step("forecast", joined(story.each("measured", {station: (station,) for station in stations})))
+    story.step("forecast", join_values(story.each("measured", {station: (station,) for station in stations})))
 
 
 def menu(story: Story) -> None:
@@ -137,7 +137,7 @@ def menu(story: Story) -> None:
         for guest in story.parts("guests", story.size)
     }
     drinks = story.each("drink", {guest: (dish,) for guest, dish in dishes.items()})
-    story.step("table", joined(drinks), or_none(dessert))
+    story.step("table", join_values(drinks), or_none(dessert))
     story.step("coffee", dessert)
 
 
@@ -145,7 +145,7 @@ def trial(story: Story) -> None:
     evidence = story.parts("evidence", story.size)
     weighed = story.each("weighed", {piece: (piece,) for piece in evidence})
     hearing = story.step("hearing", story.nonce, fails=chance.stops(story.run))
-    story.step("verdict", joined(weighed), hearing)
+    story.step("verdict", join_values(weighed), hearing)
 
 
 def parcel(story: Story) -> None:
@@ -157,20 +157,20 @@ def parcel(story: Story) -> None:
 
 def laboratory(story: Story) -> None:
     samples = story.parts("samples", min(story.size, 3))
-    story.step("report", joined(story.each("assay", {sample: (sample,) for sample in samples})))
+    story.step("report", join_values(story.each("assay", {sample: (sample,) for sample in samples})))
 
 
 def rendering(story: Story) -> None:
     shots = story.parts("shots", min(story.size, 3))
     inputs: dict[str, tuple[Input, ...]] = {
-        shot: (shot, farm.worth(farm.key_of(story.run, "clip", shot))) for shot in shots
+        shot: (shot, farm.result_of(farm.key_of(story.run, "clip", shot))) for shot in shots
     }
-    poster = story.step("poster", story.nonce, farm.worth(farm.key_of(story.run, "poster")))
-    story.step("feature", joined(story.each("clip", inputs)), poster)
+    poster = story.step("poster", story.nonce, farm.result_of(farm.key_of(story.run, "poster")))
+    story.step("feature", join_values(story.each("clip", inputs)), poster)
 
 
 def correspondence(story: Story) -> None:
-    story.step("archive", story.step("letter", story.nonce, farm.worth(farm.key_of(story.run, "letter"))))
+    story.step("archive", story.step("letter", story.nonce, farm.result_of(farm.key_of(story.run, "letter"))))
 
 
 def column(story: Story) -> None:
@@ -183,7 +183,7 @@ def printing(story: Story) -> None:
         page: story.step("page", page, item=page, fails=chance.fails(story.run, "page", page), stops=False)
         for page in story.parts("pages", story.size)
     }
-    story.step("book", joined(pages), story.step("cover", story.nonce))
+    story.step("book", join_values(pages), story.step("cover", story.nonce))
 
 
 PIPELINES: dict[str, Callable[[Story], None]] = {
@@ -207,7 +207,7 @@ PIPELINES: dict[str, Callable[[Story], None]] = {
 }
 
 
-def told(
+def predict_run(
     pipeline: str, run: UUID, nonce: str, size: int, quarantined: set[JobName], reached: int | None = None
 ) -> Story:
     story = Story(run, nonce, size, quarantined, reached)

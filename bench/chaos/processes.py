@@ -26,7 +26,7 @@ from retoma.store.supervisor import lock
 
 APPLICATION = Path(__file__).with_name("application.py")
 ROOT = APPLICATION.parents[2]
-SILENCE = 3.0
+HEARTBEAT_TIMEOUT = 3.0
 LEASE = 4.0  # of a look outside and of a delivery, instead of 90 and 30
 DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
@@ -76,7 +76,7 @@ class Postgres:
         return self.server.url
 
     def url_by(self, port: int) -> str:
-        password = (self.server.folder / roles.PASSWORD).read_text()
+        password = (self.server.folder / roles.PASSWORD_FILE).read_text()
         return f"postgresql://{roles.ROLE}:{password}@127.0.0.1:{port}/retoma?sslmode=disable"
 
     @property
@@ -100,7 +100,7 @@ class Pooler:
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.port = free_port()
         self._configuration = folder / "pgbouncer.ini"
-        password = (postgres.server.folder / roles.PASSWORD).read_text()
+        password = (postgres.server.folder / roles.PASSWORD_FILE).read_text()
         self._configuration.write_text(
             f"[databases]\n* = host=127.0.0.1 port={postgres.port} user={roles.ROLE} password={password}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
@@ -143,10 +143,10 @@ class Pooler:
 
 
 @dataclass
-class Ended:
+class ProcessExit:
     pid: int
     code: int
-    wanted: bool
+    expected: bool
     was_ready: bool
 
 
@@ -160,14 +160,14 @@ class WorkerProcess:
     library: Path | None
     skews: list[int]
     concurrency: int = 8
-    silence: float = SILENCE
+    heartbeat_timeout: float = HEARTBEAT_TIMEOUT
     process: Process | None = None
     started: int = 0
     skewed: int = 0
-    ended: list[Ended] = field(default_factory=list)
+    exits: list[ProcessExit] = field(default_factory=list)
     is_stopped: bool = False
     _closing: bool = False
-    _wanted: set[int] = field(default_factory=set)
+    _expected: set[int] = field(default_factory=set)
 
     @property
     def pid(self) -> int:
@@ -188,7 +188,7 @@ class WorkerProcess:
             self.process = await self._start()
             code = await self.process.wait()
             ready = _was_ready(self.log)
-            self.ended.append(Ended(self.process.pid, code, self.process.pid in self._wanted, ready))
+            self.exits.append(ProcessExit(self.process.pid, code, self.process.pid in self._expected, ready))
             failures = 0 if ready else failures + 1
             if not self._closing:
                 await asyncio.sleep(min(LONGEST_BACKOFF, 0.1 * failures))
@@ -200,7 +200,7 @@ class WorkerProcess:
     def terminate(self) -> int:
         return self._signal(signal.SIGTERM)
 
-    async def stand_still(self, seconds: float) -> int:
+    async def pause(self, seconds: float) -> int:
         """Stop it for so long, as a machine does that sleeps."""
         if not (pid := self._signal(signal.SIGSTOP)):
             return 0
@@ -229,7 +229,7 @@ class WorkerProcess:
         except ProcessLookupError:  # it ended just now, and nobody has looked yet
             return 0
         if number != signal.SIGSTOP:
-            self._wanted.add(pid)
+            self._expected.add(pid)
         return pid
 
     async def _start(self) -> Process:
@@ -240,7 +240,7 @@ class WorkerProcess:
             **{name: value for name, value in os.environ.items() if not name.startswith("RETOMA_")},
             **skew.environment(self.library, off),
             "RETOMA_DATABASE_URL": self.url,
-            "RETOMA_SILENCE_SECONDS": str(self.silence),
+            "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": str(self.heartbeat_timeout),
             "RETOMA_DRAIN_SECONDS": str(DRAIN),
             "RETOMA_LOG": "json",
             "RETOMA_ALLOW_HOSTS": "127.0.0.1",
@@ -268,7 +268,7 @@ def _was_ready(log: Path) -> bool:
 
 
 @dataclass
-class Said:
+class LogSummary:
     """What the workers wrote into their logs."""
 
     events: Counter[str] = field(default_factory=Counter)
@@ -277,15 +277,15 @@ class Said:
     errors: list[str] = field(default_factory=list)
 
 
-def read_logs(folder: Path) -> Said:
-    said = Said()
+def read_logs(folder: Path) -> LogSummary:
+    said = LogSummary()
     for log in sorted(folder.glob("worker-*.log")):
         for line in log.read_text(errors="replace").splitlines():
             _read(line, log, said)
     return said
 
 
-def _read(line: str, log: Path, said: Said) -> None:
+def _read(line: str, log: Path, said: LogSummary) -> None:
     try:
         event = json.loads(line)
     except ValueError:

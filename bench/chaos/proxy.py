@@ -19,7 +19,7 @@ _WITHOUT_TYPE = {80877103, 80877104}  # a client asks for TLS or GSS before it b
 STATEMENT, BINDING, QUERY, SYNC = b"P", b"B", b"Q", b"S"
 READY, ROW, NOTIFICATION, ERROR = b"Z", b"D", b"A", b"E"
 _FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
-_LAST_WORDS = ERROR + _LENGTH.pack(4 + len(_FATAL)) + _FATAL
+_SHUTDOWN_MESSAGE = ERROR + _LENGTH.pack(4 + len(_FATAL)) + _FATAL
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Call:
         return found
 
 
-Verdict = Callable[[Call], bool]
+CallFilter = Callable[[Call], bool]
 Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -58,12 +58,12 @@ class Proxy:
         self.delay = 0.0
         self.drops_notifications = False
         # True: the call never gets there, or its answer never gets back, and the connection is reset.
-        self.loses_call: Verdict = lambda call: False
-        self.loses_answer: Verdict = lambda call: False
+        self.loses_call: CallFilter = lambda call: False
+        self.loses_answer: CallFilter = lambda call: False
         self.lost_calls = 0
         self.lost_answers = 0
         self.dropped_notifications = 0
-        self.connections: set[Passage] = set()
+        self.connections: set[ProxiedConnection] = set()
         self.open = asyncio.Event()  # cleared: a black hole
         self.open.set()
         self._behind = server
@@ -102,10 +102,10 @@ class Proxy:
         dice.choice(list(self.connections)).open.clear()
         return True
 
-    def last_words(self) -> int:
+    def announce_shutdown(self) -> int:
         """Tell every client that its server ends, while it asks nothing, and leave the connection as it is."""
         for passage in self.connections:
-            passage.tell(_LAST_WORDS)
+            passage.send_to_client(_SHUTDOWN_MESSAGE)
         return len(self.connections)
 
     async def blackhole(self, seconds: float) -> None:
@@ -128,7 +128,7 @@ class Proxy:
         try:
             await self.open.wait()
             with suppress(OSError):
-                passage = Passage(self, (reader, writer), await self._connect())
+                passage = ProxiedConnection(self, (reader, writer), await self._connect())
                 self.connections.add(passage)
                 try:
                     await passage.run()
@@ -139,7 +139,7 @@ class Proxy:
             self._passing.discard(task)
 
 
-class Passage:
+class ProxiedConnection:
     """One connection of a client, and the one to the server that belongs to it."""
 
     def __init__(self, proxy: Proxy, client: Side, server: Side) -> None:
@@ -158,7 +158,7 @@ class Passage:
         try:
             if not await self._begin():
                 return
-            ways = [asyncio.ensure_future(self._there()), asyncio.ensure_future(self._back())]
+            ways = [asyncio.ensure_future(self._forward_requests()), asyncio.ensure_future(self._forward_responses())]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -174,7 +174,7 @@ class Passage:
         _end(self._client[1], reset=reset)
         _end(self._server[1], reset=reset)
 
-    def tell(self, message: bytes) -> None:
+    def send_to_client(self, message: bytes) -> None:
         self._client[1].write(message)
 
     async def _begin(self) -> bool:
@@ -190,18 +190,18 @@ class Passage:
             begins: bool = code >> 16 == 3
             return begins
 
-    async def _there(self) -> None:
+    async def _forward_requests(self) -> None:
         frames = Frames()
         while data := await self._client[0].read(1 << 16):
-            for message in frames.of(data):
+            for message in frames.split(data):
                 if self._is_lost_call(message):
                     return
                 await self._send(self._server[1], message)
 
-    async def _back(self) -> None:
+    async def _forward_responses(self) -> None:
         frames = Frames()
         while data := await self._server[0].read(1 << 16):
-            for message in frames.of(data):
+            for message in frames.split(data):
                 self._held.append(message)
                 if message[:1] == ROW and self._unanswered and self._unanswered[0]:
                     self._unanswered[0].rows += 1
@@ -262,7 +262,7 @@ class Frames:
     def __init__(self) -> None:
         self._rest = b""
 
-    def of(self, data: bytes) -> Iterator[bytes]:
+    def split(self, data: bytes) -> Iterator[bytes]:
         data = self._rest + data
         at = 0
         while len(data) - at >= 5:

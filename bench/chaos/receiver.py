@@ -20,13 +20,13 @@ from retoma.errors import BadSignature
 from retoma.store.database import Connection
 
 SECRET = "whsec_" + "Y2hhb3Mg" * 4
-PLACES = 6
+PATHS = 6
 GONE = "/gone"  # answers 410 in the end
 ACCEPTED = 200
 
 
 @dataclass(frozen=True)
-class Got:
+class ReceivedRequest:
     """One request. `status` is what we answered, 0 if we hung up."""
 
     id: UUID
@@ -38,7 +38,7 @@ class Got:
 
 class Receiver:
     def __init__(self, dice: Random) -> None:
-        self.got: list[Got] = []
+        self.got: list[ReceivedRequest] = []
         self.unsigned: list[str] = []
         self._dice = dice
         self._server: asyncio.Server | None = None
@@ -57,7 +57,7 @@ class Receiver:
 
     def url(self, dice: Random) -> str:
         assert self._server is not None
-        place = GONE if dice.random() < 0.03 else f"/{dice.randrange(PLACES)}"
+        place = GONE if dice.random() < 0.03 else f"/{dice.randrange(PATHS)}"
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{place}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,7 +82,7 @@ class Receiver:
             return 400
         status = self._status(first.split()[1])
         data = json.loads(body)["data"]
-        self.got.append(Got(UUID(delivery), UUID(data["run"]), data["seq"], body, status))
+        self.got.append(ReceivedRequest(UUID(delivery), UUID(data["run"]), data["seq"], body, status))
         return status
 
     def _status(self, place: str) -> int:
@@ -96,7 +96,7 @@ class Receiver:
 class Deliveries:
     """What the database says is owed, and how it ended."""
 
-    hooks: list[asyncpg.Record]
+    webhooks: list[asyncpg.Record]
     rows: list[asyncpg.Record]
 
     @classmethod
@@ -110,26 +110,28 @@ class Deliveries:
         return cls(hooks, rows)
 
 
-def unpaid(deliveries: Deliveries, asked: Iterable[UUID]) -> Iterable[str]:
+def find_missing(deliveries: Deliveries, requested: Iterable[UUID]) -> Iterable[str]:
     """Owed by what happened, and not written down once, or not ended."""
     found = Counter((row["run"], row["event"]) for row in deliveries.rows)
-    owed = Counter((hook["run"], event) for hook in deliveries.hooks for event in _happened(hook) & set(hook["events"]))
+    owed = Counter(
+        (hook["run"], event) for hook in deliveries.webhooks for event in _expected_events(hook) & set(hook["events"])
+    )
     for (run, event), times in (owed - found).items():
         yield f"{event} of {run}: {times} not written down"
     for (run, event), times in (found - owed).items():
         yield f"{event} of {run}: {times} too many"
-    hooked = {hook["run"] for hook in deliveries.hooks}
-    yield from (f"{run} has no webhook, and asked for one" for run in asked if run not in hooked)
+    hooked = {hook["run"] for hook in deliveries.webhooks}
+    yield from (f"{run} has no webhook, and asked for one" for run in requested if run not in hooked)
     for row in deliveries.rows:
         if row["state"] not in ("delivered", "dead"):
             yield f"{row['event']} of {row['run']} is {row['state']} after {row['attempt']} attempts"
 
 
-def _happened(hook: asyncpg.Record) -> set[str]:
+def _expected_events(hook: asyncpg.Record) -> set[str]:
     return {"run.started", f"run.{hook['state']}"}
 
 
-def lost(deliveries: Deliveries, got: Iterable[Got]) -> Iterable[str]:
+def find_lost(deliveries: Deliveries, got: Iterable[ReceivedRequest]) -> Iterable[str]:
     """Delivered, says the database, and nobody took it; or taken without being owed."""
     accepted = {each.id for each in got if each.status == ACCEPTED}
     known = {row["id"]: row for row in deliveries.rows}
@@ -141,7 +143,7 @@ def lost(deliveries: Deliveries, got: Iterable[Got]) -> Iterable[str]:
     yield from (f"{each.id} came and is not in the database" for each in got if each.id not in known)
 
 
-def out_of_order(deliveries: Deliveries, got: Iterable[Got]) -> Iterable[str]:
+def find_out_of_order(deliveries: Deliveries, got: Iterable[ReceivedRequest]) -> Iterable[str]:
     """A later word of a run came before the one before it was taken, or given up."""
     dead = {(row["run"], row["seq"]) for row in deliveries.rows if row["state"] == "dead"}
     taken: set[tuple[UUID, int]] = set()
@@ -153,7 +155,7 @@ def out_of_order(deliveries: Deliveries, got: Iterable[Got]) -> Iterable[str]:
             taken.add((each.run, each.seq))
 
 
-def changed(got: Iterable[Got]) -> Iterable[str]:
+def find_changed(got: Iterable[ReceivedRequest]) -> Iterable[str]:
     """The same id never says two things."""
     bodies: dict[UUID, set[bytes]] = defaultdict(set)
     for each in got:
@@ -161,7 +163,7 @@ def changed(got: Iterable[Got]) -> Iterable[str]:
     yield from (f"{delivery}: {len(said)} bodies" for delivery, said in bodies.items() if len(said) > 1)
 
 
-def figures(deliveries: Deliveries, got: list[Got]) -> dict[str, Any]:
+def count_deliveries(deliveries: Deliveries, got: list[ReceivedRequest]) -> dict[str, Any]:
     states = Counter(row["state"] for row in deliveries.rows)
     taken = Counter(each.id for each in got if each.status == ACCEPTED)
     return {

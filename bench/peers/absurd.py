@@ -19,9 +19,9 @@ from bench.peers.common import (
     main,
     note_delay,
     pace_async,
+    print_figure,
+    print_latency,
     ready,
-    tell,
-    tell_latency,
     until,
     worker,
 )
@@ -42,8 +42,8 @@ def register(app: Any, items: list[AsyncAbsurd]) -> None:
 
     @app.register_task(name="fan")
     async def fan(params: Any, ctx: Any) -> int:
-        children = await ctx.step("spawn", lambda: _spawned(items, params["items"]))
-        return await ctx.step("join", lambda: _joined(items, children))
+        children = await ctx.step("spawn", lambda: _spawn_items(items, params["items"]))
+        return await ctx.step("join", lambda: _join_items(items, children))
 
     @app.register_task(name="noop")
     async def noop(params: Any, ctx: Any) -> None:
@@ -58,7 +58,7 @@ async def _same(value: Any) -> Any:
     return value
 
 
-async def _spawned(items: list[AsyncAbsurd], count: int) -> list[str]:
+async def _spawn_items(items: list[AsyncAbsurd], count: int) -> list[str]:
     async def spawn(client: AsyncAbsurd, some: int) -> list[str]:
         return [str((await client.spawn("noop", {}, queue="items"))["task_id"]) for _ in range(some)]
 
@@ -66,7 +66,7 @@ async def _spawned(items: list[AsyncAbsurd], count: int) -> list[str]:
     return [child for some in await asyncio.gather(*map(spawn, items, shares)) for child in some]
 
 
-async def _joined(items: list[AsyncAbsurd], children: list[str]) -> int:
+async def _join_items(items: list[AsyncAbsurd], children: list[str]) -> int:
     """One durable step for the whole join: a step for each child would be slower."""
 
     async def wait(client: AsyncAbsurd, some: list[str]) -> int:
@@ -103,8 +103,8 @@ def work_in_threads(order: Order) -> None:
 def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
     runs = order.count(1_000)
     for connections in CONNECTIONS:
-        elapsed = drained(order, "chain", runs, {"value": value}, f"{connections} 50")
-        tell(line, said(connections), per_second=runs * STEPS / elapsed)
+        elapsed = measure_drain(order, "chain", runs, {"value": value}, f"{connections} 50")
+        print_figure(line, format_mode(connections), per_second=runs * STEPS / elapsed)
 
 
 def payload(order: Order) -> None:
@@ -113,27 +113,29 @@ def payload(order: Order) -> None:
 
 def in_flight(order: Order) -> None:
     runs = order.count(100)
-    elapsed = drained(order, "chain", runs, {"value": 1}, "1 50", concurrency=1)
-    tell("chain_1", per_second=runs * STEPS / elapsed)
+    elapsed = measure_drain(order, "chain", runs, {"value": 1}, "1 50", concurrency=1)
+    print_figure("chain_1", per_second=runs * STEPS / elapsed)
 
 
 def fan(order: Order) -> None:
     items = order.count(1_000)
     for connections in CONNECTIONS:
-        elapsed = drained(order, "fan", 1, {"items": items}, f"{connections} 50 items")
-        tell("fan", f"child tasks, {said(connections)}", per_second=items / elapsed)
+        elapsed = measure_drain(order, "fan", 1, {"items": items}, f"{connections} 50 items")
+        print_figure("fan", f"child tasks, {format_mode(connections)}", per_second=items / elapsed)
 
 
 def drain(order: Order) -> None:
     jobs = order.count(4_000)
     for connections in CONNECTIONS:
-        elapsed = drained(order, "noop", jobs, {}, f"{connections} 50")
-        tell("drain", said(connections), per_second=jobs / elapsed)
+        elapsed = measure_drain(order, "noop", jobs, {}, f"{connections} 50")
+        print_figure("drain", format_mode(connections), per_second=jobs / elapsed)
 
 
 def drain_threads(order: Order) -> None:
     jobs = order.count(2_000)
-    tell("drain_threads", "64 threads", per_second=jobs / drained(order, "noop", jobs, {}, "threads 50", 64))
+    print_figure(
+        "drain_threads", "64 threads", per_second=jobs / measure_drain(order, "noop", jobs, {}, "threads 50", 64)
+    )
 
 
 def start_one(order: Order) -> None:
@@ -143,7 +145,7 @@ def start_one(order: Order) -> None:
     began = time.perf_counter()
     for _ in range(count):
         app.spawn("noop", {}, queue="runs")
-    tell("start_one", per_second=count / (time.perf_counter() - began))
+    print_figure("start_one", per_second=count / (time.perf_counter() - began))
 
 
 async def start_hundred(order: Order) -> None:
@@ -159,7 +161,7 @@ async def start_hundred(order: Order) -> None:
     await asyncio.gather(*(call(app, 1) for app in apps))
     began = time.perf_counter()
     await asyncio.gather(*(call(app, each) for app in apps))
-    tell("start_hundred", "100 connections", per_second=CALLERS * each / (time.perf_counter() - began))
+    print_figure("start_hundred", "100 connections", per_second=CALLERS * each / (time.perf_counter() - began))
     for app in apps:
         await app.close()
 
@@ -172,15 +174,15 @@ async def latency(order: Order) -> None:
         async for sent_at in pace_async(order.count(200)):
             await app.spawn("stamp", {"sent_at": sent_at}, queue="runs")
         await asyncio.sleep(1)
-    tell_latency(polling.noted, "polled every 5 ms")
+    print_latency(polling.noted, "polled every 5 ms")
     await app.close()
 
 
-def said(connections: int) -> str:
+def format_mode(connections: int) -> str:
     return "one connection" if connections == 1 else f"{connections} connections"
 
 
-def drained(order: Order, task: str, count: int, params: Any, mode: str, concurrency: int = IN_FLIGHT) -> float:
+def measure_drain(order: Order, task: str, count: int, params: Any, mode: str, concurrency: int = IN_FLIGHT) -> float:
     """Seconds from the first start of a run to the last end, by the database's clock."""
     install(order)
     app = Absurd(order.url, queue_name="runs")

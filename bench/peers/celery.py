@@ -28,9 +28,9 @@ from bench.peers.common import (
     Order,
     main,
     pace,
+    print_figure,
+    print_latency,
     ready,
-    tell,
-    tell_latency,
     until,
     worker,
 )
@@ -80,13 +80,13 @@ def work(order: Order) -> None:
 def chain(order: Order, line: str = "chain", value: Any = 1) -> None:
     runs = order.count(200)
     for pool, concurrency in POOLS:
-        with serving(order, pool, concurrency):
+        with run_worker(order, pool, concurrency):
             began = time.perf_counter()
             steps = [same.s() for _ in range(STEPS - 1)]
             ends = [celery.chain(same.s(value), *steps).apply_async() for _ in range(runs)]
             for end in ends:
                 end.get(timeout=120)
-            tell(line, f"{pool}, {concurrency}", per_second=runs * STEPS / (time.perf_counter() - began))
+            print_figure(line, f"{pool}, {concurrency}", per_second=runs * STEPS / (time.perf_counter() - began))
 
 
 def payload(order: Order) -> None:
@@ -96,76 +96,76 @@ def payload(order: Order) -> None:
 def fan(order: Order) -> None:
     items = order.count(1_000)
     for pool, concurrency in POOLS:
-        with serving(order, pool, concurrency):
+        with run_worker(order, pool, concurrency):
             began = time.perf_counter()
             celery.chord([same.s(item) for item in range(items)])(length.s()).get(timeout=120)
-            tell("fan", f"chord, {pool}, {concurrency}", per_second=items / (time.perf_counter() - began))
+            print_figure("fan", f"chord, {pool}, {concurrency}", per_second=items / (time.perf_counter() - began))
 
 
 def drain(order: Order) -> None:
     for pool, concurrency in POOLS:
-        tell("drain", f"{pool}, {concurrency}", per_second=drained(order, pool, concurrency))
+        print_figure("drain", f"{pool}, {concurrency}", per_second=measure_drain(order, pool, concurrency))
 
 
 def drain_threads(order: Order) -> None:
-    tell("drain_threads", f"{THREADS} threads", per_second=drained(order, "threads", THREADS))
+    print_figure("drain_threads", f"{THREADS} threads", per_second=measure_drain(order, "threads", THREADS))
 
 
-def drained(order: Order, pool: str, concurrency: int) -> float:
+def measure_drain(order: Order, pool: str, concurrency: int) -> float:
     jobs = order.count(3_000, least=100)
-    address = emptied()
+    address = open_empty_redis()
     for _ in range(jobs):
         noop.apply_async()
     store = redis.Redis.from_url(address)
     with worker(order, f"{address} {pool}", concurrency):
-        began, remaining = time.perf_counter(), left(store)
-        until(lambda: not left(store), every=0.005)
+        began, remaining = time.perf_counter(), count_left(store)
+        until(lambda: not count_left(store), every=0.005)
         return remaining / (time.perf_counter() - began)
 
 
-def left(store: redis.Redis) -> int:
+def count_left(store: redis.Redis) -> int:
     """Messages that wait, and those that a worker holds."""
     return store.llen("celery") + store.hlen("unacked")
 
 
 def start_one(order: Order) -> None:
-    emptied()
+    open_empty_redis()
     count = order.count(1_000)
     noop.apply_async()
     began = time.perf_counter()
     for _ in range(count):
         noop.apply_async()
-    tell("start_one", per_second=count / (time.perf_counter() - began))
+    print_figure("start_one", per_second=count / (time.perf_counter() - began))
 
 
 def start_hundred(order: Order) -> None:
-    emptied()
+    open_empty_redis()
     with ThreadPoolExecutor(CALLERS) as callers:
         count = order.count(3_000)
         list(callers.map(lambda _: noop.apply_async(), range(CALLERS)))
         began = time.perf_counter()
         list(callers.map(lambda _: noop.apply_async(), range(count)))
-        tell("start_hundred", per_second=count / (time.perf_counter() - began))
+        print_figure("start_hundred", per_second=count / (time.perf_counter() - began))
 
 
 def latency(order: Order) -> None:
-    with serving(order, "threads", 20) as listening:
+    with run_worker(order, "threads", 20) as listening:
         stamp.apply_async((time.monotonic(),))
         time.sleep(1)
         for sent_at in pace(order.count(200)):
             stamp.apply_async((sent_at,))
         time.sleep(1)
-    tell_latency(listening.noted[1:], "threads")
+    print_latency(listening.noted[1:], "threads")
 
 
 @contextmanager
-def serving(order: Order, pool: str, concurrency: int) -> Iterator[Any]:
-    address = emptied()
+def run_worker(order: Order, pool: str, concurrency: int) -> Iterator[Any]:
+    address = open_empty_redis()
     with worker(order, f"{address} {pool}", concurrency) as started:
         yield started
 
 
-def emptied() -> str:
+def open_empty_redis() -> str:
     """The address of an empty Redis, which this application uses from now on."""
     address = broker()
     use(address)
@@ -187,11 +187,11 @@ def broker() -> str:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     atexit.register(lambda: (process.terminate(), process.wait(), shutil.rmtree(folder)))
     store = redis.Redis(port=port)
-    until(lambda: answers(store), seconds=10)
+    until(lambda: is_answering(store), seconds=10)
     return f"redis://127.0.0.1:{port}/0"
 
 
-def answers(store: redis.Redis) -> bool:
+def is_answering(store: redis.Redis) -> bool:
     try:
         return bool(store.ping())
     except redis.ConnectionError:

@@ -54,7 +54,7 @@ class Order:
 
 def main(module: str, load: dict[str, Callable[[Order], Any]], work: Callable[[Order], Any]) -> None:
     """Run the script: `load` has a function for every line that this peer can be measured by."""
-    asked = _asked()
+    asked = _parse_arguments()
     order = Order(
         url=os.environ["DATABASE_URL"],
         module=module,
@@ -67,11 +67,11 @@ def main(module: str, load: dict[str, Callable[[Order], Any]], work: Callable[[O
     if order.mode:
         _run(work, order)
         return
-    troubles = [_tried(line, take, order) for line, take in load.items() if order.wants(line)]
+    troubles = [_try_line(line, take, order) for line, take in load.items() if order.wants(line)]
     sys.exit(any(troubles))
 
 
-def _asked() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--lines", default="")
     parser.add_argument("--scale", type=float, default=1.0)
@@ -80,7 +80,7 @@ def _asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _tried(line: str, take: Callable[[Order], Any], order: Order) -> bool:
+def _try_line(line: str, take: Callable[[Order], Any], order: Order) -> bool:
     """One line that fails does not take the others with it."""
     try:
         _run(take, order)
@@ -102,18 +102,18 @@ _OUT = os.fdopen(os.dup(sys.stdout.fileno()), "w")
 os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, file=_OUT, flush=True)
 
 
-def tell(line: str, mode: str = "", **figure: float) -> None:
-    say(json.dumps({"line": line, "mode": mode, **figure}))
+def print_figure(line: str, mode: str = "", **figure: float) -> None:
+    print_line(json.dumps({"line": line, "mode": mode, **figure}))
 
 
-def tell_latency(seconds: list[float], mode: str = "") -> None:
+def print_latency(seconds: list[float], mode: str = "") -> None:
     milliseconds = [1_000 * one for one in seconds]
-    tell("latency_p50", mode, milliseconds=median(milliseconds))
-    tell("latency_p99", mode, milliseconds=quantiles(milliseconds, n=100, method="inclusive")[98])
+    print_figure("latency_p50", mode, milliseconds=median(milliseconds))
+    print_figure("latency_p99", mode, milliseconds=quantiles(milliseconds, n=100, method="inclusive")[98])
 
 
 class Worker:
@@ -161,13 +161,13 @@ def note_delay(sent_at: float) -> None:
 
 def ready() -> None:
     """In a worker: say so, and from now on end with the standard input."""
-    say("ready")
+    print_line("ready")
     threading.Thread(target=_end_with_input, daemon=True).start()
 
 
 def _end_with_input() -> None:
     sys.stdin.read()
-    say(json.dumps(NOTES))
+    print_line(json.dumps(NOTES))
     os._exit(0)
 
 
@@ -200,7 +200,7 @@ async def pace_async(count: int) -> Any:
         yield time.monotonic()
 
 
-def per_second(count: int, act: Callable[[], Any]) -> float:
+def per_second(count: int, action: Callable[[], Any]) -> float:
     began = time.perf_counter()
-    act()
+    action()
     return count / (time.perf_counter() - began)

@@ -20,9 +20,9 @@ from bench.peers.common import (
     main,
     note_delay,
     pace,
+    print_figure,
+    print_latency,
     ready,
-    tell,
-    tell_latency,
     until,
     worker,
 )
@@ -153,7 +153,7 @@ def chains(order: Order, line: str = "chain", kilobytes: int = 0) -> None:
     runs = order.count(1_000)
     for kind in ("threads",) if kilobytes else ("async", "threads"):
         seconds = in_process(order, f"{kind} {runs} {kilobytes}", runs)
-        tell(line, f"{kind}, started in process", per_second=runs * STEPS / seconds)
+        print_figure(line, f"{kind}, started in process", per_second=runs * STEPS / seconds)
 
 
 def payload(order: Order) -> None:
@@ -162,69 +162,71 @@ def payload(order: Order) -> None:
 
 def in_flight(order: Order) -> None:
     runs = order.count(100)
-    tell("chain_1", "started in process", per_second=runs * STEPS / in_process(order, f"alone {runs}", runs))
+    print_figure("chain_1", "started in process", per_second=runs * STEPS / in_process(order, f"alone {runs}", runs))
 
 
 def fan(order: Order) -> None:
     items = order.count(1_000)
-    tell("fan", "steps of one workflow", per_second=items / in_process(order, f"fan {items}", 1))
-    seconds = queued(order, "fan_of_workflows", 1, [items])
-    tell("fan", "child workflows", per_second=items / seconds)
+    print_figure("fan", "steps of one workflow", per_second=items / in_process(order, f"fan {items}", 1))
+    seconds = measure_queue(order, "fan_of_workflows", 1, [items])
+    print_figure("fan", "child workflows", per_second=items / seconds)
 
 
 def drain(order: Order) -> None:
     jobs = order.count(1_000)
-    tell("drain", "a queue polled every 10 ms", per_second=jobs / queued(order, "noop", jobs, []))
+    print_figure("drain", "a queue polled every 10 ms", per_second=jobs / measure_queue(order, "noop", jobs, []))
 
 
 def drain_threads(order: Order) -> None:
     jobs = order.count(1_000)
-    tell("drain_threads", f"{THREADS} threads", per_second=jobs / queued(order, "noop_in_thread", jobs, []))
+    print_figure(
+        "drain_threads", f"{THREADS} threads", per_second=jobs / measure_queue(order, "noop_in_thread", jobs, [])
+    )
 
 
 def start_one(order: Order) -> None:
-    client = fresh(order)
+    client = open_client(order)
     count = order.count(500)
     began = time.perf_counter()
     for _ in range(count):
         client.enqueue({"queue_name": "work", "workflow_name": "noop"})
-    tell("start_one", per_second=count / (time.perf_counter() - began))
+    print_figure("start_one", per_second=count / (time.perf_counter() - began))
     client.destroy()
 
 
 def start_hundred(order: Order) -> None:
-    client = fresh(order)
+    client = open_client(order)
     count = order.count(2_000)
     with ThreadPoolExecutor(CALLERS) as callers:
         began = time.perf_counter()
         list(callers.map(lambda _: client.enqueue({"queue_name": "work", "workflow_name": "noop"}), range(count)))
-    tell("start_hundred", f"{CONNECTIONS} connections", per_second=count / (time.perf_counter() - began))
+    print_figure("start_hundred", f"{CONNECTIONS} connections", per_second=count / (time.perf_counter() - began))
     client.destroy()
 
 
 def latency(order: Order) -> None:
-    client = fresh(order)
+    client = open_client(order)
     with worker(order, "queue", THREADS) as polling:
         time.sleep(2)
         for sent_at in pace(order.count(200)):
             client.enqueue({"queue_name": "work", "workflow_name": "stamp"}, sent_at)
         time.sleep(2)
-    tell_latency(polling.noted, "a queue polled every 10 ms")
+    print_latency(polling.noted, "a queue polled every 10 ms")
     client.destroy()
 
 
 def in_process(order: Order, mode: str, runs: int) -> float:
-    fresh(order).destroy()
+    open_client(order).destroy()
     with worker(order, mode) as local, psycopg.connect(order.url, autocommit=True) as connection:
         until(lambda: _all_ended(connection, runs), seconds=300)
         time.sleep(1.5)  # a handle looks for its result once a second
     return local.noted[0]
 
 
-def queued(order: Order, workflow: str, runs: int, given: list[Any]) -> float:
-    client = fresh(order)
+def measure_queue(order: Order, workflow: str, runs: int, inputs: list[Any]) -> float:
+    client = open_client(order)
     for _ in range(runs):
-        client.enqueue({"queue_name": "work", "workflow_name": workflow}, *given)
+        client.enqueue({"queue_name": "work", "workflow_name": workflow}, *inputs)
     client.destroy()
     with worker(order, "queue", THREADS), psycopg.connect(order.url, autocommit=True) as connection:
         until(lambda: _all_ended(connection, runs))
@@ -236,7 +238,7 @@ def _all_ended(connection: psycopg.Connection, least: int) -> bool:
     return ended >= least and not connection.execute(_LEFT).fetchone()[0]
 
 
-def fresh(order: Order) -> DBOSClient:
+def open_client(order: Order) -> DBOSClient:
     """A client on empty tables."""
     make_tables(order)
     with psycopg.connect(order.url, autocommit=True) as connection:

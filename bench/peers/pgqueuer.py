@@ -20,9 +20,9 @@ from bench.peers.common import (
     main,
     note_delay,
     pace_async,
+    print_figure,
+    print_latency,
     ready,
-    tell,
-    tell_latency,
     until_async,
     worker,
 )
@@ -57,12 +57,12 @@ async def work(order: Order) -> None:
 async def drain(order: Order, entrypoint: str = "noop", line: str = "drain", full: int = 20_000) -> None:
     for batch in (100, 500, 1_000):
         connection = await asyncpg.connect(order.url)
-        queries = await installed(connection)
+        queries = await install(connection)
         await bulk(queries, entrypoint, jobs := order.count(full))
         with worker(order, str(batch)):
-            await until_async(partial(emptied, connection))
+            await until_async(partial(empty_queue, connection))
         elapsed = await connection.fetchval(_ELAPSED, entrypoint)
-        tell(line, f"batches of {batch}", per_second=jobs / float(elapsed))
+        print_figure(line, f"batches of {batch}", per_second=jobs / float(elapsed))
         await connection.close()
 
 
@@ -72,43 +72,43 @@ async def drain_threads(order: Order) -> None:
 
 async def start_one(order: Order) -> None:
     connection = await asyncpg.connect(order.url)
-    queries = await installed(connection)
-    tell("start_one", per_second=await timed(queries, order.count(1_000)))
+    queries = await install(connection)
+    print_figure("start_one", per_second=await measure_starts(queries, order.count(1_000)))
     await connection.close()
 
 
 async def start_hundred(order: Order) -> None:
     async with asyncpg.create_pool(order.url, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
         async with pool.acquire() as connection:
-            await installed(connection)
+            await install(connection)
         queries = Queries(AsyncpgPoolDriver(pool))
-        rate = await timed(queries, order.count(20), callers=CALLERS)
-        tell("start_hundred", f"{CONNECTIONS} connections", per_second=rate)
+        rate = await measure_starts(queries, order.count(20), callers=CALLERS)
+        print_figure("start_hundred", f"{CONNECTIONS} connections", per_second=rate)
 
 
 async def start_bulk(order: Order) -> None:
     connection = await asyncpg.connect(order.url)
-    queries = await installed(connection)
+    queries = await install(connection)
     jobs = order.count(50_000)
     began = time.perf_counter()
     await bulk(queries, "noop", jobs)
-    tell("start_bulk", "lists of 5,000", per_second=jobs / (time.perf_counter() - began))
+    print_figure("start_bulk", "lists of 5,000", per_second=jobs / (time.perf_counter() - began))
     await connection.close()
 
 
 async def latency(order: Order) -> None:
     connection = await asyncpg.connect(order.url)
-    queries = await installed(connection)
+    queries = await install(connection)
     with worker(order, "10") as listening:
         await asyncio.sleep(1)
         async for sent_at in pace_async(order.count(200)):
             await queries.enqueue("stamp", str(sent_at).encode())
         await asyncio.sleep(1)
-    tell_latency(listening.noted, "LISTEN")
+    print_latency(listening.noted, "LISTEN")
     await connection.close()
 
 
-async def installed(connection: asyncpg.Connection) -> Queries:
+async def install(connection: asyncpg.Connection) -> Queries:
     queries = Queries(AsyncpgDriver(connection))
     if not await queries.has_table("pgqueuer"):
         await queries.install()
@@ -116,11 +116,11 @@ async def installed(connection: asyncpg.Connection) -> Queries:
     return queries
 
 
-async def emptied(connection: asyncpg.Connection) -> bool:
+async def empty_queue(connection: asyncpg.Connection) -> bool:
     return not await connection.fetchval("select count(*) from pgqueuer")
 
 
-async def timed(queries: Queries, each: int, callers: int = 1) -> float:
+async def measure_starts(queries: Queries, each: int, callers: int = 1) -> float:
     async def call() -> None:
         for _ in range(each):
             await queries.enqueue("noop", None)

@@ -9,7 +9,18 @@ from typing import Any
 import psycopg
 from procrastinate import App, PsycopgConnector
 
-from bench.peers.common import CALLERS, Order, main, note_delay, pace_async, ready, tell, tell_latency, until, worker
+from bench.peers.common import (
+    CALLERS,
+    Order,
+    main,
+    note_delay,
+    pace_async,
+    print_figure,
+    print_latency,
+    ready,
+    until,
+    worker,
+)
 
 CONNECTIONS = 20
 _ELAPSED = (
@@ -46,12 +57,12 @@ async def work(order: Order) -> None:
 async def drain(order: Order, task: str = "noop", line: str = "drain", full: int = 1_500) -> None:
     jobs = order.count(full)
     for concurrency in (20, 100):
-        async with opened(order) as app:
+        async with OpenApplication(order) as app:
             await app.tasks[task].batch_defer_async(*[{}] * jobs)
         with psycopg.connect(order.url, autocommit=True) as connection, worker(order, task, concurrency):
             until(lambda connection=connection: not connection.execute(_LEFT).fetchone()[0])
             elapsed = connection.execute(_ELAPSED).fetchone()[0]
-        tell(line, f"{concurrency} at once", per_second=jobs / float(elapsed))
+        print_figure(line, f"{concurrency} at once", per_second=jobs / float(elapsed))
 
 
 async def drain_threads(order: Order) -> None:
@@ -59,35 +70,35 @@ async def drain_threads(order: Order) -> None:
 
 
 async def start_one(order: Order) -> None:
-    async with opened(order) as app:
-        tell("start_one", per_second=await timed(app, order.count(500)))
+    async with OpenApplication(order) as app:
+        print_figure("start_one", per_second=await measure_starts(app, order.count(500)))
 
 
 async def start_hundred(order: Order) -> None:
-    async with opened(order) as app:
-        rate = await timed(app, order.count(20), callers=CALLERS)
-        tell("start_hundred", f"{CONNECTIONS} connections", per_second=rate)
+    async with OpenApplication(order) as app:
+        rate = await measure_starts(app, order.count(20), callers=CALLERS)
+        print_figure("start_hundred", f"{CONNECTIONS} connections", per_second=rate)
 
 
 async def start_bulk(order: Order) -> None:
     jobs = order.count(20_000)
-    async with opened(order) as app:
+    async with OpenApplication(order) as app:
         began = time.perf_counter()
         await app.tasks["noop"].batch_defer_async(*[{}] * jobs)
-        tell("start_bulk", "batch_defer", per_second=jobs / (time.perf_counter() - began))
+        print_figure("start_bulk", "batch_defer", per_second=jobs / (time.perf_counter() - began))
 
 
 async def latency(order: Order) -> None:
-    async with opened(order) as app:
+    async with OpenApplication(order) as app:
         with worker(order, "stamp", 20) as listening:
             await asyncio.sleep(1)
             async for sent_at in pace_async(order.count(200)):
                 await app.tasks["stamp"].defer_async(sent_at=sent_at)
             await asyncio.sleep(1)
-        tell_latency(listening.noted, "LISTEN")
+        print_latency(listening.noted, "LISTEN")
 
 
-class opened:  # noqa: N801  (used as a function)
+class OpenApplication:  # noqa: N801  (used as a function)
     """The application on empty tables."""
 
     def __init__(self, order: Order) -> None:
@@ -108,7 +119,7 @@ class opened:  # noqa: N801  (used as a function)
         await self._app.close_async()
 
 
-async def timed(app: App, each: int, callers: int = 1) -> float:
+async def measure_starts(app: App, each: int, callers: int = 1) -> float:
     async def call() -> None:
         for _ in range(each):
             await app.tasks["noop"].defer_async()

@@ -28,9 +28,9 @@ from bench.peers.common import (
     main,
     note_delay,
     pace_async,
+    print_figure,
+    print_latency,
     ready,
-    tell,
-    tell_latency,
     worker,
 )
 
@@ -111,58 +111,58 @@ async def work(order: Order) -> None:
 
 
 async def chain(order: Order) -> None:
-    async with served(order) as client:
+    async with run_worker(order) as client:
         for mode, kind, full in (("activities", Chain, 100), ("local activities", LocalChain, 1_000)):
             runs = order.count(full)
-            seconds = await timed(runs, lambda kind=kind: execute(client, kind, 1))
-            tell("chain", mode, per_second=runs * STEPS / seconds)
+            seconds = await measure_rate(runs, lambda kind=kind: execute(client, kind, 1))
+            print_figure("chain", mode, per_second=runs * STEPS / seconds)
 
 
 async def payload(order: Order) -> None:
     runs = order.count(500)
-    async with served(order) as client:
-        seconds = await timed(runs, lambda: execute(client, LocalChain, {"text": PAYLOAD}))
-        tell("payload", "local activities", per_second=runs * STEPS / seconds)
+    async with run_worker(order) as client:
+        seconds = await measure_rate(runs, lambda: execute(client, LocalChain, {"text": PAYLOAD}))
+        print_figure("payload", "local activities", per_second=runs * STEPS / seconds)
 
 
 async def in_flight(order: Order) -> None:
-    async with served(order) as client:
+    async with run_worker(order) as client:
         for mode, kind in (("activities", Chain), ("local activities", LocalChain)):
             runs = order.count(20)
-            seconds = await timed(runs, lambda kind=kind: execute(client, kind, 1), asyncio.Semaphore(1))
-            tell("chain_1", mode, per_second=runs * STEPS / seconds)
+            seconds = await measure_rate(runs, lambda kind=kind: execute(client, kind, 1), asyncio.Semaphore(1))
+            print_figure("chain_1", mode, per_second=runs * STEPS / seconds)
 
 
 async def fan(order: Order) -> None:
     items = order.count(1_000)
-    async with served(order) as client:
+    async with run_worker(order) as client:
         for mode, kind in (("activities", Fan), ("local activities", LocalFan)):
-            seconds = await timed(1, lambda kind=kind: execute(client, kind, items))
-            tell("fan", mode, per_second=items / seconds)
+            seconds = await measure_rate(1, lambda kind=kind: execute(client, kind, items))
+            print_figure("fan", mode, per_second=items / seconds)
 
 
 async def drain(order: Order) -> None:
     jobs = order.count(500)
-    async with served(order) as client:
-        seconds = await timed(jobs, lambda: execute(client, Noop))
-        tell("drain", "workflows, their start included", per_second=jobs / seconds)
+    async with run_worker(order) as client:
+        seconds = await measure_rate(jobs, lambda: execute(client, Noop))
+        print_figure("drain", "workflows, their start included", per_second=jobs / seconds)
 
 
 async def start_one(order: Order) -> None:
-    async with served(order, working=False) as client:
+    async with run_worker(order, working=False) as client:
         count = order.count(300)
         began = time.perf_counter()
         for _ in range(count):
             await start(client, Noop)
-        tell("start_one", per_second=count / (time.perf_counter() - began))
+        print_figure("start_one", per_second=count / (time.perf_counter() - began))
 
 
 async def start_hundred(order: Order) -> None:
-    async with served(order, working=False) as client:
+    async with run_worker(order, working=False) as client:
         count = order.count(1_000)
         waiting = asyncio.Semaphore(CALLERS)
-        seconds = await timed(count, lambda: start(client, Noop), waiting)
-        tell("start_hundred", per_second=count / seconds)
+        seconds = await measure_rate(count, lambda: start(client, Noop), waiting)
+        print_figure("start_hundred", per_second=count / seconds)
 
 
 async def latency(order: Order) -> None:
@@ -172,7 +172,7 @@ async def latency(order: Order) -> None:
             async for sent_at in pace_async(order.count(200)):
                 await start(client, Stamp, sent_at)
             await asyncio.sleep(2)
-        tell_latency(polling.noted, "to the first line of the workflow")
+        print_latency(polling.noted, "to the first line of the workflow")
 
 
 async def start(client: Client, kind: Any, *given: Any) -> Any:
@@ -183,19 +183,21 @@ async def execute(client: Client, kind: Any, *given: Any) -> Any:
     return await (await start(client, kind, *given)).result()
 
 
-async def timed(times: int, act: Callable[[], Awaitable[Any]], waiting: asyncio.Semaphore | None = None) -> float:
+async def measure_rate(
+    times: int, action: Callable[[], Awaitable[Any]], waiting: asyncio.Semaphore | None = None
+) -> float:
     async def one() -> None:
         async with waiting or asyncio.Semaphore():
-            await act()
+            await action()
 
-    await act()
+    await action()
     began = time.perf_counter()
     await asyncio.gather(*(one() for _ in range(times)))
     return time.perf_counter() - began
 
 
 @asynccontextmanager
-async def served(order: Order, working: bool = True) -> AsyncIterator[Client]:
+async def run_worker(order: Order, working: bool = True) -> AsyncIterator[Client]:
     async with server(order) as client:
         if not working:
             yield client

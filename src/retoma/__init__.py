@@ -7,10 +7,10 @@ from retoma.app import App
 from retoma.client import Client, connect
 from retoma.define.context import Context
 from retoma.define.durations import hours, minutes, seconds
+from retoma.define.external_work import PollResult
 from retoma.define.file import File
 from retoma.define.isolation import Isolation
-from retoma.define.items import Failed, Items, finished
-from retoma.define.outside import Report
+from retoma.define.items import FailedItem, Items, finished
 from retoma.define.pipeline import Pipeline
 from retoma.define.pool import Pool
 from retoma.define.resources import PerWorker
@@ -19,46 +19,46 @@ from retoma.define.review import Comment, Feedback
 from retoma.define.webhook import Webhook
 from retoma.engine.reviews import Decision
 from retoma.errors import (
-    CannotFollow,
+    ExternalWorkFailed,
+    FeedbackNotSupported,
     GiveUp,
     NeedsReview,
-    OutcomeUnknown,
-    OutsideFailed,
     ProviderDown,
-    ProviderRefuses,
+    ProviderRejected,
     RateLimited,
     RetomaError,
     RetryLater,
+    SubmissionUnknown,
 )
 from retoma.settings import Settings
 
 __all__ = [
     "App",
-    "CannotFollow",
     "Client",
     "Comment",
     "Context",
     "Decision",
-    "Failed",
+    "ExternalWorkFailed",
+    "FailedItem",
     "Feedback",
+    "FeedbackNotSupported",
     "File",
     "GiveUp",
     "Isolation",
     "Items",
     "NeedsReview",
-    "OutcomeUnknown",
-    "OutsideFailed",
     "PerWorker",
     "Pipeline",
+    "PollResult",
     "Pool",
     "ProviderDown",
-    "ProviderRefuses",
+    "ProviderRejected",
     "RateLimited",
-    "Report",
     "RetomaError",
     "Retry",
     "RetryLater",
     "Settings",
+    "SubmissionUnknown",
     "Webhook",
     "connect",
     "exponential",

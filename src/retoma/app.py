@@ -7,17 +7,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
-from retoma.define.mistakes import keyword_options, suggestion
+from retoma.define.definition_errors import list_keyword_options, suggest_name
 from retoma.define.pipeline import Pipeline
 from retoma.define.resources import PerWorker
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
 
 if TYPE_CHECKING:
-    from retoma.files import Files  # slow to import, and not every application has files
+    from retoma.files import FileStore  # slow to import, and not every application has files
 
 # With the client, for what `prometheus_client` calls metrics.
-Measures = Callable[[Any], Awaitable[Iterable[Any]]]
+MetricsProvider = Callable[[Any], Awaitable[Iterable[Any]]]
 # With the client, the address of the server, and the language of the terminal: `pt` or `en`.
 Demo = Callable[[Any, str, str], AsyncIterator[str]]
 
@@ -57,11 +57,11 @@ class App:
         routes: Sequence[Any] = (),
         webhook_body: Callable[..., Any] | None = None,
         webhook_schema: type | None = None,
-        measures: Measures | None = None,
+        metrics: MetricsProvider | None = None,
         pages: Sequence[Any] = (),
         templates: Path | None = None,
         static: Path | None = None,
-        files: Files | None = None,
+        files: FileStore | None = None,
         large_bodies: Mapping[str, int] | None = None,
         review_templates: Mapping[str, str] | None = None,
         labels: Mapping[str, tuple[str, str]] | None = None,
@@ -70,13 +70,13 @@ class App:
     ) -> None:
         for option in unknown:
             raise DefinitionError(
-                f"App {name!r} has no option {option!r}; {suggestion(option, keyword_options(App.__init__))}"
+                f"App {name!r} has no option {option!r}; {suggest_name(option, list_keyword_options(App.__init__))}"
             )
         self.name = name
         self.routes = tuple(routes)
         self.webhook_body = webhook_body
         self.webhook_schema = webhook_schema
-        self.measures = measures
+        self.metrics = metrics
         self.pages = tuple(pages)
         self.templates = templates
         self.static = static
@@ -86,7 +86,7 @@ class App:
         self.labels = dict(labels or {})
         self.demo = demo
         self.resources = dict(resources or {})
-        self.pipelines = _by_name(name, pipelines)
+        self.pipelines = _index_by_name(name, pipelines)
         for pipeline in pipelines:
             pipeline.check()
             for step in pipeline.steps.values():
@@ -112,27 +112,27 @@ class App:
         steps = (step for pipeline in self.pipelines.values() for step in pipeline.steps.values())
         return sorted({step.policy.queue for step in steps})
 
-    def _check_names(self, what: str, given: Iterable[str], known: Sequence[str]) -> None:
-        for name in given:
+    def _check_names(self, kind: str, names: Iterable[str], known: Sequence[str]) -> None:
+        for name in names:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known)) or 'none'}"
-                raise DefinitionError(f"the application {self.name!r} has no {what} {name!r}; {hint}")
+                raise DefinitionError(f"the application {self.name!r} has no {kind} {name!r}; {hint}")
 
     def _check_resources(self, step: Step) -> None:
         for resource in step.resources:
             if resource.name != "ctx" and resource.name not in self.resources and not resource.optional:
-                raise DefinitionError(self._missing(step, resource))
+                raise DefinitionError(self._describe_missing_resource(step, resource))
         for name in step.feedback.resources if step.feedback else ():
             if name not in self.resources:
-                raise DefinitionError(self._missing(step, Resource(name)))
+                raise DefinitionError(self._describe_missing_resource(step, Resource(name)))
             if isinstance(self.resources[name], PerWorker):
                 raise DefinitionError(
                     f"pipeline {step.pipeline!r}, step {step.name!r}: its check of feedback runs in the server and "
                     f"cannot have the resource {name!r}, which only workers open"
                 )
 
-    def _missing(self, step: Step, resource: Resource) -> str:
+    def _describe_missing_resource(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         return (
@@ -141,7 +141,7 @@ class App:
         )
 
 
-def _by_name(app: str, pipelines: Sequence[Pipeline]) -> dict[str, Pipeline]:
+def _index_by_name(app: str, pipelines: Sequence[Pipeline]) -> dict[str, Pipeline]:
     named: dict[str, Pipeline] = {}
     for pipeline in pipelines:
         if pipeline.name in named:

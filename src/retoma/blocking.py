@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Loop:
+class LoopThread:
     """An event loop in a daemon thread of its own."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="retoma-client", daemon=True)
         self._thread.start()
 
-    def answer(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What it returns or raises. If this wait is interrupted, the work is cancelled."""
         if self._loop.is_closed():
             work.close()
@@ -53,7 +53,7 @@ def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[BlockingClient, P], T]:
     def call(self: BlockingClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.answer(method(self._client, *args, **kwargs))
+        return self._loop.run(method(self._client, *args, **kwargs))
 
     return update_wrapper(call, method)
 
@@ -61,7 +61,7 @@ def _blocking(
 class BlockingClient:
     """A Client whose methods wait. Make it with `connect`; it may be used from any thread but those of steps' loops."""
 
-    def __init__(self, client: Client, loop: Loop) -> None:
+    def __init__(self, client: Client, loop: LoopThread) -> None:
         self._client = client
         self._loop = loop
 
@@ -160,13 +160,13 @@ class BlockingClient:
 @contextmanager
 def connect(app: App | None, settings: Settings | None = None) -> Iterator[BlockingClient]:
     """As `retoma.connect`, for programs without async."""
-    loop = Loop()
+    loop = LoopThread()
     try:
         opening = client.connect(app, settings)
-        opened = loop.answer(opening.__aenter__())
+        opened = loop.run(opening.__aenter__())
         try:
             yield BlockingClient(opened, loop)
         finally:
-            loop.answer(opening.__aexit__(None, None, None))
+            loop.run(opening.__aexit__(None, None, None))
     finally:
         loop.close()

@@ -13,13 +13,13 @@ from typing import Any
 _FORMULA = re.compile(r"(^|[;|\t\r\n])(?=\s*[=+\-@＝＋－＠]|[\t\r])")  # noqa: RUF001
 
 
-def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+def format_csv(rows: Iterable[Sequence[Any]]) -> str:
     """Return these rows as lines of CSV with every cell quoted, in which no text is taken for a formula."""
     lines = io.StringIO()
-    csv.writer(lines, quoting=csv.QUOTE_ALL).writerows([_cell(each) for each in row] for row in rows)
+    csv.writer(lines, quoting=csv.QUOTE_ALL).writerows([_escape_cell(each) for each in row] for row in rows)
     return lines.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _escape_cell(value: Any) -> Any:
     """Text that would be a formula gets an apostrophe, which keeps it text. A number is none, also below zero."""
     return _FORMULA.sub(r"\1'", value) if isinstance(value, str) else value

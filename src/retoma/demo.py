@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from retoma import App, Context, Items, Pipeline, Settings, private
+from retoma import App, Context, Items, Pipeline, Settings, private_files
 
 TITLES = {"en": "The lighthouse that picked up again", "pt": "O farol que retomava"}
 STORY = [
@@ -65,7 +65,7 @@ STORY = [
 ]
 
 
-class Wish(BaseModel):
+class FilmInput(BaseModel):
     """`length` is in scenes, `pace` in seconds that a step takes."""
 
     language: Literal["en", "pt"] = "en"
@@ -89,31 +89,31 @@ class Film(BaseModel):
     frames: list[Frame]
 
 
-demo = Pipeline("demo", inputs=Wish)
+demo = Pipeline("demo", inputs=FilmInput)
 
 
 @demo.step
 async def script(language: str, length: int, pace: float, *, ctx: Context) -> list[str]:
-    await work(ctx, pace)
+    await simulate_work(ctx, pace)
     return [english if language == "en" else portuguese for _, english, portuguese in STORY[:length]]
 
 
 @demo.step
 async def scenes(script: list[str], pace: float, *, ctx: Context) -> list[Scene]:
-    await work(ctx, pace * 0.8)
+    await simulate_work(ctx, pace * 0.8)
     return [Scene(number=number, text=text) for number, text in enumerate(script, start=1)]
 
 
 @demo.each(scenes, key="number")
 async def narration(scene: Scene, pace: float, *, ctx: Context) -> float:
     """How many seconds it takes to say."""
-    await work(ctx, pace * (0.7 + scene.number % 3 * 0.2))
+    await simulate_work(ctx, pace * (0.7 + scene.number % 3 * 0.2))
     return round(0.4 * len(scene.text.split()), 1)
 
 
 @demo.each(scenes)
 async def illustration(scene: Scene, pace: float, *, ctx: Context) -> str:
-    await work(ctx, pace * (0.8 + scene.number % 4 * 0.15))
+    await simulate_work(ctx, pace * (0.8 + scene.number % 4 * 0.15))
     return STORY[scene.number - 1][0]
 
 
@@ -127,7 +127,7 @@ async def film(
     *,
     ctx: Context,
 ) -> Film:
-    await work(ctx, pace)
+    await simulate_work(ctx, pace)
     frames = [Frame(picture=picture, text=text) for picture, text in zip(illustration, script, strict=True)]
     return Film(title=TITLES[language], seconds=round(sum(narration), 1), frames=frames)
 
@@ -135,16 +135,16 @@ async def film(
 app = App("demo", pipelines=[demo])
 
 
-async def work(ctx: Context, seconds: float) -> None:
-    note(ctx)
+async def simulate_work(ctx: Context, seconds: float) -> None:
+    log_effect(ctx)
     await asyncio.sleep(seconds)
 
 
-def note(ctx: Context) -> None:
+def log_effect(ctx: Context) -> None:
     """Add a line to the run's file. One write at the end of a file is whole, whoever else writes and dies."""
     line = json.dumps({"step": ctx.step, "item": ctx.item, "attempt": ctx.attempt, "process": os.getpid()})
-    path = effects_of(ctx.run)
-    private.make_folder(path.parent)
+    path = effects_path(ctx.run)
+    private_files.create_folder(path.parent)
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, f"{line}\n".encode())
@@ -152,5 +152,5 @@ def note(ctx: Context) -> None:
         os.close(file)
 
 
-def effects_of(run: UUID) -> Path:
+def effects_path(run: UUID) -> Path:
     return Settings().home / "demo" / f"{run}.jsonl"

@@ -12,15 +12,15 @@ from pathlib import PurePath
 from types import FrameType
 
 COMMANDS = {"worker", "serve", "dev"}
-_asked = False
+_stop_requested = False
 
 
-def was_asked() -> bool:
+def was_stop_requested() -> bool:
     """Whether the process was told to stop, and something swallowed the exit that followed."""
-    return _asked
+    return _stop_requested
 
 
-def _is_a_service() -> bool:
+def _is_service_command() -> bool:
     """Whether this process is one of these commands, and not a program that imports the library."""
     program, *rest = sys.argv or [""]
     if program == "-m":  # the package is being imported by `python -m`
@@ -31,12 +31,12 @@ def _is_a_service() -> bool:
     return is_ours and not COMMANDS.isdisjoint(rest)
 
 
-def _stop(_: int, __: FrameType | None) -> None:
-    global _asked
-    _asked = True
+def _handle_signal(_: int, __: FrameType | None) -> None:
+    global _stop_requested
+    _stop_requested = True
     raise SystemExit(0)
 
 
-if _is_a_service():
+if _is_service_command():
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+        signal.signal(number, _handle_signal)

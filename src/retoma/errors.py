@@ -76,11 +76,11 @@ class InvalidInput(RetomaError):
     """The pipeline's input model refuses this input. Says field by field why."""
 
 
-class NoWayBack(InvalidInput):
+class SendBackNotAllowed(InvalidInput):
     """Work cannot be sent back there, or not these items. Says where it may go."""
 
 
-class CannotFollow(InvalidInput):
+class FeedbackNotSupported(InvalidInput):
     """A step cannot follow this feedback. Lists what it can follow; the review stays open.
 
     Pages in Portuguese show `pt`, if it is given.
@@ -99,7 +99,7 @@ class KeyReused(Conflict):
     """The same idempotency key came with another input, or for another act."""
 
 
-class AtWork(Conflict):
+class RunBusy(Conflict):
     """This act needs a run that is over. Says what the run does instead."""
 
 
@@ -122,13 +122,13 @@ class UnsafeUrl(RetomaError):
     `field` is where in the input it stands, such as `images.3.image_url`, if that is known.
     """
 
-    def __init__(self, why: str, field: str | None = None) -> None:
-        super().__init__(f"{field}: {why}" if field else why)
-        self.why = why
+    def __init__(self, reason: str, field: str | None = None) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.reason = reason
         self.field = field
 
 
-class NoAnswer(RetomaError):
+class NoResponse(RetomaError):
     """Another machine gave no usable answer. `maybe_sent` is False if nothing of the request can have reached it."""
 
     def __init__(self, message: str, *, maybe_sent: bool) -> None:
@@ -136,7 +136,7 @@ class NoAnswer(RetomaError):
         self.maybe_sent = maybe_sent
 
 
-class NoBody(RetomaError):
+class WebhookBodyFailed(RetomaError):
     """What a webhook should say cannot be made just now."""
 
 
@@ -187,12 +187,12 @@ class ProviderDown(RetryLater):
         super().__init__(delay, reason or "the provider fails")
 
 
-class OutcomeUnknown(ProviderDown):
+class SubmissionUnknown(ProviderDown):
     """A provider's answer was lost: what was asked of it may have been done. Raised within `once`, which lets its
     `reconcile` look before anything is asked again."""
 
 
-class ProviderRefuses(RetryLater):
+class ProviderRejected(RetryLater):
     """A provider does not accept our key or our payment: nothing of the job's pool begins, and nothing fails.
 
     After `delay` one job tries whether it has been mended; `retoma pools set POOL --resume` lets all begin at once.
@@ -202,10 +202,10 @@ class ProviderRefuses(RetryLater):
         super().__init__(delay, reason or "the provider refuses us")
 
 
-class OutsideFailed(Exception):
+class ExternalWorkFailed(Exception):
     """What was done outside has failed, was cancelled, or took too long. `code` says which."""
 
-    def __init__(self, reason: str, code: str = "OUTSIDE_FAILED") -> None:
+    def __init__(self, reason: str, code: str = "EXTERNAL_WORK_FAILED") -> None:
         super().__init__(reason)
         self.code = code
 

@@ -27,17 +27,17 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import private
+from retoma import private_files
 from retoma.define.file import File
 from retoma.errors import TooLarge
-from retoma.masking import hide_home
+from retoma.masking import register_home
 
 PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-LINKS_LAST = timedelta(days=7)  # the longest that S3 signs for
-IN_MEMORY = 1 << 20  # bytes of a file that is being saved; what is larger goes through a temporary file
-IN_USE = 3_600.0  # seconds that a copy certainly stays after it was asked for
-BETWEEN_LOOKS = 60.0  # seconds, at whether there are too many copies
+LINK_LIFETIME = timedelta(days=7)  # the longest that S3 signs for
+SPOOL_BYTES = 1 << 20  # bytes of a file that is being saved; what is larger goes through a temporary file
+SECONDS_IN_USE = 3_600.0  # seconds that a copy certainly stays after it was asked for
+SECONDS_BETWEEN_CLEANUPS = 60.0  # seconds, at whether there are too many copies
 
 
 class FileSettings(BaseSettings):
@@ -62,12 +62,12 @@ class FileSettings(BaseSettings):
 
     @field_validator("home")
     @classmethod
-    def _means_the_same_to_processes_in_other_folders(cls, given: Path) -> Path:
-        return given.absolute()
+    def _make_absolute(cls, home: Path) -> Path:
+        return home.absolute()
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedFile:
     """A kept file, to be read once."""
 
     size: int
@@ -75,91 +75,91 @@ class Opened:
     chunks: AsyncIterator[bytes]
 
 
-class Files:
+class FileStore:
     def __init__(
-        self, store: ObjectStore, public_url: str | None, folder: Path, most_copied: float | None = None
+        self, store: ObjectStore, public_url: str | None, folder: Path, cache_bytes: float | None = None
     ) -> None:
         """With no `public_url` links are signed, which only S3 can do. `folder` has the files themselves, or copies of
         them, which may be `most_copied` bytes."""
         self._store = store
         self._public_url = public_url
         self._folder = folder
-        self._most_copied = most_copied
-        self._looked_at = -BETWEEN_LOOKS
+        self._cache_bytes = cache_bytes
+        self._cleaned_at = -SECONDS_BETWEEN_CLEANUPS
 
     async def save(
-        self, content: bytes | Path | AsyncIterable[bytes], *, name: str = "", most: int | None = None
+        self, content: bytes | Path | AsyncIterable[bytes], *, name: str = "", max_bytes: int | None = None
     ) -> File:
         """Keep this content; the same content is kept once. Raises TooLarge if it has more than `most` bytes."""
         digest, size = sha256(), 0
-        with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
-            async for chunk in _parts(content):
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+            async for chunk in _read_chunks(content):
                 size += len(chunk)
-                if most is not None and size > most:
-                    raise TooLarge(f"it has more than {most:,} bytes")
+                if max_bytes is not None and size > max_bytes:
+                    raise TooLarge(f"it has more than {max_bytes:,} bytes")
                 digest.update(chunk)
                 spool.write(chunk)
-            saved = File(file=digest.hexdigest(), name=name[:500], size=size, media_type=_media_type(name))
-            if await self.size(_content_key(saved.file)) != size:
+            saved = File(file=digest.hexdigest(), name=name[:500], size=size, media_type=_guess_media_type(name))
+            if await self.get_size(_content_key(saved.file)) != size:
                 spool.seek(0)
                 await self._put(_content_key(saved.file), spool)
         return saved
 
     async def has(self, file: File) -> bool:
         """Whether the content is here, and as long as the file says."""
-        return await self.size(_content_key(file.file)) == file.size
+        return await self.get_size(_content_key(file.file)) == file.size
 
     async def load(self, file: File) -> bytes:
         """The whole content. Raises FileNotFoundError."""
         return bytes(await (await obstore.get_async(self._store, _content_key(file.file))).bytes_async())
 
-    async def opened(self, file: File, part: tuple[int, int] | None = None) -> Opened | None:
+    async def open_file(self, file: File, part: tuple[int, int] | None = None) -> OpenedFile | None:
         """The content, or its bytes from one to before another."""
-        return await self.open(_content_key(file.file), part)
+        return await self.open_key(_content_key(file.file), part)
 
-    async def path(self, file: File) -> Path:
+    async def get_path(self, file: File) -> Path:
         """Where the content is on this machine, fetched if need be. It may only be read. Raises FileNotFoundError.
 
         A copy that nobody has asked for in the last hour may go.
         """
         path = self._folder / _content_key(file.file)
-        if not _is_here(path, touch=self._most_copied is not None):
-            await self._fetch(file, path)
-            await self._make_room()
+        if not _exists(path, touch=self._cache_bytes is not None):
+            await self._fetch_copy(file, path)
+            await self._evict_copies()
         return path
 
-    async def _fetch(self, file: File, to: Path) -> None:
-        found = await self.opened(file)
+    async def _fetch_copy(self, file: File, to: Path) -> None:
+        found = await self.open_file(file)
         if found is None:
             raise FileNotFoundError(f"the store of files has none with the digest {file.file}")
-        with _whole_or_not_at_all(to) as new:
+        with _write_atomically(to) as new:
             async for chunk in found.chunks:
                 await asyncio.to_thread(new.write, chunk)
 
-    async def _make_room(self) -> None:
-        if self._most_copied is not None and time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
-            self._looked_at = time.monotonic()
-            await asyncio.to_thread(_drop_oldest, self._folder, self._most_copied)
+    async def _evict_copies(self) -> None:
+        if self._cache_bytes is not None and time.monotonic() - self._cleaned_at >= SECONDS_BETWEEN_CLEANUPS:
+            self._cleaned_at = time.monotonic()
+            await asyncio.to_thread(_delete_oldest, self._folder, self._cache_bytes)
 
     async def put(self, path: Path, key: str) -> str:
         """Keep a file under this key, whole or not at all, and give its URL. The same key is written over."""
-        await self._put(_checked(key), path, {"Content-Type": _media_type(key)})
-        return await self.url(key)
+        await self._put(_check_key(key), path, {"Content-Type": _guess_media_type(key)})
+        return await self.get_url(key)
 
     async def _put(self, key: str, content: Any, attributes: Any = None) -> None:
         if isinstance(self._store, S3Store):
             await obstore.put_async(self._store, key, content, attributes=attributes)
         else:
             await obstore.put_async(self._store, key, content)
-            private.tighten(self._folder / key)
+            private_files.restrict_permissions(self._folder / key)
 
-    async def url(self, key: str) -> str:
+    async def get_url(self, key: str) -> str:
         if self._public_url is not None:
-            return f"{self._public_url.rstrip('/')}/{_checked(key)}"
+            return f"{self._public_url.rstrip('/')}/{_check_key(key)}"
         assert isinstance(self._store, S3Store)
-        return await obstore.sign_async(self._store, "GET", _checked(key), LINKS_LAST)
+        return await obstore.sign_async(self._store, "GET", _check_key(key), LINK_LIFETIME)
 
-    async def size(self, key: str) -> int | None:
+    async def get_size(self, key: str) -> int | None:
         """None if there is no such file, also for keys that none can have."""
         if not KEY.fullmatch(key):
             return None
@@ -168,7 +168,7 @@ class Files:
         except FileNotFoundError:
             return None
 
-    async def open(self, key: str, part: tuple[int, int] | None = None) -> Opened | None:
+    async def open_key(self, key: str, part: tuple[int, int] | None = None) -> OpenedFile | None:
         """The file, or its bytes from one to before another. None as for `size`."""
         if not KEY.fullmatch(key):
             return None
@@ -177,55 +177,55 @@ class Files:
         except FileNotFoundError:
             return None
         first, end = found.range
-        return Opened(end - first, _media_type(key), _chunks(found))
+        return OpenedFile(end - first, _guess_media_type(key), _stream_chunks(found))
 
 
-def files_of(settings: FileSettings) -> Files:
+def create_file_store(settings: FileSettings) -> FileStore:
     if settings.files_url is None:
-        return _local(settings)
+        return _create_local_store(settings)
     parts = urlsplit(settings.files_url)
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
-    store = _bucket(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
-    folder = private.make_folder(_home(settings) / "fetched")
-    return Files(store, settings.files_public_url, folder, settings.files_fetched_gb * 1e9)
+    store = _create_bucket_store(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
+    folder = private_files.create_folder(_prepare_home(settings) / "fetched")
+    return FileStore(store, settings.files_public_url, folder, settings.files_fetched_gb * 1e9)
 
 
-def _local(settings: FileSettings) -> Files:
-    folder = private.make_folder(_home(settings) / "files")
-    return Files(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files", folder)
+def _create_local_store(settings: FileSettings) -> FileStore:
+    folder = private_files.create_folder(_prepare_home(settings) / "files")
+    return FileStore(LocalStore(folder, mkdir=True), f"{(settings.public_url or '').rstrip('/')}/files", folder)
 
 
-def _home(settings: FileSettings) -> Path:
-    hide_home(settings.home)
-    return private.make_home(settings.home)
+def _prepare_home(settings: FileSettings) -> Path:
+    register_home(settings.home)
+    return private_files.create_home(settings.home)
 
 
-def _bucket(name: str, prefix: str, options: dict[str, list[str]]) -> S3Store:
+def _create_bucket_store(name: str, prefix: str, options: dict[str, list[str]]) -> S3Store:
     given: dict[str, Any] = {name: values[0] for name, values in options.items() if name in ("endpoint", "region")}
     if "endpoint" in given:
         given = {"region": "us-east-1", "client_options": {"allow_http": given["endpoint"].startswith("http:")}} | given
     return S3Store(name, prefix=prefix or None, **given)
 
 
-def _checked(key: str) -> str:
+def _check_key(key: str) -> str:
     if not KEY.fullmatch(key):
         raise ValueError(f"this cannot be the key of a file: {key[:80]!r}")
     return key
 
 
-async def _chunks(found: obstore.GetResult) -> AsyncIterator[bytes]:
+async def _stream_chunks(found: obstore.GetResult) -> AsyncIterator[bytes]:
     async for chunk in found.stream(min_chunk_size=256 * 1024):
         yield bytes(chunk)
 
 
-async def _parts(content: bytes | Path | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _read_chunks(content: bytes | Path | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     if isinstance(content, bytes):
         yield content
         return
     if isinstance(content, Path):
         with content.open("rb") as file:
-            while chunk := await asyncio.to_thread(file.read, IN_MEMORY):
+            while chunk := await asyncio.to_thread(file.read, SPOOL_BYTES):
                 yield chunk
         return
     async for chunk in content:
@@ -237,18 +237,18 @@ def _content_key(digest: str) -> str:
 
 
 @contextmanager
-def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
+def _write_atomically(path: Path) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{uuid4()}")
     try:
-        with open(new, "xb", opener=private.opener) as file:
+        with open(new, "xb", opener=private_files.opener) as file:
             yield file
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
 
 
-def _is_here(path: Path, *, touch: bool) -> bool:
+def _exists(path: Path, *, touch: bool) -> bool:
     """One that is touched stays for now."""
     try:
         os.utime(path) if touch else path.stat()
@@ -257,18 +257,18 @@ def _is_here(path: Path, *, touch: bool) -> bool:
     return True
 
 
-def _drop_oldest(folder: Path, most: float) -> None:
+def _delete_oldest(folder: Path, max_bytes: float) -> None:
     """Also what a process left that was killed while it fetched."""
-    found = sorted(_copies(folder))
-    excess = sum(size for _, size, _ in found) - most
+    found = sorted(_list_copies(folder))
+    excess = sum(size for _, size, _ in found) - max_bytes
     for touched_at, size, path in found:
-        if excess <= 0 or touched_at > time.time() - IN_USE:
+        if excess <= 0 or touched_at > time.time() - SECONDS_IN_USE:
             break
         path.unlink(missing_ok=True)
         excess -= size
 
 
-def _copies(folder: Path) -> Iterator[tuple[float, int, Path]]:
+def _list_copies(folder: Path) -> Iterator[tuple[float, int, Path]]:
     """When each was last asked for, and its size. Others may drop some meanwhile."""
     for path in folder.glob("content/*/*"):
         with suppress(FileNotFoundError):
@@ -276,5 +276,5 @@ def _copies(folder: Path) -> Iterator[tuple[float, int, Path]]:
             yield told.st_mtime, told.st_size, path
 
 
-def _media_type(key: str) -> str:
+def _guess_media_type(key: str) -> str:
     return mimetypes.guess_type(key)[0] or "application/octet-stream"

@@ -8,15 +8,15 @@ import time
 from datetime import datetime
 from uuid import UUID
 
-Handle = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a job that is held
-_STEP = 245  # nanoseconds, so that the 12 bits for a part of a millisecond grow by one
+ClaimKey = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a job that is held
+_CLOCK_STEP = 245  # nanoseconds, so that the 12 bits for a part of a millisecond grow by one
 _lock = threading.Lock()
-_last = 0
+_last_timestamp = 0
 
 
 def new_run_id() -> UUID:
     """A new id that sorts after all that this process made before."""
-    milliseconds, nanoseconds = divmod(_later(), 1_000_000)
+    milliseconds, nanoseconds = divmod(_next_timestamp(), 1_000_000)
     part = nanoseconds * 4096 // 1_000_000
     random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
     return UUID(int=milliseconds << 80 | 0x7 << 76 | part << 64 | 0x2 << 62 | random)
@@ -27,9 +27,9 @@ def first_run_id(at: datetime) -> UUID:
     return UUID(int=max(0, int(at.timestamp() * 1_000)) << 80)
 
 
-def _later() -> int:
+def _next_timestamp() -> int:
     """The time in nanoseconds, or a little after what was given last."""
-    global _last
+    global _last_timestamp
     with _lock:
-        _last = max(time.time_ns(), _last + _STEP)
-        return _last
+        _last_timestamp = max(time.time_ns(), _last_timestamp + _CLOCK_STEP)
+        return _last_timestamp

@@ -12,9 +12,9 @@ from uuid import UUID
 from retoma.errors import RetomaError
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
-LONGEST_ABOUT = 120
+MAX_ABOUT_LENGTH = 120
 GENERIC_CODE = "ERROR"  # of an error that has no code of its own
-ABOUT = ("topic", "title", "name", "subject")
+ABOUT_FIELDS = ("topic", "title", "name", "subject")
 """Fields of an input that say what a run is about."""
 
 
@@ -40,8 +40,8 @@ class Run:
     def about(self) -> str:
         """As its input says: what it calls so, or else the first text in it."""
         fields = self.input if isinstance(self.input, dict) else {}
-        texts = [*(fields.get(name) for name in ABOUT), *fields.values()]
-        return next((each.strip()[:LONGEST_ABOUT] for each in texts if isinstance(each, str) and each.strip()), "")
+        texts = [*(fields.get(name) for name in ABOUT_FIELDS), *fields.values()]
+        return next((each.strip()[:MAX_ABOUT_LENGTH] for each in texts if isinstance(each, str) and each.strip()), "")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Job:
     revision: int
     state: JobState
     attempt: int
-    deaths: int
+    worker_deaths: int
     queue: str
     code: str | None
     position: int
@@ -99,10 +99,10 @@ class Review:
     feedback: Any
     back_to: str | None
     back_items: tuple[str, ...]
-    may_go_back_to: tuple[str, ...]
-    sent_back: int
-    most_sent_back: int | None
-    takes_form: bool = False  # an approval fills in a form
+    can_send_back_to: tuple[str, ...]
+    times_sent_back: int
+    max_revisions: int | None
+    has_form: bool = False  # an approval fills in a form
 
     @property
     def is_open(self) -> bool:
@@ -132,7 +132,7 @@ class ReviewCount:
 
 
 @dataclass(frozen=True)
-class ReviewFigures:
+class ReviewMetrics:
     """`first_decided` are those that nobody had been asked before in their run; the mean wait is in seconds."""
 
     decided: int
@@ -142,7 +142,7 @@ class ReviewFigures:
 
 
 @dataclass(frozen=True)
-class PipelineFigures:
+class PipelineMetrics:
     """Runs that ended, and `failed` ones among them; neither rejected nor cancelled ones are.
 
     `steps` had an attempt and came to an end, also in runs that are still open; `retried` of them had more than one.
@@ -160,16 +160,16 @@ class PipelineFigures:
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionResult:
     """How one decision of many ended: the review as it stands now, or why it was not decided."""
 
     review: UUID
-    now: Review | None = None
+    current: Review | None = None
     error: RetomaError | None = None
 
 
 @dataclass(frozen=True)
-class Made:
+class StepRevision:
     """One job as it was at a revision. `reused_from` is the revision whose result it kept; `author` a person."""
 
     revision: int
@@ -192,14 +192,14 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Try:
+class FailedAttempt:
     """An attempt that gave no result. `again_at` is when the next one may begin, if that was put off."""
 
     step: str
     item: str
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime
-    again_at: datetime | None
+    retry_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class WorkerRecord:
     queues: list[str]
     concurrency: int
     started_at: datetime
-    silent_for: timedelta
+    heartbeat_age: timedelta
 
     ended_at: datetime | None
     heartbeat_timeout: timedelta | None = None  # its own; a worker of an earlier release has none
@@ -321,7 +321,7 @@ class WorkerRecord:
 
     def is_alive(self, timeout: timedelta) -> bool:
         """Whether its last heartbeat is recent enough, by its own timeout; by this one if it has none."""
-        return self.silent_for <= (self.heartbeat_timeout or timeout)
+        return self.heartbeat_age <= (self.heartbeat_timeout or timeout)
 
     def serves(self, pipeline: str) -> bool:
         """Whether its application defines this pipeline: only then it runs its jobs and polls its external work."""
@@ -337,7 +337,7 @@ class ServerRecord:
 
 
 @dataclass(frozen=True)
-class Outside:
+class ExternalWork:
     """Work of a job that is or was done outside. `handle` is what the outside knows it by, `looks` is how often it was
     asked for."""
 
@@ -345,14 +345,14 @@ class Outside:
     item: str
     revision: int
     state: str
-    handle: Any
+    external_id: Any
     parked_at: datetime
     running_at: datetime | None
     stopping_at: datetime | None
     ended_at: datetime | None
     progress: float | None
-    looks: int
-    failed_looks: int
+    polls: int
+    failed_polls: int
     error: Any
     started_at: datetime | None = None
     """When the attempt began that handed it over."""
@@ -381,7 +381,7 @@ class Stuck:
     cause: str
     data: Any
     resumes: int
-    may_resume: int
+    max_resumes: int
 
 
 @dataclass(frozen=True)
@@ -534,7 +534,7 @@ class Subscription:
     secret: str | None = field(default=None, repr=False)
 
 
-def describe_recorded(error: Mapping[str, Any]) -> str:
+def describe_recorded_error(error: Mapping[str, Any]) -> str:
     """Return what an error said, after its type unless it has a code of its own: `KeyError: 'v1'`."""
     message, kind = str(error.get("message") or ""), error.get("type")
     if not kind or error.get("code") != GENERIC_CODE:
@@ -546,7 +546,7 @@ class WaitReason(StrEnum):
     """Why a job that needs nothing more does not run."""
 
     DELAYED = "delayed"
-    OUTSIDE = "outside"
+    EXTERNAL_WORK = "external_work"
     PERSON = "person"
     UNDEFINED_STEP = "undefined_step"
     NO_WORKER = "no_worker"
@@ -558,8 +558,8 @@ class WaitReason(StrEnum):
     POOL_RATE = "pool_rate"
     POOL_SHARE = "pool_share"
     PROVIDER_DOWN = "provider_down"
-    PROVIDER_REFUSES = "provider_refuses"
-    NOT_TAKEN = "not_taken"
+    PROVIDER_REJECTED = "provider_rejected"
+    NOT_CLAIMED = "not_claimed"
 
 
 @dataclass(frozen=True)
@@ -576,18 +576,18 @@ class Wait:
     pool: str | None = None
 
     @property
-    def why(self) -> str:
+    def explanation(self) -> str:
         """The reason as a sentence, with what to do where there is something."""
         one = f"{self.step} of {self.item}" if self.item else self.step
         who = f"{self.jobs} jobs of {self.step}" if self.jobs > 1 else one
-        return f"{who}: {self._said()}"
+        return f"{who}: {self._explain()}"
 
-    def _said(self) -> str:
+    def _explain(self) -> str:
         until = f" until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
         match self.reason:
             case WaitReason.DELAYED:
                 return f"delayed{until}{f' ({self.code})' if self.code else ''}"
-            case WaitReason.OUTSIDE:
+            case WaitReason.EXTERNAL_WORK:
                 return f"its work is done outside, and is looked at again{until.replace(' until', ' at')}"
             case WaitReason.PERSON:
                 return "it waits for a person; `retoma reviews list` shows what they are asked"
@@ -612,14 +612,14 @@ class Wait:
                 return f"its tenant has as many slots of pool {self.pool!r} as one may have"
             case WaitReason.PROVIDER_DOWN:
                 return f"the provider behind pool {self.pool!r} fails; it is tried again with one job at a time"
-            case WaitReason.PROVIDER_REFUSES:
+            case WaitReason.PROVIDER_REJECTED:
                 return (
                     f"the provider behind pool {self.pool!r} refuses us: mend the key or the payment, then "
                     f"`retoma pools set {self.pool} --resume`"
                 )
             case WaitReason.SUSPECT:
                 return "it ran when a worker died, so it runs again one at a time"
-            case WaitReason.NOT_TAKEN:
+            case WaitReason.NOT_CLAIMED:
                 return f"ready; if it stays so, no worker of queue {self.queue!r} defines its pipeline"
 
 
@@ -638,7 +638,7 @@ class Scope(StrEnum):
 
 
 # They reach beyond any tenant, so that a key of one tenant cannot have them.
-SCOPES_OF_ALL_TENANTS = frozenset({Scope.POOLS_WRITE, Scope.METRICS_READ, Scope.ADMIN})
+CROSS_TENANT_SCOPES = frozenset({Scope.POOLS_WRITE, Scope.METRICS_READ, Scope.ADMIN})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-SILENCE = timedelta(seconds=6)
+HEARTBEAT_TIMEOUT = timedelta(seconds=6)
 
 
 class Settings(BaseSettings):
@@ -33,8 +33,11 @@ class Settings(BaseSettings):
         None, description="Let the embedded database also listen on this port of 127.0.0.1."
     )
     app: str | None = Field(None, description="Where the application is: `module:name`, or a file.")
-    silence_seconds: float = Field(
-        SILENCE.total_seconds(), ge=0.1, le=3600, description="A worker that has not beaten for so long is dead."
+    heartbeat_timeout_seconds: float = Field(
+        HEARTBEAT_TIMEOUT.total_seconds(),
+        ge=0.1,
+        le=3600,
+        description="A worker that has not beaten for so long is dead.",
     )
     drain_seconds: float = Field(
         30.0, ge=0, le=86400, description="How long a worker that is asked to stop lets its jobs end."
@@ -93,18 +96,18 @@ class Settings(BaseSettings):
     )
 
     @property
-    def silence(self) -> timedelta:
-        return timedelta(seconds=self.silence_seconds)
+    def heartbeat_timeout(self) -> timedelta:
+        return timedelta(seconds=self.heartbeat_timeout_seconds)
 
     @field_validator("allow_hosts", mode="before")
     @classmethod
-    def _split_at_commas(cls, given: object) -> object:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+    def _split_at_commas(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("database_url", "webhook_secret", "webhook_previous_secret", "admin_password_hash", mode="before")
     @classmethod
-    def _empty_is_unset(cls, given: object) -> object:
-        return None if given == "" else given
+    def _empty_is_unset(cls, value: object) -> object:
+        return None if value == "" else value
 
     @classmethod
     def settings_customise_sources(

@@ -19,29 +19,29 @@ from retoma.errors import BadSignature
 __all__ = [
     "BadSignature",
     "check_secret",
-    "headers_for",
-    "hex_signature",
-    "library_secret",
-    "new_secret",
-    "standard_signature",
+    "generate_secret",
+    "sign_headers",
+    "sign_hex",
+    "sign_standard",
+    "to_library_secret",
     "verify",
 ]
 
 PREFIX = "whsec_"
 TOLERANCE = timedelta(minutes=5)
-_FEWEST_BYTES, _SECRET_BYTES, _MOST_BYTES = 24, 32, 64
+_MIN_SECRET_BYTES, _NEW_SECRET_BYTES, _MAX_SECRET_BYTES = 24, 32, 64
 
 
-def new_secret() -> str:
-    return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+def generate_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(_NEW_SECRET_BYTES)).decode()
 
 
 def check_secret(secret: str) -> None:
     """Raises ValueError if it is empty, or begins like a secret of Standard Webhooks and does not go on like one."""
-    _key(secret)
+    _decode_secret(secret)
 
 
-def library_secret(secret: str) -> str:
+def to_library_secret(secret: str) -> str:
     """Return the secret in the form that libraries of Standard Webhooks take: `whsec_` and the base64 of the key.
 
     One that is written otherwise is used as it is, letter by letter, and becomes the base64 of its letters.
@@ -49,7 +49,7 @@ def library_secret(secret: str) -> str:
     return secret if secret.startswith(PREFIX) else PREFIX + base64.b64encode(secret.encode()).decode()
 
 
-def headers_for(keys: Sequence[str], message: str, at: datetime, body: bytes, *, attempt: int = 1) -> dict[str, str]:
+def sign_headers(keys: Sequence[str], message: str, at: datetime, body: bytes, *, attempt: int = 1) -> dict[str, str]:
     """Both families. While a secret is rotated there are two keys, the new one first.
 
     The older header has room for one signature, and receivers compare it whole. So attempts take turns, the former
@@ -59,21 +59,21 @@ def headers_for(keys: Sequence[str], message: str, at: datetime, body: bytes, *,
     return {
         "webhook-id": message,
         "webhook-timestamp": str(seconds),
-        "webhook-signature": " ".join(standard_signature(key, message, seconds, body) for key in keys),
+        "webhook-signature": " ".join(sign_standard(key, message, seconds, body) for key in keys),
         "x-webhook-timestamp": str(seconds),
-        "x-webhook-signature": hex_signature(keys[attempt % len(keys)], seconds, body),
+        "x-webhook-signature": sign_hex(keys[attempt % len(keys)], seconds, body),
     }
 
 
-def standard_signature(secret: str, message: str, seconds: int, body: bytes) -> str:
+def sign_standard(secret: str, message: str, seconds: int, body: bytes) -> str:
     """One `v1,...` of Standard Webhooks."""
-    signed = _hmac(_key(secret), f"{message}.{seconds}.".encode(errors="replace") + body)
+    signed = _compute_hmac(_decode_secret(secret), f"{message}.{seconds}.".encode(errors="replace") + body)
     return f"v1,{base64.b64encode(signed).decode()}"
 
 
-def hex_signature(secret: str, seconds: int, body: bytes) -> str:
+def sign_hex(secret: str, seconds: int, body: bytes) -> str:
     """The secret is used as it is written, whatever its form."""
-    return _hmac(secret.encode(), f"{seconds}.".encode() + body).hex()
+    return _compute_hmac(secret.encode(), f"{seconds}.".encode() + body).hex()
 
 
 def verify(
@@ -83,7 +83,7 @@ def verify(
     now: datetime,
     tolerance: timedelta = TOLERANCE,
     *,
-    older: bool = False,
+    legacy: bool = False,
 ) -> str:
     """Raise BadSignature unless one of these secrets signed `body` within `tolerance` of `now`.
 
@@ -95,10 +95,10 @@ def verify(
     several = [keys] if isinstance(keys, str) else list(keys)
     for key in several:
         check_secret(key)
-    name = "x-webhook-signature" if older else "webhook-signature"
+    name = "x-webhook-signature" if legacy else "webhook-signature"
     if name not in given:
         raise BadSignature(f"there is no {name} header")
-    return (_verify_hex if older else _verify_standard)(several, given, body, now, tolerance)
+    return (_verify_hex if legacy else _verify_standard)(several, given, body, now, tolerance)
 
 
 def _verify_standard(
@@ -107,20 +107,20 @@ def _verify_standard(
     message = given.get("webhook-id", "")
     if not message or "." in message:
         raise BadSignature("there is no webhook-id header, or it has a dot in it")
-    seconds = _fresh(given.get("webhook-timestamp", ""), now, tolerance)
-    right = [standard_signature(key, message, seconds, body) for key in keys]
-    _one_of(right, given["webhook-signature"].split(" "))
+    seconds = _check_timestamp(given.get("webhook-timestamp", ""), now, tolerance)
+    right = [sign_standard(key, message, seconds, body) for key in keys]
+    _require_match(right, given["webhook-signature"].split(" "))
     return message
 
 
 def _verify_hex(keys: Sequence[str], given: Mapping[str, str], body: bytes, now: datetime, tolerance: timedelta) -> str:
-    seconds = _fresh(given.get("x-webhook-timestamp", ""), now, tolerance)
+    seconds = _check_timestamp(given.get("x-webhook-timestamp", ""), now, tolerance)
     claimed = given["x-webhook-signature"].removeprefix("sha256=")
-    _one_of([hex_signature(key, seconds, body) for key in keys], [claimed])
+    _require_match([sign_hex(key, seconds, body) for key in keys], [claimed])
     return hashlib.sha256(f"{seconds}.".encode() + body).hexdigest()
 
 
-def _fresh(text: str, now: datetime, tolerance: timedelta) -> int:
+def _check_timestamp(text: str, now: datetime, tolerance: timedelta) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 12):
         raise BadSignature("the timestamp is no whole number of seconds")
     if abs(int(text) - now.timestamp()) > tolerance.total_seconds():
@@ -128,14 +128,14 @@ def _fresh(text: str, now: datetime, tolerance: timedelta) -> int:
     return int(text)
 
 
-def _one_of(right: Sequence[str], claimed: Sequence[str]) -> None:
+def _require_match(right: Sequence[str], claimed: Sequence[str]) -> None:
     # As bytes: of a text that is not ASCII the comparison would raise TypeError. And every pair, however it goes.
     same = [hmac.compare_digest(a.encode(), b.encode(errors="replace")) for a in right for b in claimed]
     if not any(same):
         raise BadSignature("the signature is not that of this body with our secret")
 
 
-def _key(secret: str) -> bytes:
+def _decode_secret(secret: str) -> bytes:
     """The bytes that a `whsec_` secret spells; of a secret in another form, its own."""
     if not secret:
         raise ValueError("the secret is empty: anyone could sign with it")
@@ -145,13 +145,13 @@ def _key(secret: str) -> bytes:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except ValueError:
         key = b""
-    if not _FEWEST_BYTES <= len(key) <= _MOST_BYTES:
+    if not _MIN_SECRET_BYTES <= len(key) <= _MAX_SECRET_BYTES:
         raise ValueError(
-            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_FEWEST_BYTES} bytes and at most "
-            f"{_MOST_BYTES}: echo {PREFIX}$(openssl rand -base64 {_SECRET_BYTES})"
+            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_MIN_SECRET_BYTES} bytes and at most "
+            f"{_MAX_SECRET_BYTES}: echo {PREFIX}$(openssl rand -base64 {_NEW_SECRET_BYTES})"
         )
     return key
 
 
-def _hmac(key: bytes, signed: bytes) -> bytes:
+def _compute_hmac(key: bytes, signed: bytes) -> bytes:
     return hmac.digest(key, signed, "sha256")

@@ -51,12 +51,14 @@ class RunState(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        return self in RUN_ENDS
+        return self in RUN_FINAL_STATES
 
 
-JOB_ENDS = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.SKIPPED, JobState.CANCELLED, JobState.QUARANTINED})
+JOB_FINAL_STATES = frozenset(
+    {JobState.SUCCEEDED, JobState.FAILED, JobState.SKIPPED, JobState.CANCELLED, JobState.QUARANTINED}
+)
 
-RUN_ENDS = frozenset(
+RUN_FINAL_STATES = frozenset(
     {
         RunState.COMPLETED,
         RunState.COMPLETED_WITH_ERRORS,
@@ -66,18 +68,18 @@ RUN_ENDS = frozenset(
     }
 )
 
-JOB_MOVES: dict[JobState, frozenset[JobState]] = {
+JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.WAITING: frozenset({JobState.READY, JobState.PARKED, JobState.SKIPPED, JobState.CANCELLED}),
     JobState.READY: frozenset({JobState.RUNNING, JobState.CANCELLED}),
-    JobState.RUNNING: frozenset({JobState.READY, JobState.PARKED}) | JOB_ENDS,
-    JobState.PARKED: frozenset({JobState.READY}) | JOB_ENDS,
-} | {end: frozenset() for end in JOB_ENDS}
+    JobState.RUNNING: frozenset({JobState.READY, JobState.PARKED}) | JOB_FINAL_STATES,
+    JobState.PARKED: frozenset({JobState.READY}) | JOB_FINAL_STATES,
+} | {end: frozenset() for end in JOB_FINAL_STATES}
 
-_OPEN_RUNS = frozenset(RunState) - RUN_ENDS - {RunState.PENDING, RunState.CANCELLING}
+_OPEN_RUNS = frozenset(RunState) - RUN_FINAL_STATES - {RunState.PENDING, RunState.CANCELLING}
 
-RUN_MOVES: dict[RunState, frozenset[RunState]] = (
+RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = (
     {RunState.PENDING: frozenset({RunState.RUNNING, RunState.CANCELLING, RunState.CANCELLED})}
-    | {state: (_OPEN_RUNS - {state}) | {RunState.CANCELLING} | RUN_ENDS for state in _OPEN_RUNS}
+    | {state: (_OPEN_RUNS - {state}) | {RunState.CANCELLING} | RUN_FINAL_STATES for state in _OPEN_RUNS}
     | {RunState.CANCELLING: frozenset({RunState.CANCELLED})}
     # Only an act of a person opens a run that is over, and none one that was cancelled or rejected.
     | {
@@ -88,18 +90,18 @@ RUN_MOVES: dict[RunState, frozenset[RunState]] = (
 )
 
 # What was decided can be undone, or be overtaken by another act, until it takes effect.
-_UNDONE = frozenset({ReviewState.OPEN, ReviewState.WITHDRAWN})
+_AFTER_DECISION = frozenset({ReviewState.OPEN, ReviewState.WITHDRAWN})
 
-REVIEW_MOVES: dict[ReviewState, frozenset[ReviewState]] = {
+REVIEW_TRANSITIONS: dict[ReviewState, frozenset[ReviewState]] = {
     ReviewState.OPEN: frozenset(ReviewState) - {ReviewState.OPEN},
-    ReviewState.APPROVED: _UNDONE,
-    ReviewState.SENT_BACK: _UNDONE,
-    ReviewState.REJECTED: _UNDONE,
+    ReviewState.APPROVED: _AFTER_DECISION,
+    ReviewState.SENT_BACK: _AFTER_DECISION,
+    ReviewState.REJECTED: _AFTER_DECISION,
     ReviewState.EXPIRED: frozenset(),
     ReviewState.WITHDRAWN: frozenset(),
 }
 
-DELIVERY_MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
+DELIVERY_TRANSITIONS: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.DUE: frozenset({DeliveryState.SENDING, DeliveryState.DEAD}),
     DeliveryState.SENDING: frozenset({DeliveryState.DUE, DeliveryState.DELIVERED, DeliveryState.DEAD}),
     DeliveryState.DELIVERED: frozenset(),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 # Control characters move the cursor and hide text; bidirectional and invisible ones make it read as another.
-_HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
-def clean(text: str) -> str:
+def escape_text(text: str) -> str:
     """The same text on one line, with every character that acts on a terminal written out (`\\x1b`)."""
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -21,32 +21,32 @@ from retoma.app import App
 from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
 from retoma.engine import watchdog
-from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
+from retoma.engine.claim_protocol import AttemptOutcome, Claim, ClaimRequest, Result, WorkerLink
 from retoma.engine.tenants import Tenants
-from retoma.identifiers import Handle
-from retoma.outgoing import LOOPBACK, Guard, Outgoing
+from retoma.identifiers import ClaimKey
+from retoma.outgoing import LOOPBACK, Guard, HttpClient
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import clock, workers
 from retoma.store.database import Database
 from retoma.store.scratch import fresh_database
 from retoma.webhooks.sender import Sender
-from retoma.worker.catalog import Catalog
-from retoma.worker.children import Children
-from retoma.worker.desk import Desks
-from retoma.worker.poller import Poller
-from retoma.worker.runner import Runner
-from retoma.worker.threads import Threads
-from retoma.worker.workload import Workload
+from retoma.worker.context_backend import ContextBackends
+from retoma.worker.executor import Executor
+from retoma.worker.external_work_poller import ExternalWorkPoller
+from retoma.worker.process_pool import ProcessPool
+from retoma.worker.served_versions import ServedVersions
+from retoma.worker.step_runner import StepRunner
+from retoma.worker.thread_pool import ThreadPool
 
-__all__ = ["Clock", "EndedRun", "Hands", "Sandbox", "fresh_database", "sandbox"]
+__all__ = ["Clock", "FinishedRun", "ManualWorker", "Sandbox", "fresh_database", "sandbox"]
 
 PUBLIC_URL = "https://retoma.test"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class EndedRun:
+class FinishedRun:
     id: UUID
     state: RunState
     results: dict[str, Any]
@@ -75,138 +75,150 @@ class Sandbox:
         self.app = app
         self.database = database
         self.clock = Clock(database)
-        self.client = Client(app, database, Guard.allow(LOOPBACK))
+        self.client = Client(app, database, Guard.from_hosts(LOOPBACK))
 
-    async def run(self, pipeline: Pipeline | str, given: Input = None, **options: Any) -> EndedRun:
+    async def run(self, pipeline: Pipeline | str, inputs: Input = None, **options: Any) -> FinishedRun:
         """Start a run and work until nothing is left to do."""
-        started = await self.client.start(pipeline, given, **options)
+        started = await self.client.start(pipeline, inputs, **options)
         await self.work()
         run = await self.client.show(started.id)
-        return EndedRun(run.id, run.state, await self.client.results(run.id))
+        return FinishedRun(run.id, run.state, await self.client.results(run.id))
 
-    async def work(self, *, until_later: bool = True) -> int:
+    async def work(self, *, advance_clock: bool = True) -> int:
         """Run all that is ready, and with `until_later` also what is due later; gives the number of attempts."""
-        async with self.hands() as hands:
-            return await self._work(hands, until_later)
+        async with self.manual_worker() as hands:
+            return await self._work_until_idle(hands, advance_clock)
 
     async def send_webhooks(self, settings: Settings | None = None) -> int:
         """Send the webhooks that are due, as the sender does; receivers may be on this machine. Gives the attempts."""
-        async with Outgoing(self.client.guard) as outgoing:
+        async with HttpClient(self.client.guard) as outgoing:
             return await Sender(self.client, settings or Settings(), outgoing).send_due()
 
-    async def watch(self) -> int:
+    async def run_watchdog(self) -> int:
         """Look after runs that stand still or are late, as workers do every second; gives how many were looked at."""
-        return await watchdog.look(self.database, self.client.silence)
+        return await watchdog.check_due_runs(self.database, self.client.heartbeat_timeout)
 
     @asynccontextmanager
-    async def hands(self) -> AsyncIterator[Hands]:
+    async def manual_worker(self) -> AsyncIterator[ManualWorker]:
         """A worker whose every claim and every outcome is an act of the test."""
-        catalog = Catalog(self.app)
-        await catalog.open(self.database)
-        worker = await workers.register(self.database, "sandbox", self.app.queues, 1, 1, pipelines=catalog.pipelines)
-        hands = Hands(self.app, self.database, catalog, worker)
-        async with catalog.opened_resources():
+        catalog = ServedVersions(self.app)
+        await catalog.register_and_load(self.database)
+        worker = await workers.register_worker(
+            self.database, "sandbox", self.app.queues, 1, 1, pipelines=catalog.pipelines
+        )
+        hands = ManualWorker(self.app, self.database, catalog, worker)
+        async with catalog.open_resources():
             try:
                 yield hands
             finally:
                 await hands.close()
 
-    async def _work(self, hands: Hands, until_later: bool) -> int:
+    async def _work_until_idle(self, worker: ManualWorker, advance_clock: bool) -> int:
         attempts = 0
         while True:
-            outcomes = await hands.attempt(await hands.claim(100))
-            await hands.give_back(outcomes)
+            outcomes = await worker.attempt(await worker.claim(100))
+            await worker.record_outcomes(outcomes)
             attempts += len(outcomes)
-            if not outcomes and not await hands.look() and not await self._next_due(until_later):
+            if (
+                not outcomes
+                and not await worker.poll_external_work()
+                and not await self._release_due_jobs(advance_clock)
+            ):
                 return attempts
 
-    async def _next_due(self, until_later: bool) -> bool:
+    async def _release_due_jobs(self, advance_clock: bool) -> bool:
         """Make due work ready, moving the clock to the next if need be. False if there is none."""
-        found = await workers.promote(self.database, limit=1_000)
-        if found.promoted:
+        found = await workers.release_due_jobs(self.database, limit=1_000)
+        if found.released:
             return True
-        ahead = [one for one in (found.next_in, found.look_in) if one is not None]
-        if not ahead or not until_later:
+        ahead = [one for one in (found.next_in, found.poll_in) if one is not None]
+        if not ahead or not advance_clock:
             return False
         await self.clock.advance(max(min(ahead), timedelta(0)))
         return True
 
 
-class Hands:
+class ManualWorker:
     """A worker moved by the test, step by step."""
 
-    def __init__(self, app: App, database: Database, catalog: Catalog, worker: int) -> None:
+    def __init__(self, app: App, database: Database, served_versions: ServedVersions, worker: int) -> None:
         self.worker = worker
-        self.refused = 0
+        self.rejected_outcomes = 0
         self._app = app
         self._database = database
-        self._catalog = catalog
-        self._threads = Threads(8)
-        self._children = Children()
-        desks = Desks(database, PUBLIC_URL, app.name, app.files)
+        self._served_versions = served_versions
+        self._threads = ThreadPool(8)
+        self._children = ProcessPool()
+        desks = ContextBackends(database, PUBLIC_URL, app.name, app.files)
         desks.worker = worker
-        self._ledger = desks.ledger
-        self._runner = Runner(catalog, Tenants(database), self._threads, self._children, desks)
-        self._poller = Poller(database, catalog, on_end=lambda: None)
+        self._charge_buffer = desks.charge_buffer
+        self._runner = StepRunner(served_versions, Tenants(database), self._threads, self._children, desks)
+        self._poller = ExternalWorkPoller(database, served_versions, on_end=lambda: None)
         self._poller.worker = worker
-        self._lane = Lane(database, worker, 1)
-        self._held: set[Handle] = set()
+        self._link = WorkerLink(database, worker, 1)
+        self._held_jobs: set[ClaimKey] = set()
 
     @property
     def versions(self) -> list[int]:
         """The versions of pipelines that this worker serves."""
-        return list(self._catalog.served)
+        return list(self._served_versions.version_numbers)
 
-    async def claim(self, room: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
-        return await self._exchange([], [], room, queues)
+    async def claim(self, limit: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
+        return await self._finish_and_claim([], [], limit, queues)
 
-    async def attempt(self, claims: list[Claim]) -> list[Result | SetBack]:
+    async def attempt(self, claims: list[Claim]) -> list[Result | AttemptOutcome]:
         """Run these jobs as a worker does, to their ends or timeouts."""
         ended = asyncio.Event()
-        workload = Workload(self._runner, max(1, len(claims)), ended.set)
+        workload = Executor(self._runner, max(1, len(claims)), ended.set)
         workload.take(claims)
-        outcomes: dict[Handle, Result | SetBack] = {}
+        outcomes: dict[ClaimKey, Result | AttemptOutcome] = {}
         while len(outcomes) < len(claims):
             await ended.wait()
             ended.clear()
             for some in workload.collect():
-                outcomes |= {outcome.claim.handle: outcome for outcome in some}
-        await self._runner.tell([*outcomes.values()])
-        return [outcomes[claim.handle] for claim in claims]
+                outcomes |= {outcome.claim.key: outcome for outcome in some}
+        await self._runner.log_failed_attempts([*outcomes.values()])
+        return [outcomes[claim.key] for claim in claims]
 
-    async def look(self) -> int:
+    async def poll_external_work(self) -> int:
         """Look at the outside work that is due now; gives how much there was."""
-        return await self._poller.look()
+        return await self._poller.poll_due()
 
-    async def give_back(self, outcomes: list[Result | SetBack], room: int = 0) -> list[Claim]:
+    async def record_outcomes(self, outcomes: list[Result | AttemptOutcome], limit: int = 0) -> list[Claim]:
         """Give back outcomes, and claim up to `room` jobs in the same call."""
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-        setbacks = [outcome for outcome in outcomes if isinstance(outcome, SetBack)]
-        return await self._exchange(results, setbacks, room)
+        setbacks = [outcome for outcome in outcomes if isinstance(outcome, AttemptOutcome)]
+        return await self._finish_and_claim(results, setbacks, limit)
 
     async def close(self) -> None:
         """Stop as a worker does that is asked to: what is still held goes back."""
-        await workers.end(self._database, self.worker)
+        await workers.deregister_worker(self._database, self.worker)
         await self.abandon()
 
     async def abandon(self) -> None:
         """Vanish, as a killed process does; the database is told nothing."""
         self._threads.close()
         await self._children.close()
-        await self._lane.close()
+        await self._link.close()
 
-    async def _exchange(
-        self, results: list[Result], setbacks: list[SetBack], room: int, queues: list[str] | None = None
+    async def _finish_and_claim(
+        self, results: list[Result], outcomes: list[AttemptOutcome], limit: int, queues: list[str] | None = None
     ) -> list[Claim]:
-        wish = Wish(queues or self._app.queues, self._catalog.served, after=0, room=room, suspect=True)
-        await self._ledger.flush()
-        answer = await self._lane.exchange(results, setbacks, wish)
-        self.refused += answer.refused
-        self._held -= {result.claim.handle for result in results} | {setback.claim.handle for setback in setbacks}
+        wish = ClaimRequest(
+            queues or self._app.queues,
+            self._served_versions.version_numbers,
+            after_tenant=0,
+            room=limit,
+            allow_suspect=True,
+        )
+        await self._charge_buffer.flush()
+        answer = await self._link.finish_and_claim(results, outcomes, wish)
+        self.rejected_outcomes += answer.rejected
+        self._held_jobs -= {result.claim.key for result in results} | {setback.claim.key for setback in outcomes}
         if answer.replayed:
-            answer.claimed = [claim for claim in await self._lane.held() if claim.handle not in self._held]
-        taken = self._runner.taken(answer, results)
-        self._held |= {claim.handle for claim in taken}
+            answer.claimed = [claim for claim in await self._link.list_held() if claim.key not in self._held_jobs]
+        taken = self._runner.prepare_claims(answer, results)
+        self._held_jobs |= {claim.key for claim in taken}
         return taken
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.parts import require
-from tests.patience import PATIENCE
 from tests.ports import free_port
+from tests.system_packages import require
+from tests.wait_timeout import WAIT_TIMEOUT
 
 POSTGRESQL_15 = Path("/usr/lib/postgresql/15/bin")
 
@@ -103,7 +103,7 @@ def _server(command: list[object], port: int) -> Iterator[None]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while time.monotonic() < deadline:
         assert process.poll() is None, f"the server for port {port} ended with {process.returncode}"
         with socket.socket() as probe:

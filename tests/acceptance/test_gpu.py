@@ -10,29 +10,37 @@ from typing import Any
 
 import pytest
 
-from retoma.records import Outside
+from retoma.records import ExternalWork
 from retoma_apps.gpu.states import run_id
 from retoma_apps.providers.standin import served
-from tests.acceptance.plant import PARTS, SLOTS, Plant, a_plant, images, told, told_of_each
-from tests.apps.providers.gpu.media import plain_picture, seen, tone
-from tests.apps.providers.gpu.shelf import Shelf
-from tests.receiver import receiver, says
+from tests.acceptance.gpu_deployment import (
+    PARTS,
+    SLOTS,
+    GpuDeployment,
+    images,
+    running_gpu_deployment,
+    wait_for_callbacks,
+    wait_for_callbacks_of_jobs,
+)
+from tests.apps.providers.gpu.file_server import FileServer
+from tests.apps.providers.gpu.media import plain_picture, read_video, tone
+from tests.receiver import receiver, respond_with
 
 LIMIT_MS = 5000
 SMALL = {"width": 64, "height": 36, "fps": 10}
 
 
 @pytest.fixture(scope="module")
-async def plant(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plant]:
+async def deployment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GpuDeployment]:
     """Two workers, and a stand-in that renders fifty images a second."""
-    async with a_plant(tmp_path_factory.mktemp("plant"), seconds_per_image=0.02, workers=2) as made:
+    async with running_gpu_deployment(tmp_path_factory.mktemp("plant"), seconds_per_image=0.02, workers=2) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-async def slow_plant(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plant]:
+async def slow_deployment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GpuDeployment]:
     """On a stand-in that takes ten minutes for an image."""
-    async with a_plant(tmp_path_factory.mktemp("slow"), seconds_per_image=600) as made:
+    async with running_gpu_deployment(tmp_path_factory.mktemp("slow"), seconds_per_image=600) as made:
         yield made
 
 
@@ -49,168 +57,171 @@ def numbers(last: int, *without: int) -> list[str]:
 
 
 async def test_one_job_of_10_images_is_rendered_by_ffmpeg(tmp_path: Path) -> None:
-    async with a_plant(tmp_path, seconds_per_image=None, GPU_PART_SECONDS="1") as plant, receiver() as there:
-        shelf = Shelf("")
+    async with (
+        running_gpu_deployment(tmp_path, seconds_per_image=None, GPU_PART_SECONDS="1") as deployment,
+        receiver() as there,
+    ):
+        shelf = FileServer("")
         async with served(shelf, "127.0.0.1", 0) as origin:
             for number in range(1, 11):
                 shelf.put(f"{number}.png", plain_picture())
             shelf.put("tone.wav", tone(440, 0.2))
             body = job_of(10, picture=SMALL) | {"images": images(10, 0.2, origin)}
-            await plant.submit("img2vid", body, there)
-            (done,) = await told(there)
+            await deployment.submit("img2vid", body, there)
+            (done,) = await wait_for_callbacks(there)
             assert (done["status"], ids(done["result"])) == ("COMPLETED", numbers(10))
-            films = [await fetched(plant, video["video_url"], tmp_path) for video in done["result"]["videos"]]
+            films = [await fetch_film(deployment, video["video_url"], tmp_path) for video in done["result"]["videos"]]
             assert {(film.width, film.height, len(film.frames)) for film in films} == {(64, 36, 2)}
 
             spoken = {"video_url": done["result"]["videos"][0]["video_url"]}
-            captioned = await plant.ended(await plant.submit("caption", {**spoken, "text": "Olá"}))
-            await fetched(plant, captioned["result"]["video_url"], tmp_path)
+            captioned = await deployment.wait_for_end(await deployment.submit("caption", {**spoken, "text": "Olá"}))
+            await fetch_film(deployment, captioned["result"]["video_url"], tmp_path)
             sound = {**spoken, "audio_url": f"{origin}/tone.wav"}
-            mixed = await plant.ended(await plant.submit("addaudio", sound))
-            assert (await fetched(plant, mixed["result"]["video_url"], tmp_path)).samples
+            mixed = await deployment.wait_for_end(await deployment.submit("addaudio", sound))
+            assert (await fetch_film(deployment, mixed["result"]["video_url"], tmp_path)).samples
 
 
-async def fetched(plant: Plant, url: str, folder: Path) -> Any:
+async def fetch_film(deployment: GpuDeployment, url: str, folder: Path) -> Any:
     """The film, as a browser fetches it: without a key, and a part of it if it asks for that."""
-    assert url.startswith(f"http://127.0.0.1:{plant.port}/files/gpu/")
-    answer = await plant.http.get(url, headers={"X-API-Key": ""})
+    assert url.startswith(f"http://127.0.0.1:{deployment.port}/files/gpu/")
+    answer = await deployment.http.get(url, headers={"X-API-Key": ""})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "video/mp4")
     assert answer.headers["x-content-type-options"] == "nosniff"
-    part = await plant.http.get(url, headers={"Range": "bytes=4-7"})
+    part = await deployment.http.get(url, headers={"Range": "bytes=4-7"})
     assert (part.status_code, part.content) == (206, b"ftyp")
     path = folder / "fetched.mp4"
     path.write_bytes(answer.content)
-    return seen(path)
+    return read_video(path)
 
 
-async def test_one_job_of_100_images_goes_over_several_workers(plant: Plant) -> None:
+async def test_one_job_of_100_images_goes_over_several_workers(deployment: GpuDeployment) -> None:
     async with receiver() as there:
-        job = await plant.submit("img2vid", job_of(100), there)
-        (done,) = await told(there)
+        job = await deployment.submit("img2vid", job_of(100), there)
+        (done,) = await wait_for_callbacks(there)
     assert (done["status"], ids(done["result"])) == ("COMPLETED", numbers(100))
-    shown = await plant.show(job)
+    shown = await deployment.show(job)
     assert (len(shown["runpodJobIds"]), shown["result"]) == (PARTS, done["result"])
 
 
-async def test_four_jobs_of_100_images_at_the_same_time_end_one_after_the_other(plant: Plant) -> None:
+async def test_four_jobs_of_100_images_at_the_same_time_end_one_after_the_other(deployment: GpuDeployment) -> None:
     async with receiver() as there:
-        jobs = await plant.held_back(*[job_of(100)] * 4, there=there)
-        ends = await told(there, 4)
+        jobs = await deployment.hold_jobs(*[job_of(100)] * 4, there=there)
+        ends = await wait_for_callbacks(there, 4)
     assert {end["status"] for end in ends} == {"COMPLETED"}
     assert {len(end["result"]["videos"]) for end in ends} == {100}
     ended = sorted(ends, key=lambda end: end["execution"]["endTime"])
     assert [end["jobId"] for end in ended] == jobs
     starts = [datetime.fromisoformat(end["execution"]["startTime"]) for end in ended]
     assert starts == sorted(starts)
-    parts = [await plant.client.outside(run) for run in filter(None, map(run_id, jobs))]
+    parts = [await deployment.client.outside(run) for run in filter(None, map(run_id, jobs))]
     assert [len(some) for some in parts] == [PARTS] * 4
     for earlier, start in zip(parts, starts[1:], strict=False):
         assert sum(not is_over(part, start) for part in earlier) < SLOTS, "slots are given to the oldest that waits"
     every = [part for some in parts for part in some]
     for one in every:
         assert sum(other.parked_at <= one.parked_at and not is_over(other, one.parked_at) for other in every) <= SLOTS
-    assert await plant.free() == SLOTS
+    assert await deployment.count_free_workers() == SLOTS
 
 
-def is_over(part: Outside, at: datetime) -> bool:
+def is_over(part: ExternalWork, at: datetime) -> bool:
     return part.ended_at is not None and part.ended_at <= at
 
 
-async def test_a_part_that_fails_is_a_partial_failure(plant: Plant) -> None:
-    await plant.set_faults(bad_images=["7"], partial=True)
+async def test_a_part_that_fails_is_a_partial_failure(deployment: GpuDeployment) -> None:
+    await deployment.set_faults(bad_images=["7"], partial=True)
     try:
         async with receiver() as there:
-            job = await plant.submit("img2vid", job_of(40), there)
-            (end,) = await told(there)
+            job = await deployment.submit("img2vid", job_of(40), there)
+            (end,) = await wait_for_callbacks(there)
     finally:
-        await plant.set_faults(bad_images=[], partial=False)
+        await deployment.set_faults(bad_images=[], partial=False)
     assert (end["jobId"], end["status"], end["error"]["code"]) == (job, "FAILED", "PARTIAL_FAILURE")
     assert ids(end["result"]) == numbers(40, 7)
     assert [fault["id"] for fault in end["result"]["failed"]] == ["7"]
-    assert await plant.free() == 3
+    assert await deployment.count_free_workers() == 3
 
 
-async def test_a_webhook_that_fails_is_sent_again(plant: Plant) -> None:
-    async with receiver(says(503)) as there:
-        job = await plant.submit("img2vid", job_of(1), there)
-        first, second = await told(there, 2)
+async def test_a_webhook_that_fails_is_sent_again(deployment: GpuDeployment) -> None:
+    async with receiver(respond_with(503)) as there:
+        job = await deployment.submit("img2vid", job_of(1), there)
+        first, second = await wait_for_callbacks(there, 2)
     assert first == second
     assert (first["jobId"], first["status"]) == (job, "COMPLETED")
-    assert there.got[0].headers["webhook-id"] == there.got[1].headers["webhook-id"]
+    assert there.requests[0].headers["webhook-id"] == there.requests[1].headers["webhook-id"]
 
 
-async def test_a_receiver_that_never_answers_delays_no_job(plant: Plant) -> None:
+async def test_a_receiver_that_never_answers_delays_no_job(deployment: GpuDeployment) -> None:
     released = asyncio.Event()
 
     async def silence(_: asyncio.StreamWriter) -> None:
         await released.wait()
 
     async with receiver(*[silence] * 100) as deaf, receiver() as there:
-        await plant.submit("img2vid", job_of(1), deaf)
-        await told(deaf)
-        job = await plant.submit("img2vid", job_of(100), there)
-        (end,) = await told(there)
+        await deployment.submit("img2vid", job_of(1), deaf)
+        await wait_for_callbacks(deaf)
+        job = await deployment.submit("img2vid", job_of(100), there)
+        (end,) = await wait_for_callbacks(there)
         assert (end["jobId"], end["status"]) == (job, "COMPLETED")
         released.set()
 
 
-async def test_a_job_is_cancelled_in_the_middle(slow_plant: Plant) -> None:
-    plant = slow_plant
+async def test_a_job_is_cancelled_in_the_middle(slow_deployment: GpuDeployment) -> None:
+    deployment = slow_deployment
     async with receiver() as there:
-        job = await plant.submit("img2vid", job_of(100), there)
-        busy = await plant.seen(job, lambda shown: len(shown["runpodJobIds"]) == 3)
+        job = await deployment.submit("img2vid", job_of(100), there)
+        busy = await deployment.wait_for(job, lambda shown: len(shown["runpodJobIds"]) == 3)
         assert (busy["workersReserved"], busy["status"]) == (3, "IN_PROGRESS")
-        answers = [await plant.http.post(f"/jobs/{job}/cancel") for _ in range(2)]
-        (end,) = await told(there)
+        answers = [await deployment.http.post(f"/jobs/{job}/cancel") for _ in range(2)]
+        (end,) = await wait_for_callbacks(there)
     assert [answer.json() for answer in answers] == [{"message": "Job cancelled", "jobId": job}] * 2
     assert (end["jobId"], end["status"]) == (job, "CANCELLED")
-    assert (await plant.tally())["jobs"] == {"CANCELLED": 3}
-    assert await plant.free() == 3
+    assert (await deployment.get_standin_counts())["jobs"] == {"CANCELLED": 3}
+    assert await deployment.count_free_workers() == 3
 
 
 async def test_a_job_that_runs_too_long_times_out(tmp_path: Path) -> None:
     async with (
-        a_plant(tmp_path, seconds_per_image=600, JOB_TIMEOUT_MS=str(LIMIT_MS)) as plant,
+        running_gpu_deployment(tmp_path, seconds_per_image=600, JOB_TIMEOUT_MS=str(LIMIT_MS)) as deployment,
         receiver() as there,
     ):
-        job = await plant.submit("img2vid", job_of(2), there)
-        (end,) = await told(there)
+        job = await deployment.submit("img2vid", job_of(2), there)
+        (end,) = await wait_for_callbacks(there)
         assert (end["jobId"], end["status"], end["error"]["code"]) == (job, "FAILED", "TIMEOUT")
         assert end["execution"]["durationMs"] >= LIMIT_MS
-        assert not (await plant.tally())["jobs"].keys() & {"IN_QUEUE", "IN_PROGRESS"}
-        assert await plant.free() == 3
+        assert not (await deployment.get_standin_counts())["jobs"].keys() & {"IN_QUEUE", "IN_PROGRESS"}
+        assert await deployment.count_free_workers() == 3
 
 
-async def test_a_worker_that_is_killed_in_the_middle_loses_and_doubles_nothing(plant: Plant) -> None:
+async def test_a_worker_that_is_killed_in_the_middle_loses_and_doubles_nothing(deployment: GpuDeployment) -> None:
     async with receiver() as there:
-        jobs = [await plant.submit("img2vid", job_of(200), there) for _ in range(2)]
-        await plant.seen(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
-        victim = plant.workers.pop()
+        jobs = [await deployment.submit("img2vid", job_of(200), there) for _ in range(2)]
+        await deployment.wait_for(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
+        victim = deployment.workers.pop()
         victim.child.kill()
-        victim.ended()
-        ends = await told_of_each(there, 2)
+        victim.wait_for_exit()
+        ends = await wait_for_callbacks_of_jobs(there, 2)
     assert {end["jobId"]: ids(end["result"]) for end in ends} == dict.fromkeys(jobs, numbers(200))
-    tally = await plant.tally()
+    tally = await deployment.get_standin_counts()
     assert (tally["duplicates"], tally["submits"]) == (0, tally["keys"])
 
 
-async def test_a_restart_of_everything_loses_nothing(plant: Plant) -> None:
+async def test_a_restart_of_everything_loses_nothing(deployment: GpuDeployment) -> None:
     async with receiver() as there:
-        jobs = await plant.held_back(*[job_of(100)] * 3, there=there)
-        await plant.seen(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
-        before = await plant.show(jobs[0])
+        jobs = await deployment.hold_jobs(*[job_of(100)] * 3, there=there)
+        await deployment.wait_for(jobs[0], lambda shown: (shown["progress"] or {"completed": 0})["completed"] > 0)
+        before = await deployment.show(jobs[0])
         killed_at = datetime.now(UTC)
-        await asyncio.to_thread(plant.kill)
-        await asyncio.to_thread(plant.start, 2)
-        after = await plant.show(jobs[0])
+        await asyncio.to_thread(deployment.kill)
+        await asyncio.to_thread(deployment.start, 2)
+        after = await deployment.show(jobs[0])
         assert (after["data"], after["createdAt"]) == (before["data"], before["createdAt"])
         # A part that is claimed again moves the start by the moment between its claim and its submission.
         started_at = datetime.fromisoformat(after["startedAt"])
         assert datetime.fromisoformat(before["startedAt"]) <= started_at < killed_at
         assert set(before["runpodJobIds"]) <= set(after["runpodJobIds"])
-        ends = await told_of_each(there, 3)
+        ends = await wait_for_callbacks_of_jobs(there, 3)
     assert {end["jobId"]: ids(end["result"]) for end in ends} == dict.fromkeys(jobs, numbers(100))
     assert [end["jobId"] for end in sorted(ends, key=lambda end: end["execution"]["startTime"])] == jobs
-    tally = await plant.tally()
+    tally = await deployment.get_standin_counts()
     assert (tally["duplicates"], tally["submits"]) == (0, tally["keys"])
-    assert await plant.free() == 3
+    assert await deployment.count_free_workers() == 3

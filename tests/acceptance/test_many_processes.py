@@ -20,11 +20,11 @@ from retoma.client import Client
 from retoma.records import Scope
 from retoma.store.database import Database
 from retoma.testing import fresh_database
-from tests.cli.terminal import FILM, Process, Terminal, until
+from tests.cli.terminal import FILM, Process, Terminal, wait_until
 
 STARTERS = 8
 STARTS_BEFORE, STARTS_AFTER = 40, 80
-PATIENCE = 120.0
+WAIT_TIMEOUT = 120.0
 
 
 class Proxy:
@@ -77,21 +77,21 @@ class Load:
 
     async def start(self, starts: int) -> None:
         """So many more, by several callers at a time."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await asyncio.gather(*(self._call(starts // STARTERS) for _ in range(STARTERS)))
 
     async def _call(self, times: int) -> None:
         for _ in range(times):
             await self.start_one(f"order-{next(self._numbers)}", {"title": "quick", "scenes": 2})
 
-    async def start_one(self, name: str, given: dict[str, Any]) -> UUID:
+    async def start_one(self, name: str, inputs: dict[str, Any]) -> UUID:
         headers = {"X-API-Key": self._key, "Idempotency-Key": name}
         while True:
             try:
                 # A connection each, so that the proxy shares them out.
                 async with httpx2.AsyncClient(timeout=10) as http:
                     answer = await http.post(
-                        f"{self._address}/api/v1/runs", json={"pipeline": "film", "input": given}, headers=headers
+                        f"{self._address}/api/v1/runs", json={"pipeline": "film", "input": inputs}, headers=headers
                     )
             except httpx2.HTTPError as error:
                 self.troubles[type(error).__name__] += 1
@@ -109,9 +109,9 @@ def processes(terminal: Terminal) -> Iterator[tuple[list[Process], list[Process]
         servers = [stack.enter_context(terminal.process("serve", "film.py", "--port", "0")) for _ in range(2)]
         workers = [stack.enter_context(terminal.process("worker", "film.py", "-c", "4")) for _ in range(3)]
         for server in servers:
-            server.says("server ready")
+            server.wait_for_output("server ready")
         for worker in workers:
-            worker.says("worker ready")
+            worker.wait_for_output("worker ready")
         yield servers, workers
 
 
@@ -120,12 +120,12 @@ def port_of(server: Process) -> int:
     return int(port)
 
 
-async def all_over(client: Client, runs: set[UUID]) -> Counter[str]:
-    async with asyncio.timeout(PATIENCE):
+async def are_all_ended(client: Client, runs: set[UUID]) -> Counter[str]:
+    async with asyncio.timeout(WAIT_TIMEOUT):
         return Counter([str((await client.wait(run)).state) for run in runs])
 
 
-async def ends(database: Database) -> list[int]:
+async def get_final_states(database: Database) -> list[int]:
     async with database.connection() as connection:
         rows = await connection.fetch("select count(*) as times from retoma.events where kind = 'end' group by run")
     return [row["times"] for row in rows]
@@ -136,7 +136,7 @@ async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(
         client = Client(None, database)
         key = (await client.make_key("load", [Scope.RUNS_WRITE, Scope.RUNS_READ])).secret
         (tmp_path / "film.py").write_text(FILM)
-        variables = {"RETOMA_DATABASE_URL": database.url, "RETOMA_SILENCE_SECONDS": "2"}
+        variables = {"RETOMA_DATABASE_URL": database.url, "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": "2"}
         terminal = Terminal(tmp_path, variables)
         with processes(terminal) as (servers, workers):
             proxy = Proxy([port_of(server) for server in servers])
@@ -148,9 +148,9 @@ async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(
                 for server in servers:
                     for name in ("slow-0", "slow-1"):
                         (run,) = load.acknowledged[name]
-                        assert await shown_by(server, key, run) == (str(run), "running")
+                        assert await get_run_from(server, key, run) == (str(run), "running")
                 await load.start(STARTS_BEFORE)
-                victim = await asyncio.to_thread(_at_work, terminal, workers)
+                victim = await asyncio.to_thread(_find_busy_worker, terminal, workers)
                 starting = asyncio.create_task(load.start(STARTS_AFTER))
                 await load.start_one("while they start", {"title": "quick", "scenes": 1})
                 for process in (victim, servers[0]):
@@ -158,32 +158,32 @@ async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(
                 await starting
                 for number in range(2):  # of which the proxy passes one on to the server that is gone
                     await load.start_one(f"late-{number}", {"title": "quick", "scenes": 1})
-                assert (victim.ended(), servers[0].ended()) == (-9, -9)
+                assert (victim.wait_for_exit(), servers[0].wait_for_exit()) == (-9, -9)
                 (tmp_path / "go").touch()
                 runs = {run for found in load.acknowledged.values() for run in found}
-                assert await all_over(client, runs) == {"completed": len(load.acknowledged)}
+                assert await are_all_ended(client, runs) == {"completed": len(load.acknowledged)}
                 stored = await client.runs(limit=1_000)
-                died = [job.deaths for run in runs for job in await client.jobs(run)]
+                died = [job.worker_deaths for run in runs for job in await client.jobs(run)]
                 await client.close()
         assert [len(found) for found in load.acknowledged.values()] == [1] * (9 + STARTS_BEFORE + STARTS_AFTER)
         assert {run.id for run in stored} == runs
-        assert set(await ends(database)) == {1}
+        assert set(await get_final_states(database)) == {1}
         assert sum(died) > 0, "the worker held nothing when it was killed"
         assert proxy.refused > 0, "the server was not missed"
 
 
-async def shown_by(server: Process, key: str, run: UUID) -> tuple[str, str]:
+async def get_run_from(server: Process, key: str, run: UUID) -> tuple[str, str]:
     """Id and state of a run as this server shows it."""
-    async with httpx2.AsyncClient(timeout=PATIENCE, headers={"X-API-Key": key}) as http:
+    async with httpx2.AsyncClient(timeout=WAIT_TIMEOUT, headers={"X-API-Key": key}) as http:
         shown = (await http.get(f"http://127.0.0.1:{port_of(server)}/api/v1/runs/{run}")).json()
     return shown["id"], shown["state"]
 
 
-def _at_work(terminal: Terminal, workers: list[Process]) -> Process:
+def _find_busy_worker(terminal: Terminal, workers: list[Process]) -> Process:
     """A worker that has begun what does not end before it is let go."""
 
     def found() -> Process | None:
-        slow = {int(pid) for pid, line in terminal.began() if line.startswith("slow")}
+        slow = {int(pid) for pid, line in terminal.wait_for_images() if line.startswith("slow")}
         return next((worker for worker in workers if worker.pid in slow), None)
 
-    return until(found)
+    return wait_until(found)

@@ -27,11 +27,11 @@ from retoma.states import RunState
 from retoma.testing import fresh_database
 from retoma_apps.providers.speech.standin import StandIn as Speech
 from retoma_apps.providers.youtube.standin import StandIn as YouTube
-from tests.apps.videos.studio import small_app
-from tests.cli.terminal import Process, Terminal, until
+from tests.apps.videos.small_services import make_small_app
+from tests.cli.terminal import Process, Terminal, wait_until
 from tests.ports import free_port
 
-PATIENCE = 120.0
+WAIT_TIMEOUT = 120.0
 SHORTER_THAN_THE_FILM = 10.0
 VIDEOS = """
 from functools import cache
@@ -43,7 +43,7 @@ from retoma_apps.providers.images import OfflineImages
 from retoma_apps.providers.speech import Azure
 from retoma_apps.providers.youtube import YouTube, YouTubeSettings
 from retoma_apps.videos.application import make_app
-from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.services import Studio
 from retoma_apps.videos.writing.template import TemplateWriter
 
 
@@ -66,30 +66,30 @@ app = make_app(
 )
 """
 # Says that it renders the film, and does so no quicker than the film is watched.
-SLOWLY = """#!/bin/sh
+SLOW_FFMPEG = """#!/bin/sh
 case "$*" in *reel-0.mp4*) echo $$ > {rendering}; exec {ffmpeg} -re "$@";; esac
 exec {ffmpeg} "$@"
 """
 
 
-class Paid(Speech):
+class CountedSpeech(Speech):
     """`on_said` is told of each call that is paid for, before it is answered."""
 
-    on_said: Callable[[int], None] = staticmethod(lambda _: None)
+    on_call: Callable[[int], None] = staticmethod(lambda _: None)
 
     def _audio(self, said: Any) -> bytes:
-        self.on_said(len(self.said))
+        self.on_call(len(self.said))
         return super()._audio(said)
 
 
 @dataclass
-class Crew:
+class VideoDeployment:
     """One worker at a time, which is killed where the test says so and followed by another."""
 
     folder: Path
     terminal: Terminal
     client: Client
-    speech: Paid
+    speech: CountedSpeech
     youtube: YouTube
     stack: ExitStack
     http: httpx2.AsyncClient
@@ -98,12 +98,12 @@ class Crew:
     server: Process | None = None
     kills: Counter[str] = field(default_factory=Counter)
 
-    async def hire(self, **variables: str) -> None:
-        self.worker = await asyncio.to_thread(self._hired, variables)
+    async def start_worker(self, **variables: str) -> None:
+        self.worker = await asyncio.to_thread(self._worker_process, variables)
 
-    def _hired(self, variables: dict[str, str]) -> Process:
+    def _worker_process(self, variables: dict[str, str]) -> Process:
         worker = self.stack.enter_context(self.terminal.process("worker", "videos.py", **variables))
-        worker.says("worker ready")
+        worker.wait_for_output("worker ready")
         return worker
 
     def kill(self, why: str) -> None:
@@ -112,13 +112,13 @@ class Crew:
         os.kill(self.worker.pid, signal.SIGKILL)
         self.kills[why] += 1
 
-    async def open_office(self) -> None:
+    async def start_server(self) -> None:
         """A server, through which people decide."""
-        self.server = await asyncio.to_thread(self._opened)
+        self.server = await asyncio.to_thread(self._server_process)
 
-    def _opened(self) -> Process:
+    def _server_process(self) -> Process:
         server = self.stack.enter_context(self.terminal.process("serve", "videos.py", "--port", str(self.port)))
-        server.says("server ready")
+        server.wait_for_output("server ready")
         return server
 
     def kill_server(self) -> None:
@@ -128,11 +128,11 @@ class Crew:
 
     async def replace_killed(self, **variables: str) -> None:
         assert self.worker is not None
-        await asyncio.to_thread(self.worker.ended)
-        await self.hire(**variables)
+        await asyncio.to_thread(self.worker.wait_for_exit)
+        await self.start_worker(**variables)
 
-    async def asked(self, run: UUID, step: str) -> Review:
-        async with asyncio.timeout(PATIENCE):
+    async def wait_for_review(self, run: UUID, step: str) -> Review:
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while True:
                 for review in await self.client.reviews(run=run):
                     assert review.step == step
@@ -140,10 +140,10 @@ class Crew:
                 await asyncio.sleep(0.1)
 
     async def approve(self, run: UUID, step: str, **given: Any) -> None:
-        await self.client.decide((await self.asked(run, step)).id, Decision("approve", by="ana", **given))
+        await self.client.decide((await self.wait_for_review(run, step)).id, Decision("approve", by="ana", **given))
 
-    async def ended(self, run: UUID) -> RunState:
-        async with asyncio.timeout(PATIENCE):
+    async def wait_for_end(self, run: UUID) -> RunState:
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while True:
                 if (found := await self.client.show(run)).is_over:
                     return found.state
@@ -151,25 +151,27 @@ class Crew:
 
 
 @asynccontextmanager
-async def a_crew(folder: Path) -> AsyncIterator[Crew]:
+async def running_video_deployment(folder: Path) -> AsyncIterator[VideoDeployment]:
     (folder / "videos.py").write_text(VIDEOS)
     (folder / "tmp").mkdir()
-    speech, youtube = Paid(), YouTube()
+    speech, youtube = CountedSpeech(), YouTube()
     async with AsyncExitStack() as later, fresh_database() as database:
         stack = later.enter_context(ExitStack())
         voice = await later.enter_async_context(speech.serving())
         addresses = YouTube.addresses(await later.enter_async_context(youtube.serving()))
-        client = Client(small_app(folder / "ours"), database)
+        client = Client(make_small_app(folder / "ours"), database)
         later.push_async_callback(client.close)
         port = free_port()
         key = (await client.make_key("crew", [Scope.ADMIN])).secret
         http = await later.enter_async_context(
-            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers={"X-API-Key": key}, timeout=PATIENCE)
+            httpx2.AsyncClient(
+                base_url=f"http://127.0.0.1:{port}/api/v1", headers={"X-API-Key": key}, timeout=WAIT_TIMEOUT
+            )
         )
         variables = {
             "RETOMA_DATABASE_URL": database.url,
             "RETOMA_PORT": str(port),
-            "RETOMA_SILENCE_SECONDS": "2",
+            "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": "2",
             "TMPDIR": str(folder / "tmp"),
             "AZURE_SPEECH_KEY": "chave",
             "AZURE_SPEECH_BASE_URL": voice,
@@ -178,118 +180,118 @@ async def a_crew(folder: Path) -> AsyncIterator[Crew]:
             "YOUTUBE_REFRESH_TOKEN": "token",
             **{f"YOUTUBE_{name.upper()}": url for name, url in addresses.items()},
         }
-        yield Crew(folder, Terminal(folder, variables), client, speech, youtube, stack, http, port)
+        yield VideoDeployment(folder, Terminal(folder, variables), client, speech, youtube, stack, http, port)
         await asyncio.to_thread(stack.close)
 
 
 async def test_a_video_whose_workers_are_killed_at_every_costly_step_is_published_once(tmp_path: Path) -> None:
-    async with a_crew(tmp_path) as crew:
+    async with running_video_deployment(tmp_path) as crew:
         brief = {"topic": "Como investir em renda fixa", "seconds": 25}
-        await crew.hire()
-        await crew.open_office()
+        await crew.start_worker()
+        await crew.start_server()
         run = (await crew.client.start("longform", brief, tenant="financas")).id
         await narrate_with_a_kill(crew, run)
         await restart_everything(crew, run)
         await crew.approve(run, "audio_review")
-        await crew.asked(run, "broll_review")
+        await crew.wait_for_review(run, "broll_review")
         await render_with_a_kill(crew, run)
-        await crew.asked(run, "final_review")
+        await crew.wait_for_review(run, "final_review")
         await upload_with_kills(crew, run)
-        assert await crew.ended(run) is RunState.COMPLETED
+        assert await crew.wait_for_end(run) is RunState.COMPLETED
         assert crew.kills == {"narration": 1, "office": 1, "assembly": 1, "server": 2, "upload": 2}
         await only_one_is_published(crew, run)
         no_half_file_has_a_name(tmp_path)
 
 
-async def narrate_with_a_kill(crew: Crew, run: UUID) -> None:
+async def narrate_with_a_kill(deployment: VideoDeployment, run: UUID) -> None:
     """While the second piece is under way: it alone is said again."""
     killed = asyncio.Event()
 
     def on_said(count: int) -> None:
         if count == 2 and not killed.is_set():
-            crew.kill("narration")
+            deployment.kill("narration")
             killed.set()
 
-    crew.speech.on_said = on_said
-    await crew.approve(run, "script_review")
-    async with asyncio.timeout(PATIENCE):
+    deployment.speech.on_call = on_said
+    await deployment.approve(run, "script_review")
+    async with asyncio.timeout(WAIT_TIMEOUT):
         await killed.wait()
-    await crew.replace_killed()
-    await crew.asked(run, "audio_review")
-    said = Counter(one.text for one in crew.speech.said)
+    await deployment.replace_killed()
+    await deployment.wait_for_review(run, "audio_review")
+    said = Counter(one.text for one in deployment.speech.said)
     assert sorted(said.values()) == [1] * (len(said) - 1) + [2]
-    assert said[crew.speech.said[1].text] == 2
+    assert said[deployment.speech.said[1].text] == 2
 
 
-async def restart_everything(crew: Crew, run: UUID) -> None:
+async def restart_everything(deployment: VideoDeployment, run: UUID) -> None:
     """While a person is asked: the question is there as it was."""
-    review = await crew.asked(run, "audio_review")
-    before = await get_checkpoint(crew, review)
-    crew.kill("office")
-    crew.kill_server()
-    await crew.replace_killed(**slow_ffmpeg(crew.folder))
-    await crew.open_office()
-    assert await get_checkpoint(crew, review) == before
+    review = await deployment.wait_for_review(run, "audio_review")
+    before = await get_checkpoint(deployment, review)
+    deployment.kill("office")
+    deployment.kill_server()
+    await deployment.replace_killed(**slow_ffmpeg(deployment.folder))
+    await deployment.start_server()
+    assert await get_checkpoint(deployment, review) == before
     assert (before["status"], before["checkpoint_type"]) == ("pending", "audio_review")
 
 
-async def get_checkpoint(crew: Crew, review: Review) -> dict[str, Any]:
+async def get_checkpoint(deployment: VideoDeployment, review: Review) -> dict[str, Any]:
     """Return the checkpoint without the queries of its links, which are signed again for each answer."""
-    answer = (await crew.http.get(f"/checkpoints/{review.id}")).text
+    answer = (await deployment.http.get(f"/checkpoints/{review.id}")).text
     checkpoint: dict[str, Any] = json.loads(re.sub(r"[?]expires=\d+&signature=\w+", "", answer))
     return checkpoint
 
 
-async def render_with_a_kill(crew: Crew, run: UUID) -> None:
-    rendering = crew.folder / "rendering"
-    await crew.approve(run, "broll_review")
-    program = int(await asyncio.to_thread(until, lambda: rendering.exists() and rendering.read_text().strip()))
-    assert lives(program)
-    crew.kill("assembly")
-    await crew.replace_killed()
-    await asyncio.to_thread(until, lambda: not lives(program), SHORTER_THAN_THE_FILM)
+async def render_with_a_kill(deployment: VideoDeployment, run: UUID) -> None:
+    rendering = deployment.folder / "rendering"
+    await deployment.approve(run, "broll_review")
+    program = int(await asyncio.to_thread(wait_until, lambda: rendering.exists() and rendering.read_text().strip()))
+    assert is_running(program)
+    deployment.kill("assembly")
+    await deployment.replace_killed()
+    await asyncio.to_thread(wait_until, lambda: not is_running(program), SHORTER_THAN_THE_FILM)
 
 
-def lives(process: int) -> bool:
+def is_running(process: int) -> bool:
     return Path(f"/proc/{process}").exists()
 
 
-async def upload_with_kills(crew: Crew, run: UUID) -> None:
+async def upload_with_kills(deployment: VideoDeployment, run: UUID) -> None:
     """After the first chunk was taken, and after the last: nobody was told that either was."""
     killed = [asyncio.Event(), asyncio.Event()]
-    size = (await film_of(crew, run))["size"]
+    size = (await film_of(deployment, run))["size"]
 
     def on_chunk(taken: int) -> None:
         at = 1 if taken == size else 0
         if not killed[at].is_set() and (at == 0 or killed[0].is_set()):
-            crew.kill("upload")
+            deployment.kill("upload")
             killed[at].set()
 
-    crew.youtube.on_chunk = on_chunk
-    review = await crew.asked(run, "final_review")
+    deployment.youtube.on_chunk = on_chunk
+    review = await deployment.wait_for_review(run, "final_review")
     decision = {"action": "approved", "thumbnail": 3, "reviewer": "ana"}
-    answer = await crew.http.post(f"/checkpoints/{review.id}/decision", json=decision)
-    crew.kill_server()
+    answer = await deployment.http.post(f"/checkpoints/{review.id}/decision", json=decision)
+    deployment.kill_server()
     assert (answer.status_code, answer.json()["status"]) == (200, "approved")
     for event in killed:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await event.wait()
-        await crew.replace_killed()
+        await deployment.replace_killed()
 
 
-async def film_of(crew: Crew, run: UUID) -> dict[str, Any]:
-    return dict((await crew.client.results(run))["video_assembly"])
+async def film_of(deployment: VideoDeployment, run: UUID) -> dict[str, Any]:
+    return dict((await deployment.client.results(run))["video_assembly"])
 
 
-async def only_one_is_published(crew: Crew, run: UUID) -> None:
-    (video,) = crew.youtube.videos.values()
-    film = await film_of(crew, run)
+async def only_one_is_published(deployment: VideoDeployment, run: UUID) -> None:
+    (video,) = deployment.youtube.videos.values()
+    film = await film_of(deployment, run)
     assert sha256(video.content).hexdigest() == film["video"]["file"]
     assert video.thumbnail is not None
-    assert len(crew.youtube.sessions) == 1
-    results = await crew.client.results(run)
+    assert len(deployment.youtube.sessions) == 1
+    results = await deployment.client.results(run)
     assert (results["upload"]["video_id"], results["final_review"]["thumbnail"]) == (video.id, 3)
-    assert len({one.text for one in crew.speech.said}) == len(crew.speech.said) - 1
+    assert len({one.text for one in deployment.speech.said}) == len(deployment.speech.said) - 1
 
 
 def no_half_file_has_a_name(folder: Path) -> None:
@@ -301,6 +303,6 @@ def no_half_file_has_a_name(folder: Path) -> None:
 
 def slow_ffmpeg(folder: Path) -> dict[str, str]:
     program = folder / "slowly"
-    program.write_text(SLOWLY.format(ffmpeg=imageio_ffmpeg.get_ffmpeg_exe(), rendering=folder / "rendering"))
+    program.write_text(SLOW_FFMPEG.format(ffmpeg=imageio_ffmpeg.get_ffmpeg_exe(), rendering=folder / "rendering"))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return {"IMAGEIO_FFMPEG_EXE": str(program)}

@@ -11,23 +11,23 @@ from uuid import UUID
 
 import pytest
 
-from retoma.server import door
+from retoma.server import auth
 from retoma.store.database import Database
-from tests.apps.classifier.office import a_project, an_office
-from tests.apps.gpu.studio import a_studio
-from tests.apps.videos.house import a_house
-from tests.conftest import empty
+from tests.apps.classifier.classifier_app import a_project, running_classifier_app
+from tests.apps.gpu.gpu_app import running_gpu_app
+from tests.apps.videos.video_app import running_video_app
+from tests.conftest import empty_database
 from tests.server.api import Api
 from tests.server.test_authorisation import (
     ROUTES,
-    Ask,
+    Request,
     Route,
     bad_keys,
     check_keys,
     check_need,
     check_scopes,
     keys_by_scope,
-    table,
+    list_all_routes,
 )
 
 # Who knows a job's files may fetch them.
@@ -75,10 +75,10 @@ class Subject:
     def routes(self) -> list[Route]:
         """Its own ones, and what takes things away last."""
         known = {str(route) for route in ROUTES}
-        found = [route for route in table(self.api.server) if str(route) not in known]
+        found = [route for route in list_all_routes(self.api.server) if str(route) not in known]
         return sorted(found, key=lambda route: ["GET", "POST", "PUT", "DELETE"].index(route.method))
 
-    def asks(self, route: Route) -> Ask:
+    def asks(self, route: Route) -> Request:
         path = route.path + QUERIES.get(route.path, "")
         for name, thing in self.things.items():
             path = path.replace(f"{{{name}}}", thing)
@@ -89,22 +89,22 @@ class Subject:
 
 @asynccontextmanager
 async def gpu(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with a_studio(database, folder) as studio:
+    async with running_gpu_app(database, folder) as studio:
         key = await studio.api.make_key("runs:write", tenant="blog")
         yield Subject(studio.api, "blog", {"job": await studio.submit(key=key)})
 
 
 @asynccontextmanager
 async def classifier(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with an_office(database, folder) as office:
+    async with running_classifier_app(database, folder) as office:
         project = await office.project()
         yield Subject(office.api, project, {"projeto": project, "execucao": await office.begin(project)})
 
 
 @asynccontextmanager
 async def videos(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with a_house(database, folder) as house:
-        waiting = await house.scripted()
+    async with running_video_app(database, folder) as house:
+        waiting = await house.order_until_script_review()
         file = {"kind": "audio", "digest": "0" * 64, "name": "a.mp3"}
         things = {"video": waiting["video_id"], "checkpoint": waiting["checkpoint_id"], "channel": "financas"}
         yield Subject(house.api, "financas", things | file)
@@ -117,8 +117,8 @@ Application = Callable[[Database, Path], AbstractAsyncContextManager[Subject]]
 async def subject(
     request: pytest.FixtureRequest, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Subject]:
-    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1_000)
-    await empty(database)
+    monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 1_000)
+    await empty_database(database)
     application: Application = request.param
     async with application(database, tmp_path) as made:
         yield made

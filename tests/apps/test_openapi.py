@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from retoma.define.webhook import ENDED, EVENTS
-from retoma.server.server import routes_of
+from retoma.server.server import list_routes
 from retoma.store.database import Database
-from tests.apps.classifier.office import an_office
-from tests.apps.gpu.studio import a_studio
-from tests.apps.videos.house import a_house
-from tests.conftest import empty
+from tests.apps.classifier.classifier_app import running_classifier_app
+from tests.apps.gpu.gpu_app import running_gpu_app
+from tests.apps.videos.video_app import running_video_app
+from tests.conftest import empty_database
 from tests.server.api import Api
 
 METHODS = ("get", "put", "post", "delete", "head")
@@ -29,13 +29,17 @@ FILES = {
     ("videos", "download_video_file"),
     ("videos", "download_run_file"),
 }
-Opened = Callable[[Database, Path], AbstractAsyncContextManager[Any]]
-APPLICATIONS: dict[str, Opened] = {"gpu": a_studio, "classifier": an_office, "videos": a_house}
+OpenApp = Callable[[Database, Path], AbstractAsyncContextManager[Any]]
+APPLICATIONS: dict[str, OpenApp] = {
+    "gpu": running_gpu_app,
+    "classifier": running_classifier_app,
+    "videos": running_video_app,
+}
 
 
 @pytest.fixture(params=APPLICATIONS)
 async def api(request: pytest.FixtureRequest, database: Database, tmp_path: Path) -> AsyncIterator[Api]:
-    await empty(database)
+    await empty_database(database)
     async with APPLICATIONS[request.param](database, tmp_path) as made:
         yield made.api
 
@@ -70,11 +74,11 @@ async def test_every_error_is_the_same_problem(document: dict[str, Any]) -> None
 
 
 async def test_an_operation_is_named_after_its_function(api: Api, document: dict[str, Any]) -> None:
-    functions = {route.name for route in routes_of(api.server)} | {"show_execution", "submit_caption_style"}
+    functions = {route.name for route in list_routes(api.server)} | {"show_execution", "submit_caption_style"}
     ids = [operation["operationId"] for _, operation in operations(document)]
     assert len(ids) == len(set(ids))
     assert set(ids) <= functions
-    assert {"list_runs", "show_run", "cancel_run", "start_run", "show_review"} <= set(ids)
+    assert {"list_runs", "get_run", "cancel_run", "start_run", "get_review"} <= set(ids)
     assert [name for name in ids if not re.fullmatch("[a-z]+(_[a-z0-9]+)*", name)] == []
 
 
@@ -116,7 +120,7 @@ async def test_schemas_have_names_that_generators_can_use(document: dict[str, An
 
 async def test_a_field_with_a_default_may_be_left_out(document: dict[str, Any]) -> None:
     # openapi-typescript takes a field that has a `default` for one that must be sent.
-    given = document["components"]["schemas"]["StartGiven"]
+    given = document["components"]["schemas"]["StartRequest"]
     assert given["required"] == ["pipeline"]
     assert "Default: 0." in given["properties"]["priority"]["description"]
     schemas = document["components"]["schemas"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bench import api
 from bench.server import Server
-from bench.stage import Rig
+from bench.testbed import Rig
 from retoma.store.database import Database
 
 
 async def test_starts_over_http_are_measured(database: Database) -> None:
     server = Server(database.url)
     try:
-        figures = await api.measured(Rig(server, scale=0.01, patience=60), repeats=1)
+        figures = await api.measure(Rig(server, scale=0.01, timeout=60), repeats=1)
     finally:
         await server.close()
     assert len(figures["starts"]) == 10

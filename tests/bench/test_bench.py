@@ -14,7 +14,7 @@ from bench import __main__ as suite
 from bench.lines import LINES, MEASURES
 from bench.report import Results, sections, write
 from bench.server import Server
-from bench.stage import Rig
+from bench.testbed import Rig
 from bench.workloads import drain
 from retoma.store.database import Database
 
@@ -24,12 +24,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 @pytest.fixture(scope="module")
 async def rig(database: Database) -> AsyncIterator[Rig]:
     server = Server(database.url)
-    yield Rig(server, scale=0.0005, patience=60)
+    yield Rig(server, scale=0.0005, timeout=60)
     await server.close()
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-async def test_a_measure_finds_figures(rig: Rig, measure: str) -> None:
+async def test_a_measurement_returns_figures(rig: Rig, measure: str) -> None:
     found = await MEASURES[measure].take(rig)
     assert found
     assert all(line in LINES or "@" in line for line in found)
@@ -37,7 +37,7 @@ async def test_a_measure_finds_figures(rig: Rig, measure: str) -> None:
 
 
 async def test_work_that_did_not_succeed_at_once_is_no_figure(rig: Rig) -> None:
-    async with rig.stage() as stage:
+    async with rig.testbed() as stage:
         first = await stage.start(drain, 1)
         await stage.client.cancel(first)
         with pytest.raises(RuntimeError, match="should have succeeded"):
@@ -64,10 +64,10 @@ async def test_where_the_microseconds_go_is_a_part_of_the_whole(
         done.append("profile")
         return {}
 
-    for name, stand_in in {"serving": serving, "_rounds": rounds, "profile": profile}.items():
+    for name, stand_in in {"open_server": serving, "_run_rounds": rounds, "profile": profile}.items():
         monkeypatch.setattr(suite, name, stand_in)
     monkeypatch.setattr(sys, "argv", ["bench", *asked])
-    await suite._measured(suite._asked())
+    await suite._run_measurements(suite._parse_arguments())
     assert done == taken
 
 

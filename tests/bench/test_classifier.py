@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bench import classifier
 from bench.server import Server
-from bench.stage import Rig
+from bench.testbed import Rig
 from retoma.store.database import Database
 
 
 async def test_classifying_is_measured(database: Database) -> None:
     server = Server(database.url)
     try:
-        figures = await classifier.measured(Rig(server, scale=0.005, patience=60), concurrency=2)
+        figures = await classifier.measure(Rig(server, scale=0.005, timeout=60), concurrency=2)
     finally:
         await server.close()
     assert figures.documents == 10

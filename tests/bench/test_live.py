@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bench import live
 from bench.server import Server
-from bench.stage import Rig
+from bench.testbed import Rig
 from retoma.store.database import Database
 
 
 async def test_watching_is_measured(database: Database) -> None:
     server = Server(database.url)
     try:
-        figures = await live.measured(Rig(server, scale=0.002, patience=60))
+        figures = await live.measure(Rig(server, scale=0.002, timeout=60))
     finally:
         await server.close()
     assert figures.watchers == 20

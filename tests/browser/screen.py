@@ -13,21 +13,21 @@ from fastapi import FastAPI
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from retoma import App, Settings
-from retoma.cli.listening import address, bound, serving
+from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.server import make_server
 from retoma.store.database import Database
 from retoma.testing import Sandbox, sandbox
-from tests.patience import PATIENCE
 from tests.server.api import app
 from tests.server.pages.visitor import HASH
+from tests.wait_timeout import WAIT_TIMEOUT
 
 TOKEN = "token-of-this-start"
 _open: list[Browser] = []
-expect.set_options(timeout=PATIENCE * 1_000)
+expect.set_options(timeout=WAIT_TIMEOUT * 1_000)
 
 
 @asynccontextmanager
-async def a_browser() -> AsyncIterator[None]:
+async def open_browser() -> AsyncIterator[None]:
     """For all screens until it is closed; their pages share nothing."""
     async with async_playwright() as player:
         browser = await player.chromium.launch(
@@ -56,7 +56,7 @@ class Screen:
         if self.token is not None:
             port = self.address.rpartition(":")[2]
             await made.context.add_cookies([{"name": f"retoma-dev-{port}", "value": self.token, "url": self.address}])
-        made.set_default_timeout(PATIENCE * 1_000)
+        made.set_default_timeout(WAIT_TIMEOUT * 1_000)
         return made
 
     async def open(self, path: str, width: int = 1440, scheme: str = "light", language: str = "en") -> Page:
@@ -70,9 +70,9 @@ class Screen:
         await made.goto(f"{self.address}{path}")
         return made
 
-    async def complains_of(self, *answers: str) -> None:
+    async def expect_complaints(self, *answers: str) -> None:
         """Of these and nothing else; it may be a moment after the page has told of them."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while len(self.complaints) < len(answers):  # noqa: ASYNC110  (it happens in the browser)
                 await asyncio.sleep(0.01)
         assert len(self.complaints) == len(answers), self.complaints
@@ -81,15 +81,15 @@ class Screen:
 
 
 @asynccontextmanager
-async def a_screen(database: Database, *, development: bool = True, application: App = app) -> AsyncIterator[Screen]:
+async def open_screen(database: Database, *, development: bool = True, application: App = app) -> AsyncIterator[Screen]:
     settings = Settings(port=0, admin_password_hash=HASH)
-    listening = bound(settings, "127.0.0.1")
+    listening = bind_socket(settings, "127.0.0.1")
     async with sandbox(application, database) as made:
-        server = make_server(application, made.client, settings, development=TOKEN if development else None)
-        async with serving(server, listening, settings):
+        server = make_server(application, made.client, settings, dev_token=TOKEN if development else None)
+        async with run_server(server, listening, settings):
             (browser,) = _open
             try:
-                yield Screen(browser, made, address(listening), server, TOKEN if development else None)
+                yield Screen(browser, made, get_address(listening), server, TOKEN if development else None)
             finally:
                 for context in browser.contexts:
                     await context.close()

@@ -18,10 +18,10 @@ from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.testing import NOON
 from retoma_apps.classifier.pages.words import Words
-from tests.apps.classifier.office import EXAMPLES, TEXTS
-from tests.browser.bureau import UNREADABLE, Bureau, a_bureau
+from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS
+from tests.browser.classifier_screen import UNREADABLE, ClassifierScreen, running_classifier_screen
 from tests.browser.test_run import LANGUAGES
-from tests.conftest import empty
+from tests.conftest import empty_database
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import PASSWORD
 
@@ -37,24 +37,24 @@ VAGUE = "Julgo parecer ofício."
 
 
 @pytest.fixture
-async def bureau(database: Database, tmp_path: Path) -> AsyncIterator[Bureau]:
-    await empty(database)
-    async with a_bureau(database, tmp_path) as made:
+async def classifier_screen(database: Database, tmp_path: Path) -> AsyncIterator[ClassifierScreen]:
+    await empty_database(database)
+    async with running_classifier_screen(database, tmp_path) as made:
         yield made
         assert made.screen.complaints == []
 
 
 async def test_from_a_new_project_to_an_exported_file(database: Database, tmp_path: Path) -> None:
-    await empty(database)
-    async with a_bureau(database, tmp_path, development=False) as bureau:
-        page = await bureau.open(language="en")
+    await empty_database(database)
+    async with running_classifier_screen(database, tmp_path, development=False) as classifier_screen:
+        page = await classifier_screen.open(language="en")
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")
-        await go_all_the_way(bureau, page)
-        assert bureau.screen.complaints == []
+        await go_all_the_way(classifier_screen, page)
+        assert classifier_screen.screen.complaints == []
 
 
-async def go_all_the_way(bureau: Bureau, page: Page) -> None:
+async def go_all_the_way(classifier_screen: ClassifierScreen, page: Page) -> None:
     await page.get_by_role("link", name="New project").click()
     await page.get_by_label("Name").fill("Court papers")
     await page.get_by_label("Labels").fill("sentença: decides\nofício\nparecer: an opinion")
@@ -69,7 +69,7 @@ async def go_all_the_way(bureau: Bureau, page: Page) -> None:
     await expect(page.get_by_role("heading", name="March")).to_be_visible()
     await expect(page.locator("#c-head .badge")).to_have_text("PENDING")
     await expect(page.get_by_text("once the execution is over")).to_be_visible()
-    await bureau.work()
+    await classifier_screen.work()
     await expect(page.locator("#c-head .badge")).to_have_text("DONE")
     await expect(page).to_have_title(re.compile("^DONE · March"))
     await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text("sentença")
@@ -80,7 +80,9 @@ async def go_all_the_way(bureau: Bureau, page: Page) -> None:
     assert '"b.txt","CONCLUIDO","ofício"' in await asyncio.to_thread(read, await (await caught.value).path())
 
 
-async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(bureau: Bureau, tmp_path: Path) -> None:
+async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(
+    classifier_screen: ClassifierScreen, tmp_path: Path
+) -> None:
     folder = tmp_path / "março"
     (folder / "dentro").mkdir(parents=True)
     (folder / "dentro" / "a.txt").write_text(TEXTS["a.txt"])
@@ -88,7 +90,7 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(b
     for left in (".DS_Store", "Thumbs.db", "dentro/._a.txt"):
         (folder / left).write_text("left")
     damaged = a_file("ruim.zip", b"PK\x03\x04 damaged")
-    page = await bureau.open(await bureau.project())
+    page = await classifier_screen.open(await classifier_screen.project())
     await page.locator("[data-folder]").set_input_files(folder)
     zipped = a_file("lote.zip", a_zip({"c.txt": TEXTS["c.txt"]}))
     await page.locator("[data-files]").set_input_files([zipped, damaged])
@@ -96,7 +98,7 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(b
     await page.route("**/arquivos?nome=lote.zip", lambda route: route.abort(), times=1)
     await page.get_by_role("button", name="Enviar e classificar").click()
     await expect(page.locator(".refused li")).to_contain_text("ruim.zip O arquivo está danificado.")
-    await bureau.screen.complains_of("422", "net::ERR")
+    await classifier_screen.screen.expect_complaints("422", "net::ERR")
     await page.get_by_role("button", name="Classificar o que foi enviado (3)").click()
     await expect(page.locator("tr[data-c]")).to_have_count(3)
     assert await page.locator("tr[data-c]").evaluate_all("all => all.map(row => row.dataset.c).sort()") == [
@@ -106,8 +108,8 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(b
     ]
 
 
-async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(bureau: Bureau) -> None:
-    page = await bureau.open(await bureau.project())
+async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(classifier_screen: ClassifierScreen) -> None:
+    page = await classifier_screen.open(await classifier_screen.project())
     await page.locator("[data-files]").evaluate(
         """input => { const given = new DataTransfer();
         for (let each = 0; each < 2001; each += 1) given.items.add(new File(["x"], `${each}.txt`));
@@ -118,78 +120,82 @@ async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(bureau
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
-async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(bureau: Bureau, locale: str, language: str) -> None:
+async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(
+    classifier_screen: ClassifierScreen, locale: str, language: str
+) -> None:
     say = Words(language)
-    execution = await bureau.begin(await bureau.project(), {**TEXTS, "bad.bin": UNREADABLE})
-    page = await bureau.open(f"execucoes/{execution}", language=locale)
-    await bureau.get_stuck()
+    execution = await classifier_screen.begin(await classifier_screen.project(), {**TEXTS, "bad.bin": UNREADABLE})
+    page = await classifier_screen.open(f"execucoes/{execution}", language=locale)
+    await classifier_screen.get_stuck()
     await expect(page.locator("#c-head .badge")).to_have_text(say("status TRAVADO"))
-    await expect(page.locator(".halt")).to_contain_text(say("cause no_progress"))
-    await expect(page.locator(".halt .proof")).to_contain_text("/classificador/")
+    await expect(page.locator(".stuck-banner")).to_contain_text(say("cause no_progress"))
+    await expect(page.locator(".stuck-banner .proof")).to_contain_text("/classificador/")
     await expect(page.locator("#c-episodes")).to_contain_text(say("way still"))
     await page.get_by_role("button", name=say("resume")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said retomada"))
-    await bureau.work()
+    await classifier_screen.work()
     await expect(page.locator("#c-head .badge")).to_have_text(say("status CONCLUIDO_COM_ERROS"))
     await expect(page.locator("#c-episodes")).to_contain_text(say("way person", by=""))
     await expect(page.locator("#c-errors")).to_contain_text(say.code("FILE_UNSUPPORTED"))
     await page.get_by_role("button", name=say("rerun")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said refazendo"))
-    assert (await bureau.client.show(execution)).revision == 2
+    assert (await classifier_screen.client.show(execution)).revision == 2
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
 async def test_a_minute_without_events_is_told_until_a_ping_comes(
-    bureau: Bureau, monkeypatch: pytest.MonkeyPatch, locale: str, language: str
+    classifier_screen: ClassifierScreen, monkeypatch: pytest.MonkeyPatch, locale: str, language: str
 ) -> None:
     monkeypatch.setattr("retoma.server.streams.SECONDS_BETWEEN_SLOTS", 3600.0)  # no ping but the test's
     say = Words(language)
-    execution = await bureau.begin(await bureau.project())
-    page = await bureau.screen.blank(locale=locale)
+    execution = await classifier_screen.begin(await classifier_screen.project())
+    page = await classifier_screen.screen.blank(locale=locale)
     await page.clock.install(time=NOON)
     await page.clock.pause_at(NOON + timedelta(seconds=1))
     await page.add_init_script(NOTE_OPENED)
-    await page.goto(f"{bureau.screen.address}/classificador/execucoes/{execution}")
+    await page.goto(f"{classifier_screen.screen.address}/classificador/execucoes/{execution}")
     await expect(page.locator("html[data-opened]")).to_be_attached()
     await page.clock.fast_forward(59_000)
     await expect(page.locator("#silent")).to_be_hidden()
     await page.clock.fast_forward(1_500)
     await expect(page.locator("#silent")).to_contain_text(say("silent", time="").rstrip(" ."))
     await expect(page.get_by_role("link", name=say("reload"))).to_be_visible()
-    live: Streams = bureau.screen.server.state.live
-    await live.ping(live.all())
+    live: Streams = classifier_screen.screen.server.state.live
+    await live.send_pings(live.list_streams())
     await expect(page.locator("#silent")).to_be_hidden()
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
-async def test_labels_are_corrected_and_confirmed_in_their_rows(bureau: Bureau, locale: str, language: str) -> None:
+async def test_labels_are_corrected_and_confirmed_in_their_rows(
+    classifier_screen: ClassifierScreen, locale: str, language: str
+) -> None:
     say = Words(language)
-    execution = await bureau.done({**TEXTS, "vago.txt": VAGUE, "bad.bin": UNREADABLE})
-    page = await bureau.open(f"execucoes/{execution}", language=locale)
+    execution = await classifier_screen.run_execution({**TEXTS, "vago.txt": VAGUE, "bad.bin": UNREADABLE})
+    page = await classifier_screen.open(f"execucoes/{execution}", language=locale)
     await page.locator('tr[data-c="a.txt"]').get_by_role("link", name=say("correct")).click()
     await page.get_by_label(say("choose label")).select_option("parecer")
     await page.get_by_role("button", name=say("keep label")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said corrigido"))
     await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text(say("model said", label="sentença"))
-    await bureau.work()
+    await classifier_screen.work()
     await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
     await page.locator('tr[data-c="vago.txt"]').get_by_role("button", name=say("confirm")).click()
     await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text(say("confirmed"))
-    await bureau.work()
+    await classifier_screen.work()
     await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
     await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name=say("skip")).click()
     await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text(say("document PULADO"))
-    await bureau.work()
-    assert (await bureau.client.show(execution)).state is RunState.COMPLETED
+    await classifier_screen.work()
+    assert (await classifier_screen.client.show(execution)).state is RunState.COMPLETED
 
 
-async def test_filtered_rows_come_and_go_as_documents_change(bureau: Bureau) -> None:
-    execution = await bureau.begin(await bureau.project(), {"bad.bin": UNREADABLE, **TEXTS})
-    waiting = await bureau.open(f"execucoes/{execution}?status=PENDENTE")
-    done = await bureau.open(f"execucoes/{execution}?status=CONCLUIDO&q=.txt")
+async def test_filtered_rows_come_and_go_as_documents_change(classifier_screen: ClassifierScreen) -> None:
+    execution = await classifier_screen.begin(await classifier_screen.project(), {"bad.bin": UNREADABLE, **TEXTS})
+    waiting = await classifier_screen.open(f"execucoes/{execution}?status=PENDENTE")
+    done = await classifier_screen.open(f"execucoes/{execution}?status=CONCLUIDO&q=.txt")
     await expect(waiting.locator("tr[data-c]")).to_have_count(4)
     await expect(done.get_by_text(Words("pt")("no match"))).to_be_visible()
-    await bureau.work()
+    await classifier_screen.work()
     await expect(done.locator("tr[data-c]")).to_have_count(3)
     assert await done.locator("tr[data-c]").evaluate_all("all => all.map(row => row.id)") == ["d2", "d3", "d4"]
     await expect(done.get_by_text(Words("pt")("no match"))).to_be_hidden()
@@ -199,12 +205,12 @@ async def test_filtered_rows_come_and_go_as_documents_change(bureau: Bureau) -> 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
 async def test_documents_are_found_the_execution_cancelled_and_its_project_changed_and_deleted(
-    bureau: Bureau, locale: str, language: str
+    classifier_screen: ClassifierScreen, locale: str, language: str
 ) -> None:
     say = Words(language)
-    project = await bureau.project()
-    execution = await bureau.begin(project)
-    page = await bureau.open(f"execucoes/{execution}", language=locale)
+    project = await classifier_screen.project()
+    execution = await classifier_screen.begin(project)
+    page = await classifier_screen.open(f"execucoes/{execution}", language=locale)
     await page.get_by_label(say("find document")).fill("B.TX")
     await page.keyboard.press("Enter")
     await expect(page.locator("tr[data-c]")).to_have_count(1)
@@ -215,7 +221,7 @@ async def test_documents_are_found_the_execution_cancelled_and_its_project_chang
     await page.get_by_role("button", name=say("cancel now")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said cancelada"))
     await expect(page.locator("#c-head .badge")).to_have_text(say("status CANCELADO"))
-    await page.goto(f"{bureau.screen.address}/classificador/{project}")
+    await page.goto(f"{classifier_screen.screen.address}/classificador/{project}")
     await page.get_by_role("link", name=say("edit project")).click()
     await page.get_by_label(say("field nome"), exact=True).fill("Outro nome")
     await page.get_by_role("button", name=say("save")).click()
@@ -225,40 +231,44 @@ async def test_documents_are_found_the_execution_cancelled_and_its_project_chang
     await page.get_by_text(say("delete project")).click()
     await page.get_by_role("button", name=say("delete now")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said excluido"))
-    assert (await bureau.client.show(execution)).state is RunState.CANCELLED
+    assert (await classifier_screen.client.show(execution)).state is RunState.CANCELLED
 
 
-async def test_rows_change_in_place_and_what_somebody_uses_stays(bureau: Bureau) -> None:
-    project = await bureau.project()
+async def test_rows_change_in_place_and_what_somebody_uses_stays(classifier_screen: ClassifierScreen) -> None:
+    project = await classifier_screen.project()
     texts = {f"{number:02}.txt": f"{TEXTS['a.txt']} {number}" for number in range(60)}
-    execution = await bureau.begin(project, texts)
-    page = await bureau.open(f"execucoes/{execution}")
+    execution = await classifier_screen.begin(project, texts)
+    page = await classifier_screen.open(f"execucoes/{execution}")
     await page.locator("[data-key=cancel] summary").click()
     await page.locator('tr[data-c="40.txt"]').scroll_into_view_if_needed()
     top = "document.querySelector('tr[data-c=\"40.txt\"]').getBoundingClientRect().top"
     before = await page.evaluate(top)
     await page.locator('tr[data-c="00.txt"]').evaluate("row => row.dataset.seen = 'yes'")
-    await bureau.work()
+    await classifier_screen.work()
     await expect(page.locator('tr[data-s="CONCLUIDO"]')).to_have_count(60)
     await expect(page.locator('tr[data-seen="yes"]')).to_have_count(0)
     await expect(page.get_by_role("button", name="Sim, cancelar")).to_be_visible()
     assert abs(await page.evaluate(top) - before) < 40
 
 
-async def test_hostile_text_runs_nowhere_and_no_page_is_wider_than_the_screen(bureau: Bureau) -> None:
+async def test_hostile_text_runs_nowhere_and_no_page_is_wider_than_the_screen(
+    classifier_screen: ClassifierScreen,
+) -> None:
     hostile = [{"rotulo": EVERYTHING[:100], "descricao": EVERYTHING}, {"rotulo": "ofício"}]
     examples = [{"texto": EVERYTHING, "rotulo": EVERYTHING[:100]}, EXAMPLES[1]]
     named = EVERYTHING.replace("\n", " ")
-    project = await bureau.project(nome=named[:100], prompt=EVERYTHING, taxonomia=hostile, exemplos=examples)
-    execution = await bureau.begin(project, {f"{named[:150]}.txt": EVERYTHING, "b.bin": UNREADABLE}, named[:200])
-    await bureau.work()
+    project = await classifier_screen.project(nome=named[:100], prompt=EVERYTHING, taxonomia=hostile, exemplos=examples)
+    execution = await classifier_screen.begin(
+        project, {f"{named[:150]}.txt": EVERYTHING, "b.bin": UNREADABLE}, named[:200]
+    )
+    await classifier_screen.work()
     pages = ("", "?novo=1", project, f"{project}?editar=1", f"execucoes/{execution}?q=", f"execucoes/{execution}")
     dialogs: list[str] = []
     for language, width, scheme in (("en", 1440, "light"), ("pt-BR", 390, "dark")):
-        page = await bureau.open("", language=language, width=width, scheme=scheme)
+        page = await classifier_screen.open("", language=language, width=width, scheme=scheme)
         page.on("dialog", lambda dialog: dialogs.append(dialog.message))
         for path in pages:
-            await page.goto(f"{bureau.screen.address}/classificador/{path}")
+            await page.goto(f"{classifier_screen.screen.address}/classificador/{path}")
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
         await page.locator("tr[data-c]").first.get_by_role("link").last.click()
         await expect(page.locator("select[name=rotulo]")).to_be_visible()

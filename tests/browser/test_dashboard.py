@@ -7,8 +7,8 @@ from playwright.async_api import expect
 
 from retoma.states import RunState
 from retoma.store.database import Database
-from tests.browser.screen import Screen, a_screen
-from tests.conftest import empty
+from tests.browser.screen import Screen, open_screen
+from tests.conftest import empty_database
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import PASSWORD
 
@@ -52,14 +52,14 @@ async def test_no_page_is_wider_than_the_screen(screen: Screen, width: int, sche
     run = await screen.sandbox.client.start("film", {"topic": "bad", "scenes": 20})
     await screen.sandbox.work()
     page = await screen.open("/", width, scheme, language)
-    for path in ("/", "/runs", f"/runs/{run.id}?step=image", "/pools", "/workers", "/deliveries", "/kit"):
+    for path in ("/", "/runs", f"/runs/{run.id}?step=image", "/pools", "/workers", "/deliveries", "/style-guide"):
         await page.goto(f"{screen.address}{path}")
         assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
 
 
 async def test_a_person_logs_in_and_out(database: Database) -> None:
-    await empty(database)
-    async with a_screen(database, development=False) as screen:
+    await empty_database(database)
+    async with open_screen(database, development=False) as screen:
         page = await screen.open("/workers")
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")

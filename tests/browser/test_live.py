@@ -9,18 +9,18 @@ from playwright.async_api import Page, expect
 
 from retoma.server.streams import Streams
 from retoma.store.database import Database
-from tests.browser.screen import Screen, a_screen
-from tests.conftest import empty
-from tests.patience import PATIENCE
+from tests.browser.screen import Screen, open_screen
+from tests.conftest import empty_database
 from tests.server.pages.visitor import PASSWORD
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 async def streams(screen: Screen, wanted: int) -> None:
     """Wait until so many watch; those who have gone are noticed when something is sent to them."""
     live: Streams = screen.server.state.live
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while live.count != wanted:
-            for stream in live.all():
+            for stream in live.list_streams():
                 stream.put(b":\n\n")  # which a page does not hear
             await asyncio.sleep(0.02)
 
@@ -34,8 +34,8 @@ async def hide(page: Page, *, hidden: bool) -> None:
 
 
 async def test_who_has_logged_in_sees_what_happens_without_asking(database: Database) -> None:
-    await empty(database)
-    async with a_screen(database, development=False) as screen:
+    await empty_database(database)
+    async with open_screen(database, development=False) as screen:
         run = await screen.sandbox.client.start("film", {"topic": "bad"})
         page = await screen.open("/login")
         await page.get_by_label("Password").fill(PASSWORD)
@@ -78,5 +78,5 @@ async def test_a_minute_without_a_sign_is_told_until_one_comes(
     await expect(dot).to_contain_text(silent)
     await streams(screen, 1)
     live: Streams = screen.server.state.live
-    await live.ping(live.all())
+    await live.send_pings(live.list_streams())
     await expect(dot).to_have_text(word)

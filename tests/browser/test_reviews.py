@@ -18,44 +18,44 @@ from retoma.server.pages import words
 from retoma.states import ReviewState, RunState
 from retoma.store.database import Database
 from retoma.testing import NOON
-from tests.browser.screen import Screen, a_screen
-from tests.conftest import empty
-from tests.patience import PATIENCE
-from tests.server.pages.newsroom import an_application, asked, come_to
+from tests.browser.screen import Screen, open_screen
+from tests.conftest import empty_database
+from tests.server.pages.newsroom import an_application, start_until_review, work_until_review
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 @pytest.fixture
 async def newsroom(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
-    await empty(database)
-    async with a_screen(database, application=an_application(tmp_path)) as screen:
+    await empty_database(database)
+    async with open_screen(database, application=an_application(tmp_path)) as screen:
         yield screen
         assert screen.complaints == []
 
 
-async def later(screen: Screen) -> None:
+async def apply_decisions(screen: Screen) -> None:
     """A decision takes effect, and what follows it is done."""
     await screen.sandbox.clock.advance(timedelta(seconds=11))
-    await screen.sandbox.work(until_later=False)
+    await screen.sandbox.work(advance_clock=False)
 
 
 async def end_of(screen: Screen, run: UUID) -> RunState:
     """Return the state in which the run ends; as for the next review, its last work may come a moment later."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while not (found := await screen.sandbox.client.show(run)).is_over:
-            await screen.sandbox.work(until_later=False)
+            await screen.sandbox.work(advance_clock=False)
     return found.state
 
 
-async def asked_again(screen: Screen, run: UUID) -> Review:
+async def wait_for_review(screen: Screen, run: UUID) -> Review:
     """The next review. The server's own upkeep may carry out the decision, so that its work comes a moment later."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while not (found := await screen.sandbox.client.reviews(run=run)):
-            await screen.sandbox.work(until_later=False)
+            await screen.sandbox.work(advance_clock=False)
             await asyncio.sleep(0.01)
     return found[0]
 
 
-def answering(page: Page, *answers: bool) -> list[bool]:
+def answer_dialogs(page: Page, *answers: bool) -> list[bool]:
     """What is answered each time that the page asks before it drops something; those that were asked for are gone."""
     left = list(answers)
 
@@ -71,7 +71,7 @@ async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undo
     def say(name: str) -> str:
         return words.word("pt", name)
 
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open("/reviews", language="pt-BR")
     await page.clock.set_fixed_time(NOON)  # so that the moment in which it can be undone is long enough
     await page.get_by_role("link", name="Renda fixa em 2026").click()
@@ -88,42 +88,42 @@ async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undo
     await page.get_by_label(say("send back notes")).fill("Mais curto")
     await page.get_by_role("button", name=say("send back now")).click()
     await expect(page.locator("[data-left]")).to_be_visible()
-    await later(newsroom)
-    again = await asked_again(newsroom, review.run)
+    await apply_decisions(newsroom)
+    again = await wait_for_review(newsroom, review.run)
     await page.goto(f"{newsroom.address}/reviews/{again.id}")
     await expect(page.locator(".diff ins").first).to_have_text("menos")
     await page.get_by_role("button", name=say("approve"), exact=True).click()
     await expect(page.locator("#decided")).to_contain_text(say("state approved"))
-    await later(newsroom)
-    last = await come_to(newsroom.sandbox, review.run)
+    await apply_decisions(newsroom)
+    last = await work_until_review(newsroom.sandbox, review.run)
     await page.goto(f"{newsroom.address}/reviews/{last.id}")
     await page.get_by_role("button", name=say("approve"), exact=True).click()
     await expect(page.get_by_role("alert")).to_be_visible()
-    await newsroom.complains_of("422")
+    await newsroom.expect_complaints("422")
     await page.get_by_label("Picture").fill("2")
     await page.get_by_role("button", name=say("approve"), exact=True).click()
     await expect(page.locator("#decided")).to_be_visible()
-    await later(newsroom)
+    await apply_decisions(newsroom)
     assert await end_of(newsroom, review.run) is RunState.COMPLETED
 
 
 async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#reject")
     await page.get_by_label("Why it is rejected").fill("my reasons")
     await newsroom.sandbox.client.decide(review.id, Decision("approve", by="Marina"))
     await page.get_by_role("button", name="Yes, reject").click()
     await expect(page.locator("#first")).to_contain_text("Marina decided at 2030-01-01 12:00:00: approved.")
     await expect(page.locator("#first")).to_contain_text("my reasons")
-    await newsroom.complains_of("409")
+    await newsroom.expect_complaints("409")
     assert (await newsroom.sandbox.client.review(review.id)).state is ReviewState.APPROVED
 
 
 async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#edit")
     approve = page.get_by_role("button", name="Approve", exact=True)
-    answers = answering(page, False, False, True)
+    answers = answer_dialogs(page, False, False, True)
     await page.get_by_label("Title").fill("My own title")
     await approve.click()
     await expect(page.get_by_label("Title")).to_have_value("My own title")
@@ -138,7 +138,7 @@ async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsro
 
 
 async def test_without_script_nothing_approves_beside_the_form_that_is_edited(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.blank(java_script_enabled=False)
     await page.goto(f"{newsroom.address}/reviews/{review.id}")
     approve = page.get_by_role("button", name="Approve", exact=True)
@@ -150,21 +150,21 @@ async def test_without_script_nothing_approves_beside_the_form_that_is_edited(ne
 
 
 async def test_a_refused_edit_is_shown_where_it_is_wrong_and_is_not_dropped_by_approving(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#edit")
     await page.get_by_label("Score").fill("much")
     await page.get_by_role("button", name="Edit and approve").click()
     await expect(page.get_by_label("Score")).to_be_focused()
     await expect(page.get_by_label("Score")).to_be_in_viewport()
-    await newsroom.complains_of("422")
-    answers = answering(page, False)
+    await newsroom.expect_complaints("422")
+    answers = answer_dialogs(page, False)
     await page.get_by_role("button", name="Approve", exact=True).click()
     assert answers == []
     assert (await newsroom.sandbox.client.review(review.id)).is_open
 
 
 async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.blank()
     # While the clock is paused, a page that the stream refreshes counts no further.
     await page.route(re.compile("/live[?]"), lambda route: route.abort())
@@ -186,7 +186,7 @@ async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen)
 
 
 async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     page = await newsroom.blank()
     await page.clock.install()
     await page.goto(f"{newsroom.address}/reviews/{review.id}")
@@ -200,12 +200,12 @@ async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Scree
 
 
 async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list_follows(newsroom: Screen) -> None:
-    first = await asked(newsroom.sandbox, topic="first")
+    first = await start_until_review(newsroom.sandbox, topic="first")
     page = await newsroom.open("/reviews")
     await page.clock.set_fixed_time(NOON)  # so that the moment in which it can be undone is long enough
     await page.get_by_label("Choose first").check()
     await page.get_by_role("heading", name="Reviews").click()
-    await asked(newsroom.sandbox, topic="second")
+    await start_until_review(newsroom.sandbox, topic="second")
     await expect(page.locator("#nav .count")).to_have_text("2")
     await expect(page.get_by_label("Choose first")).to_be_checked()
     await page.get_by_role("button", name="Approve the chosen ones").click()
@@ -216,7 +216,7 @@ async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list
 
 
 async def test_no_page_is_wider_than_the_screen(newsroom: Screen) -> None:
-    review = await asked(newsroom.sandbox, topic="x" * 100)
+    review = await start_until_review(newsroom.sandbox, topic="x" * 100)
     page = await newsroom.open("/reviews", language="pt-BR")
     for path in ("/reviews", f"/reviews/{review.id}#edit", f"/reviews/{review.id}#send-back", f"/runs/{review.run}"):
         await page.goto(f"{newsroom.address}{path}")
@@ -233,9 +233,9 @@ UNDER_THE_BAR = """field => {
 
 @pytest.mark.parametrize("width", [1440, 390])
 async def test_a_field_that_is_missing_is_not_hidden_under_the_bar(newsroom: Screen, width: int) -> None:
-    review = await asked(newsroom.sandbox)
+    review = await start_until_review(newsroom.sandbox)
     await newsroom.sandbox.client.decide(review.id, Decision("approve", by="ana"))
-    final = await come_to(newsroom.sandbox, review.run)
+    final = await work_until_review(newsroom.sandbox, review.run)
     page = await newsroom.open(f"/reviews/{final.id}", width)
     await page.set_viewport_size({"width": width, "height": 480})
     field = page.locator("[name='value.picture']").first

@@ -8,12 +8,12 @@ import pytest
 from playwright.async_api import expect
 
 from retoma import App
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma.server.pages import words
 from retoma.states import RunState
 from retoma.store.database import Database
-from tests.browser.screen import Screen, a_screen
-from tests.conftest import empty
+from tests.browser.screen import Screen, open_screen
+from tests.conftest import empty_database
 from tests.server.test_items_and_files import NAME, PAGE, Papers, reading
 
 LANGUAGES = [("en", "en"), ("pt-BR", "pt")]
@@ -40,7 +40,7 @@ async def test_a_result_is_put_right_after_a_slip_and_another_item_left_out(
     said = words.word(language, "wrong json at", line=1, column=1)
     await expect(page.get_by_role("alert")).to_have_text(f"{said} {words.word(language, 'edit unchanged')}")
     await expect(field).to_have_value("A LAMP")
-    await screen.complains_of("422")
+    await screen.expect_complaints("422")
     await field.fill('"A LAMP"')
     await page.get_by_role("button", name=words.word(language, "edit now")).click()
     await expect(page.get_by_role("status")).to_have_text(words.word(language, "said edited"))
@@ -71,9 +71,9 @@ async def test_items_are_found_by_state_and_by_text(screen: Screen) -> None:
 
 
 async def test_a_file_is_saved_and_never_shown(database: Database, tmp_path: Path) -> None:
-    await empty(database)
-    files = files_of(FileSettings(home=tmp_path, files_url=None))
-    async with a_screen(database, application=App("readers", pipelines=[reading], files=files)) as screen:
+    await empty_database(database)
+    files = create_file_store(FileSettings(home=tmp_path, files_url=None))
+    async with open_screen(database, application=App("readers", pipelines=[reading], files=files)) as screen:
         saved = await files.save(PAGE, name=NAME)
         run = await screen.sandbox.client.start("reading", Papers(papers=[saved]))
         await screen.sandbox.work()

@@ -14,9 +14,9 @@ from retoma.store.database import Database
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.pages.pages import WATCH_URL
-from tests.apps.videos.studio import small_studio
-from tests.browser.screen import Screen, a_screen
-from tests.conftest import empty
+from tests.apps.videos.small_services import make_small_services
+from tests.browser.screen import Screen, open_screen
+from tests.conftest import empty_database
 
 TOPIC = "Como investir em renda fixa"
 UNDO = timedelta(seconds=11)
@@ -25,10 +25,10 @@ REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
 
 @pytest.fixture
 async def screen(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
-    await empty(database)
+    await empty_database(database)
     channel = LocalChannel(tmp_path / "channel", url=WATCH_URL)
-    studio = replace(small_studio(tmp_path), channel=lambda _: channel)
-    async with a_screen(database, application=make_app(studio)) as made:
+    studio = replace(make_small_services(tmp_path), channel=lambda _: channel)
+    async with open_screen(database, application=make_app(studio)) as made:
         await made.sandbox.client.set_profile("financas", {"seconds": 20})
         yield made
         assert made.complaints == []
@@ -49,28 +49,28 @@ async def test_a_topic_becomes_a_video_that_plays_with_every_review_sent_back_on
     await page.get_by_label("Channel", exact=True).fill("financas")
     await page.locator("#order button.primary").click()
     for step in REVIEWS:
-        await see_the_review(screen, page, step)
+        await open_review(screen, page, step)
         await send_back(page, step)
-        await see_the_review(screen, page, step)
-        await expect(page.locator("#trail")).to_contain_text(NOTES[step])
+        await open_review(screen, page, step)
+        await expect(page.locator("#history")).to_contain_text(NOTES[step])
         await approve(page, step)
-    await done(screen)
+    await apply_decisions(screen)
     await watch(screen, page)
 
 
-async def see_the_review(screen: Screen, page: Page, step: str) -> None:
+async def open_review(screen: Screen, page: Page, step: str) -> None:
     """As a reviewer comes to it: by its link in the list of videos."""
-    await done(screen)
+    await apply_decisions(screen)
     await page.goto(f"{screen.address}/videos/")
     await page.locator("#videos a[href^='/reviews/']").click()
     await expect(page.locator("#facts")).to_contain_text(step)
     await expect(page.locator("#decide")).to_be_visible()
 
 
-async def done(screen: Screen) -> None:
+async def apply_decisions(screen: Screen) -> None:
     """What was decided takes effect when it can no longer be undone."""
     await screen.sandbox.clock.advance(UNDO)
-    await screen.sandbox.work(until_later=False)
+    await screen.sandbox.work(advance_clock=False)
 
 
 async def send_back(page: Page, step: str) -> None:

@@ -21,11 +21,11 @@ import pytest
 
 from retoma import logs
 from retoma.cli import main
-from retoma.cli.config import FLAGS
-from tests.surroundings import without_ours
+from retoma.cli.config import SETTINGS_FROM_FLAGS
+from tests.environment import without_project_variables
 
 T = TypeVar("T")
-PATIENCE = 90.0
+WAIT_TIMEOUT = 90.0
 
 FILM = '''
 import asyncio
@@ -88,7 +88,7 @@ class Terminal:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=10 * PATIENCE,
+            timeout=10 * WAIT_TIMEOUT,
         )
 
     def out(self, *command: str, stdin: str | None = None) -> str:
@@ -132,13 +132,13 @@ class Terminal:
     def worker(self, *options: str, **variables: str) -> Iterator[Process]:
         """A worker that is ready."""
         with self.process("worker", "film.py", *options, **variables) as worker:
-            worker.says("worker ready")
+            worker.wait_for_output("worker ready")
             yield worker
 
-    def began(self, count: int = 1) -> list[list[str]]:
+    def wait_for_images(self, count: int = 1) -> list[list[str]]:
         """The process ids and lines of the images that were begun, once there are so many."""
         file = self.folder / "began"
-        return until(lambda: (begun := _words(file)) and len(begun) >= count and begun)
+        return wait_until(lambda: (begun := _words(file)) and len(begun) >= count and begun)
 
     def _run_here(self, *command: str) -> subprocess.CompletedProcess[str]:
         with (
@@ -146,21 +146,23 @@ class Terminal:
             patch.object(sys, "argv", ["retoma", *command]),
             patch.object(sys, "path", [*sys.path]),
             patch.object(sys, "dont_write_bytecode", True),
-            patch.object(logs, "set_up"),
+            patch.object(logs, "configure_logging"),
             chdir(self.folder),
             redirect_stdout(io.StringIO()) as out,
             redirect_stderr(io.StringIO()) as err,
             pytest.raises(SystemExit) as ended,
         ):
             main()
-        FLAGS.clear()
+        SETTINGS_FROM_FLAGS.clear()
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None)).startswith(str(self.folder)):
                 del sys.modules[name]
         return subprocess.CompletedProcess(command, int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
     def _environment(self) -> dict[str, str]:
-        clean = {name: value for name, value in without_ours(os.environ).items() if not name.startswith("LC_")}
+        clean = {
+            name: value for name, value in without_project_variables(os.environ).items() if not name.startswith("LC_")
+        }
         home = {"RETOMA_HOME": str(self.folder / "home"), "LANG": "C.UTF-8", "NO_COLOR": "1"}
         home["PYTHONDONTWRITEBYTECODE"] = "1"  # film.py is changed more often than a timestamp shows
         return clean | home | self.variables
@@ -175,22 +177,22 @@ class Process:
     def pid(self) -> int:
         return self.child.pid
 
-    def says(self, text: str) -> str:
+    def wait_for_output(self, text: str) -> str:
         """All that it has said, once this is part of it."""
-        return until(lambda: (said := self.output.read_text()) and text in said and said)
+        return wait_until(lambda: (said := self.output.read_text()) and text in said and said)
 
-    def ended(self) -> int:
-        return self.child.wait(timeout=PATIENCE)
+    def wait_for_exit(self) -> int:
+        return self.child.wait(timeout=WAIT_TIMEOUT)
 
 
-def until(found: Callable[[], T | bool | None], patience: float = PATIENCE) -> T:
+def wait_until(found: Callable[[], T | bool | None], timeout: float = WAIT_TIMEOUT) -> T:
     """What `found` gives, once it is something."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if answer := found():
             return answer  # type: ignore[return-value]
         time.sleep(0.05)
-    raise AssertionError(f"not within {patience:g} s")
+    raise AssertionError(f"not within {timeout:g} s")
 
 
 def _words(file: Path) -> list[list[str]]:

@@ -11,17 +11,17 @@ from retoma.store.database import Database
 from tests.cli.terminal import Terminal
 
 
-async def charged(database: Database, run: str, **given: int) -> None:
+async def insert_charge(database: Database, run: str, **given: int) -> None:
     async with database.connection() as connection:
         tenant = await connection.fetchval("select tenant from retoma.runs where id = $1", UUID(run))
     charge = Charge("openrouter", "small", **given)
-    await charges.write(database, [charges.Entry(uuid4(), UUID(run), "label", "7", 1, 1, tenant, charge)])
+    await charges.write(database, [charges.ChargeEntry(uuid4(), UUID(run), "label", "7", 1, 1, tenant, charge)])
 
 
 def test_prices_are_given_in_dollars_and_keep_their_versions(terminal: Terminal) -> None:
     assert terminal.run("prices", "list").stderr.startswith("no prices: `retoma prices set`")
-    terminal.out("prices", "set", "openrouter", "small", "--in", "0.15", "--out", "0.6")
-    terminal.out("prices", "set", "openrouter", "small", "--in", "0.1", "--out", "0.6")
+    terminal.out("prices", "set", "openrouter", "small", "--tokens-in", "0.15", "--tokens-out", "0.6")
+    terminal.out("prices", "set", "openrouter", "small", "--tokens-in", "0.1", "--tokens-out", "0.6")
     listed = terminal.json("prices", "list")
     assert [(price["version"], price["tokens_in"], price["tokens_out"]) for price in listed] == [
         (2, 100_000, 600_000),
@@ -33,8 +33,8 @@ def test_prices_are_given_in_dollars_and_keep_their_versions(terminal: Terminal)
 async def test_charges_are_summed_as_asked(terminal: Terminal, real_time_database: Database) -> None:
     apart = asyncio.to_thread  # a command has a loop of its own
     run = await apart(terminal.start, "--tenant", "blog")
-    await charged(real_time_database, run, micros=1_500_000)
-    await charged(real_time_database, run, tokens_in=5)
+    await insert_charge(real_time_database, run, micros=1_500_000)
+    await insert_charge(real_time_database, run, tokens_in=5)
     by_tenant = await apart(terminal.json, "charges")
     by_item = await apart(terminal.json, "charges", run[:18], "--by", "step", "--by", "item")
     assert [(total["tenant"], total["micros"], total["unpriced"]) for total in by_tenant] == [("blog", 1_500_000, 1)]

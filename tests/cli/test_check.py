@@ -70,7 +70,7 @@ def test_a_step_that_now_runs_for_each_is_a_break(terminal: Terminal) -> None:
 def test_steps_behind_which_all_open_runs_are_may_go(terminal: Terminal) -> None:
     with terminal.worker("-q", "default") as worker:
         run = terminal.start()
-        worker.says("writing calm")
+        worker.wait_for_output("writing calm")
         while terminal.json("runs", "show", run)["steps"][1]["jobs"] != {"ready": 2}:
             pass
     change(terminal, ("def lines(", "def rows("), ("@film.each(lines", "@film.each(rows"))

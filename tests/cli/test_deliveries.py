@@ -14,82 +14,84 @@ import pytest
 
 from retoma import signing
 from retoma.store.database import Database
-from tests.cli.terminal import Process, Terminal, until
-from tests.receiver import Writer, receiver, says
+from tests.cli.terminal import Process, Terminal, wait_until
+from tests.receiver import Writer, receiver, respond_with
 
 T = TypeVar("T")
 
 
 @pytest.fixture
-def allowing(terminal: Terminal) -> Terminal:
+def loopback_terminal(terminal: Terminal) -> Terminal:
     terminal.variables["RETOMA_ALLOW_HOSTS"] = "127.0.0.1"
     return terminal
 
 
-async def test_a_worker_sends_the_webhooks_of_its_runs(allowing: Terminal) -> None:
+async def test_a_worker_sends_the_webhooks_of_its_runs(loopback_terminal: Terminal) -> None:
     async with receiver() as there:
-        run = await start(allowing, there.url)
-        with worker(allowing) as process:
-            (delivery,) = await apart(until, lambda: listed(allowing, "delivered"))
+        run = await start(loopback_terminal, there.url)
+        with worker(loopback_terminal) as process:
+            (delivery,) = await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "delivered"))
             os.kill(process.pid, signal.SIGTERM)
-            assert await apart(process.ended) == 0
-    (got,) = there.got
+            assert await in_thread(process.ended) == 0
+    (got,) = there.requests
     assert got.json["data"]["run"] == delivery["run"] == run
     assert got.json["data"]["results"]["cut"] == "CALM 0 CALM 1"
-    shown = await apart(allowing.json, "deliveries", "show", delivery["id"][:8])
+    shown = await in_thread(loopback_terminal.json, "deliveries", "show", delivery["id"][:8])
     assert (json.loads(shown["body"]), shown["attempts"][0]["status"]) == (got.json, 200)
 
 
 async def test_a_webhook_whose_worker_was_killed_before_it_recorded_is_sent_again(
-    allowing: Terminal, real_time_database: Database
+    loopback_terminal: Terminal, real_time_database: Database
 ) -> None:
     killed: list[Process] = []
 
     async def kill_and_take(writer: Writer) -> None:
         os.kill(killed[0].pid, signal.SIGKILL)
-        await says(200)(writer)
+        await respond_with(200)(writer)
 
     async with receiver(kill_and_take) as there:
-        await start(allowing, there.url)
-        with worker(allowing) as victim:
+        await start(loopback_terminal, there.url)
+        with worker(loopback_terminal) as victim:
             killed.append(victim)
-            await apart(victim.ended)
+            await in_thread(victim.ended)
         async with real_time_database.connection() as connection:
             assert await connection.fetchval("select state::text from retoma.deliveries") == "sending"
             await connection.execute("update retoma.deliveries set next_at = retoma.now()")  # its lease is over
-        with worker(allowing):
-            (delivery,) = await apart(until, lambda: listed(allowing, "delivered"))
+        with worker(loopback_terminal):
+            (delivery,) = await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "delivered"))
     assert delivery["attempt"] == 2
-    assert len(there.got) == 2
-    assert len({(got.headers["webhook-id"], got.body) for got in there.got}) == 1
+    assert len(there.requests) == 2
+    assert len({(got.headers["webhook-id"], got.body) for got in there.requests}) == 1
 
 
-async def test_dead_letters_are_seen_enabled_and_sent_again(allowing: Terminal) -> None:
-    async with receiver(says(410, b"gone [bold]fishing[/bold] \x1b[2J")) as there:
-        await start(allowing, there.url)
-        with worker(allowing):
-            (delivery,) = await apart(until, lambda: listed(allowing, "dead"))
-            (endpoint,) = await apart(allowing.json, "endpoints", "list")
+async def test_dead_letters_are_seen_enabled_and_sent_again(loopback_terminal: Terminal) -> None:
+    async with receiver(respond_with(410, b"gone [bold]fishing[/bold] \x1b[2J")) as there:
+        await start(loopback_terminal, there.url)
+        with worker(loopback_terminal):
+            (delivery,) = await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "dead"))
+            (endpoint,) = await in_thread(loopback_terminal.json, "endpoints", "list")
             assert (endpoint["state"], endpoint["dead"]) == ("disabled", 1)
-            shown = await apart(allowing.out, "deliveries", "show", delivery["id"])
+            shown = await in_thread(loopback_terminal.out, "deliveries", "show", delivery["id"])
             assert "gone [bold]fishing[/bold] \\x1b[2J" in shown
-            refused = await apart(allowing.run, "deliveries", "redrive", delivery["id"])
+            refused = await in_thread(loopback_terminal.run, "deliveries", "redrive", delivery["id"])
             assert (refused.returncode, "enable it first" in refused.stderr) == (4, True)
             number = str(endpoint["id"])
-            assert "1 of its webhooks are dead" in await apart(allowing.out, "endpoints", "enable", number)
-            assert await apart(allowing.out, "deliveries", "redrive", "--endpoint", number) == "1 due again\n"
-            await apart(until, lambda: listed(allowing, "delivered"))
+            assert "1 of its webhooks are dead" in await in_thread(loopback_terminal.out, "endpoints", "enable", number)
+            assert (
+                await in_thread(loopback_terminal.out, "deliveries", "redrive", "--endpoint", number) == "1 due again\n"
+            )
+            await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "delivered"))
 
 
-async def test_a_rotated_secret_is_printed_once_and_signs(allowing: Terminal) -> None:
+async def test_a_rotated_secret_is_printed_once_and_signs(loopback_terminal: Terminal) -> None:
     async with receiver() as there:
-        await start(allowing, there.url)
-        (endpoint,) = await apart(allowing.json, "endpoints", "list")
-        secret = (await apart(allowing.out, "endpoints", "rotate", str(endpoint["id"]))).strip()
-        with worker(allowing):
-            await apart(until, lambda: listed(allowing, "delivered"))
-    signing.verify(secret, there.got[0].headers, there.got[0].body, datetime.now(UTC))
-    said = await apart(allowing.out, "endpoints", "list", "-o", "json")
+        await start(loopback_terminal, there.url)
+        (endpoint,) = await in_thread(loopback_terminal.json, "endpoints", "list")
+        secret = (await in_thread(loopback_terminal.out, "endpoints", "rotate", str(endpoint["id"]))).strip()
+        with worker(loopback_terminal):
+            await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "delivered"))
+    signing.verify(secret, there.requests[0].headers, there.requests[0].body, datetime.now(UTC))
+    said = await in_thread(loopback_terminal.out, "endpoints", "list", "-o", "json")
     assert secret not in said
 
 
@@ -100,10 +102,10 @@ def test_an_unsafe_webhook_is_wrong_usage_and_names_the_setting(terminal: Termin
     assert terminal.json("runs", "list") == []
 
 
-def test_a_worker_that_lacks_the_servers_allowed_hosts_says_so_at_its_start(allowing: Terminal) -> None:
-    allowing.start("--webhook", "http://127.0.0.1:9/taken")
-    with allowing.worker(RETOMA_ALLOW_HOSTS="") as process:
-        said = process.says("webhooks go to a host that this worker refuses")
+def test_a_worker_that_lacks_the_servers_allowed_hosts_says_so_at_its_start(loopback_terminal: Terminal) -> None:
+    loopback_terminal.start("--webhook", "http://127.0.0.1:9/taken")
+    with loopback_terminal.worker(RETOMA_ALLOW_HOSTS="") as process:
+        said = process.wait_for_output("webhooks go to a host that this worker refuses")
     assert "give it the RETOMA_ALLOW_HOSTS of the server" in said
     assert "127.0.0.1" in said
 
@@ -111,7 +113,7 @@ def test_a_worker_that_lacks_the_servers_allowed_hosts_says_so_at_its_start(allo
 def test_a_token_in_the_query_of_a_url_is_not_printed(terminal: Terminal) -> None:
     run = terminal.start("--webhook", "https://n8n.example.com/hook?token=canary")
     terminal.out("runs", "cancel", run)
-    (delivery,) = listed(terminal, "due")
+    (delivery,) = list_deliveries(terminal, "due")
     said = [
         terminal.out("deliveries", "list", "-o", "json"),
         terminal.out("deliveries", "show", delivery["id"]),
@@ -134,14 +136,14 @@ def worker(terminal: Terminal) -> Any:
     return terminal.process("worker", "film.py")
 
 
-def listed(terminal: Terminal, state: str) -> list[dict[str, Any]]:
+def list_deliveries(terminal: Terminal, state: str) -> list[dict[str, Any]]:
     return list(terminal.json("deliveries", "list", "--state", state))
 
 
 async def start(terminal: Terminal, url: str) -> str:
-    return await apart(terminal.start, "--webhook", url)
+    return await in_thread(terminal.start, "--webhook", url)
 
 
-async def apart(call: Callable[..., T], *arguments: Any) -> T:
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
     """In a thread, so that the receiver can answer meanwhile."""
     return await asyncio.to_thread(call, *arguments)

@@ -21,13 +21,13 @@ from rich.console import Console
 from retoma import Settings, demo
 from retoma.cli.demo.board import LiveBoard, PlainBoard, Snapshot
 from retoma.cli.demo.proof import Proof
-from retoma.cli.dev import after_demo
+from retoma.cli.dev import suggest_after_demo
 from retoma.client import Client
 from retoma.records import Job
 from retoma.states import JobState
 from retoma.store.database import Database
-from tests.cli.terminal import FILM, Terminal, until
-from tests.patience import PATIENCE
+from tests.cli.terminal import FILM, Terminal, wait_until
+from tests.wait_timeout import WAIT_TIMEOUT
 
 SHOWN = """
 from pydantic import BaseModel
@@ -67,7 +67,7 @@ def worker_of(said: str) -> int:
     return int(re.findall(r"worker    process (\d+)", said)[-1])
 
 
-def lives(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -90,38 +90,38 @@ def taken_port() -> Iterator[int]:
             return False
 
         with suppress(AssertionError):  # another test has it for a while only, a developer's own server for good
-            until(ours)
+            wait_until(ours)
         yield port
 
 
 def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal, taken_port: int) -> None:
     with terminal.process("dev", "film.py") as dev:
-        said = dev.says("worker ready")
+        said = dev.wait_for_output("worker ready")
         assert f"port {taken_port} is taken, so the server is on " in said
         assert "-m retoma start film film.py --wait" in said
         worker = worker_of(said)
         os.kill(dev.pid, signal.SIGINT)
-        assert dev.ended() == 0
-        assert "everything is kept" in dev.says("stopped")
-    assert not lives(worker)
+        assert dev.wait_for_exit() == 0
+        assert "everything is kept" in dev.wait_for_output("stopped")
+    assert not is_running(worker)
 
 
 def test_dev_starts_another_worker_when_one_dies(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
-        os.kill(worker_of(dev.says("worker ready")), signal.SIGKILL)
-        dev.says("ended with -9; starting another")
-        until(lambda: dev.output.read_text().count("worker ready") == 2)
+        os.kill(worker_of(dev.wait_for_output("worker ready")), signal.SIGKILL)
+        dev.wait_for_output("ended with -9; starting another")
+        wait_until(lambda: dev.output.read_text().count("worker ready") == 2)
         assert terminal.run("start", "film", "film.py", "--wait").returncode == 0
         os.kill(dev.pid, signal.SIGTERM)
-        assert dev.ended() == 0
+        assert dev.wait_for_exit() == 0
 
 
 def test_the_worker_drains_when_dev_is_killed(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
-        worker = worker_of(dev.says("worker ready"))
+        worker = worker_of(dev.wait_for_output("worker ready"))
         os.kill(dev.pid, signal.SIGKILL)
-        dev.ended()
-    until(lambda: not lives(worker))
+        dev.wait_for_exit()
+    wait_until(lambda: not is_running(worker))
 
 
 def test_dev_without_an_application_names_the_demo(terminal: Terminal) -> None:
@@ -133,8 +133,8 @@ def test_dev_without_an_application_names_the_demo(terminal: Terminal) -> None:
 def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(terminal: Terminal) -> None:
     (terminal.folder / "shown.py").write_text(SHOWN)
     with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
-        dev.says("isto é tudo")
-        said = dev.says("approved_film de “chá” espera por você: ")
+        dev.wait_for_output("isto é tudo")
+        said = dev.wait_for_output("approved_film de “chá” espera por você: ")
         address = re.search(r"servidor  (http://127.0.0.1:\d+)/\?(token=\S+)", said)
         assert address is not None
         assert f"em pt: {address[1]}/films/?{address[2]}, porta" in said
@@ -145,7 +145,7 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
         assert f"{address[1]}/reviews/{review['id']}?{address[2]}" in said
         assert f"made beside port {port}" in terminal.out("reviews", "show", str(review["id"]))
         os.kill(dev.pid, signal.SIGINT)
-        assert dev.ended() == 0
+        assert dev.wait_for_exit() == 0
 
 
 def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> None:
@@ -153,14 +153,14 @@ def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> Non
     with terminal.process("worker", "shown.py"):
         for number in range(6):
             terminal.out("start", "films", "shown.py", "-i", f"topic=tea {number}")
-        until(lambda: len(terminal.json("reviews", "list")) == 6)
+        wait_until(lambda: len(terminal.json("reviews", "list")) == 6)
     with terminal.process("dev", "shown.py", "--port", "0") as dev:
-        dev.says("6 reviews wait for you: http://127.0.0.1:")
+        dev.wait_for_output("6 reviews wait for you: http://127.0.0.1:")
         terminal.out("start", "films", "shown.py", "-i", "topic=coffee")
-        said = dev.says("approved_film of “coffee” waits for you: ")
+        said = dev.wait_for_output("approved_film of “coffee” waits for you: ")
         assert "“tea" not in said
         os.kill(dev.pid, signal.SIGINT)
-        assert dev.ended() == 0
+        assert dev.wait_for_exit() == 0
 
 
 CHANGED = """f"new {line} {[name for name in os.environ if name.startswith('RETOMA_DEV')]}\""""
@@ -169,21 +169,21 @@ CHANGED = """f"new {line} {[name for name in os.environ if name.startswith('RETO
 def test_dev_starts_again_when_the_code_changes_and_runs_continue(terminal: Terminal) -> None:
     file = terminal.folder / "film.py"
     with terminal.process("dev", "film.py", "--port", "0", RETOMA_DRAIN_SECONDS="0") as dev:
-        dev.says("worker ready")
+        dev.wait_for_output("worker ready")
         run = terminal.start("-i", "title=slow")
-        terminal.began(2)
+        terminal.wait_for_images(2)
         file.write_text(FILM + "\nraise RuntimeError('half a thought')\n")
-        dev.says("half a thought")
+        dev.wait_for_output("half a thought")
         file.write_text(FILM.replace("line.upper()", CHANGED))
-        dev.says("the code changed: starting again")
-        until(lambda: dev.output.read_text().count("worker ready") == 2)
+        dev.wait_for_output("the code changed: starting again")
+        wait_until(lambda: dev.output.read_text().count("worker ready") == 2)
         first, second = re.findall(r"server    (http://127.0.0.1:\d+/\?token=\S+)", dev.output.read_text())
         assert first == second  # pages that are open stay open
         (terminal.folder / "go").touch()
-        until(lambda: terminal.state(run) == "completed")
+        wait_until(lambda: terminal.state(run) == "completed")
         assert terminal.json("runs", "show", run)["results"]["cut"] == "new slow 0 [] new slow 1 []"
         os.kill(dev.pid, signal.SIGINT)
-        assert dev.ended() == 0
+        assert dev.wait_for_exit() == 0
 
 
 def test_dev_listens_on_the_port_that_it_is_given(terminal: Terminal) -> None:
@@ -203,13 +203,13 @@ def test_an_application_without_a_demo_says_so(terminal: Terminal) -> None:
 
 
 def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(terminal: Terminal) -> None:
-    terminal.variables["RETOMA_SILENCE_SECONDS"] = "3"
+    terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "3"
     terminal.variables["LANG"] = "pt_BR.UTF-8"
     said = terminal.out("dev", "--demo", "--once")
     assert re.search(r"kill -9 \d+: o worker 1 morreu, com [234] jobs nas mãos", said)
     seconds = re.search(r"retomados (\d+),\d s após a morte", said)
     assert seconds is not None
-    assert int(seconds[1]) < PATIENCE
+    assert int(seconds[1]) < WAIT_TIMEOUT
     assert "O farol que retomava: 12 cenas" in said
     (run,) = terminal.json("runs", "list")
     assert run["state"] == "completed"
@@ -238,7 +238,7 @@ def test_the_demo_objects_to_what_it_does_not_prove(
     monkeypatch.setenv("LC_ALL", "C")
     proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
     counted = Counter({(step, ""): times for step, times in bodies.items()})
-    assert next(proof.objections(counted), None) == objection
+    assert next(proof.find_violations(counted), None) == objection
 
 
 async def test_every_objection_is_shown_in_the_language_of_the_locale(
@@ -247,7 +247,7 @@ async def test_every_objection_is_shown_in_the_language_of_the_locale(
     monkeypatch.setenv("LC_ALL", "pt_BR.UTF-8")
     effects = tmp_path / "effects.jsonl"
     effects.write_text("".join(json.dumps({"step": step, "item": ""}) + "\n" for step in ("scenes", "film", "film")))
-    monkeypatch.setattr(demo, "effects_of", lambda run: effects)
+    monkeypatch.setattr(demo, "effects_path", lambda run: effects)
     proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
     screen = io.StringIO()
     board = PlainBoard(Console(file=screen, width=500))
@@ -264,7 +264,7 @@ async def test_every_objection_is_shown_in_the_language_of_the_locale(
 
 def test_what_to_type_after_the_demo_names_its_run() -> None:
     run = uuid4()
-    assert f"runs show {run}" in after_demo(run)
+    assert f"runs show {run}" in suggest_after_demo(run)
 
 
 def test_the_board_shows_each_job_as_it_is() -> None:
@@ -298,7 +298,7 @@ def a_job(step: str, item: str = "", *, state: JobState, attempt: int = 1) -> Jo
         revision=1,
         state=state,
         attempt=attempt,
-        deaths=0,
+        worker_deaths=0,
         queue="default",
         code=None,
         position=int(item or 0),

@@ -22,14 +22,14 @@ from retoma.cli import doctor, extras
 from retoma.engine import watchdog
 from retoma.store import health, migrate
 from retoma.store.database import Database
-from retoma.store.embedded import Embedded, attach, choose_programs, server_user, single
+from retoma.store.embedded import Embedded, attach, choose_programs, run_single_user, server_user
 from retoma.store.supervisor import lock
 from retoma.testing import fresh_database
-from tests.cli.terminal import Terminal, until
+from tests.cli.terminal import Terminal, wait_until
 from tests.conftest import OpenSandbox
-from tests.engine.builders import SILENCE
+from tests.engine.builders import HEARTBEAT_TIMEOUT
 
-NEWEST = migrate.migrations()[-1].number
+NEWEST = migrate.list_migrations()[-1].number
 
 
 SONG = """
@@ -46,7 +46,7 @@ def sung() -> str:
 
 def findings(terminal: Terminal, about: str) -> list[dict[str, Any]]:
     ended = terminal.run("doctor", "-o", "json")
-    return [finding for finding in json.loads(ended.stdout) if finding["about"] == about]
+    return [finding for finding in json.loads(ended.stdout) if finding["subject"] == about]
 
 
 def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
@@ -60,7 +60,7 @@ def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
         assert "not needed" in ended.stdout
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
+def uninstall(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
     """As if these had not been installed."""
 
     def found(part: str) -> Distribution:
@@ -74,29 +74,29 @@ def without(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
 def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_install_it(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without(monkeypatch, "imageio-ffmpeg", "scikit-learn")
+    uninstall(monkeypatch, "imageio-ffmpeg", "scikit-learn")
     (media,) = findings(terminal, "extra media")
     assert (
-        media["found"]
+        media["message"]
         == "not installed; only retoma_apps.videos and retoma_apps.gpu would need it: imageio-ffmpeg (ffmpeg)"
     )
     clone = Path(extras.__file__).resolve().parents[3]
     assert (media["level"], media["advice"]) == ("ok", f"{sys.executable} -m pip install -e '{clone}[media]'")
     (classifier,) = findings(terminal, "extra classifier")
-    assert "would need it: scikit-learn (labels offline)" in classifier["found"]
+    assert "would need it: scikit-learn (labels offline)" in classifier["message"]
     (gpus,) = findings(terminal, "GPUs")
-    assert "no ffmpeg" in gpus["found"]
+    assert "no ffmpeg" in gpus["message"]
 
 
 def test_pip_is_that_of_the_interpreter_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    assert extras.EXTRAS[0].install.startswith(".venv/bin/python -m pip install -e ")
+    assert extras.EXTRAS[0].install_command.startswith(".venv/bin/python -m pip install -e ")
 
 
 def test_the_extra_is_installed_from_the_clone_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(extras.__file__).resolve().parents[3])
-    assert extras.EXTRAS[0].install.endswith(" -m pip install -e '.[media]'")
+    assert extras.EXTRAS[0].install_command.endswith(" -m pip install -e '.[media]'")
 
 
 def test_runs_without_any_worker_are_warned_about(terminal: Terminal) -> None:
@@ -105,17 +105,17 @@ def test_runs_without_any_worker_are_warned_about(terminal: Terminal) -> None:
     terminal.start()
     (workers,) = findings(terminal, "workers")
     assert (workers["level"], workers["advice"]) == ("warning", "retoma worker APP")
-    assert "none is running, and 1 run is under way" in workers["found"]
+    assert "none is running, and 1 run is under way" in workers["message"]
 
 
 def test_runs_whose_application_has_no_worker_are_warned_about(terminal: Terminal) -> None:
     (terminal.folder / "song.py").write_text(SONG)
     terminal.start()
     with terminal.process("worker", "song.py") as worker:
-        worker.says("worker ready")
+        worker.wait_for_output("worker ready")
         live, lacking = findings(terminal, "workers")
     assert (live["level"], lacking["level"]) == ("ok", "warning")
-    assert "none of pipeline 'film' is running, and 1 run is under way" in lacking["found"]
+    assert "none of pipeline 'film' is running, and 1 run is under way" in lacking["message"]
 
 
 def test_a_missing_public_url_is_warned_about_where_other_machines_call(terminal: Terminal) -> None:
@@ -137,17 +137,17 @@ def test_the_gpus_are_found_where_the_application_finds_them(terminal: Terminal)
     assert findings(terminal, "REDIS_URL")
     terminal.variables["RUNPOD_ENDPOINT_ID_IMG2VID"] = "pod"
     (gpus,) = findings(terminal, "GPUs")
-    assert (gpus["level"], gpus["found"]) == ("ok", "RunPod: its key is set")
+    assert (gpus["level"], gpus["message"]) == ("ok", "RunPod: its key is set")
 
 
 def test_who_runs_an_application_is_warned_of_its_missing_extra(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without(monkeypatch, "espeakng-loader")
+    uninstall(monkeypatch, "espeakng-loader")
     terminal.variables["RETOMA_APP"] = "retoma_apps.videos"
     (media,) = findings(terminal, "extra media")
     assert media["level"] == "warning"
-    assert "eSpeak" in media["found"]
+    assert "eSpeak" in media["message"]
 
 
 def test_an_ffmpeg_that_does_not_run_is_missing(
@@ -155,16 +155,16 @@ def test_an_ffmpeg_that_does_not_run_is_missing(
 ) -> None:
     (broken := tmp_path / "ffmpeg-broken").write_text("#!/bin/sh\necho ffmpeg version 0\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(extras, "_programs", lambda: iter([broken]))
+    monkeypatch.setattr(extras, "_find_ffmpeg_programs", lambda: iter([broken]))
     (media,) = findings(terminal, "extra media")
-    assert "imageio-ffmpeg" in media["found"]
+    assert "imageio-ffmpeg" in media["message"]
 
 
 def test_extras_that_are_there_are_told_with_their_versions(terminal: Terminal) -> None:
     (media,) = findings(terminal, "extra media")
-    assert f"espeakng-loader {version('espeakng-loader')}" in media["found"]
+    assert f"espeakng-loader {version('espeakng-loader')}" in media["message"]
     (gpus,) = findings(terminal, "GPUs")
-    assert "offline, ffmpeg version" in gpus["found"]
+    assert "offline, ffmpeg version" in gpus["message"]
 
 
 def test_a_queue_with_work_and_without_a_worker_is_a_problem(terminal: Terminal) -> None:
@@ -187,25 +187,25 @@ async def test_a_run_that_is_stuck_is_told_of(open_sandbox: OpenSandbox) -> None
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
         await sandbox.clock.advance(minutes(10))
-        await watchdog.look(sandbox.database, SILENCE)
-        found = [finding async for finding in doctor._work(sandbox.database, SILENCE)]
-    assert [(each.level, each.found) for each in found if each.about == "runs"] == [("warning", "1 run is stuck")]
+        await watchdog.check_due_runs(sandbox.database, HEARTBEAT_TIMEOUT)
+        found = [finding async for finding in doctor._check_work(sandbox.database, HEARTBEAT_TIMEOUT)]
+    assert [(each.level, each.message) for each in found if each.subject == "runs"] == [("warning", "1 run is stuck")]
 
 
-def test_a_silent_worker_is_told_of(terminal: Terminal) -> None:
-    terminal.variables["RETOMA_SILENCE_SECONDS"] = "0.5"
+def test_a_worker_without_heartbeats_is_reported(terminal: Terminal) -> None:
+    terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "0.5"
     with terminal.worker() as worker:
         os.kill(worker.pid, signal.SIGKILL)
-        worker.ended()
+        worker.wait_for_exit()
     while not (silent := findings(terminal, "worker")):
         pass
-    assert f":{worker.pid} has been silent for" in silent[0]["found"]
+    assert f":{worker.pid} has been silent for" in silent[0]["message"]
 
 
 async def test_an_old_transaction_is_found(real_time_database: Database) -> None:
     async with real_time_database.connection() as connection, connection.transaction():
         pid = await connection.fetchval("select pg_backend_pid()")
-        old = await health.old_transactions(real_time_database, timedelta(0))
+        old = await health.list_old_transactions(real_time_database, timedelta(0))
     assert pid in [row["pid"] for row in old]
 
 
@@ -227,7 +227,7 @@ def embedded(tmp_path: Path) -> Iterator[Terminal]:
     home = Path(tempfile.mkdtemp(prefix="retoma-cli-"))
     home.chmod(0o755)
     yield Terminal(tmp_path, {"RETOMA_HOME": str(home)})
-    until(lambda: not (home / "postgres" / "data" / "postmaster.pid").exists())
+    wait_until(lambda: not (home / "postgres" / "data" / "postmaster.pid").exists())
     shutil.rmtree(home)
 
 
@@ -252,7 +252,7 @@ def test_a_database_url_of_a_superuser_is_warned_about(embedded: Terminal) -> No
             embedded.variables["RETOMA_DATABASE_URL"] = f"postgresql://owner:of-all@{url}"
             (finding,) = findings(embedded, "role")
     assert finding["level"] == "warning"
-    assert "we connect as a superuser" in finding["found"]
+    assert "we connect as a superuser" in finding["message"]
     assert "RETOMA_DATABASE_URL" in finding["advice"]
 
 
@@ -264,12 +264,12 @@ def make_superuser(server: Embedded, name: str) -> None:
     assert supervising is not None
     user = server_user(server.data)
     statement = f"create role {name} login superuser password 'of-all'"
-    single(choose_programs(user), server.data, user, supervising, statement)
+    run_single_user(choose_programs(user), server.data, user, supervising, statement)
     os.close(supervising)
 
 
 @pytest.fixture
-async def bare(tmp_path: Path) -> AsyncIterator[Terminal]:
+async def unmigrated_terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
     """On a database without our schema."""
     async with fresh_database() as database:
         async with database.connection() as connection:
@@ -277,18 +277,18 @@ async def bare(tmp_path: Path) -> AsyncIterator[Terminal]:
         yield Terminal(tmp_path, {"RETOMA_DATABASE_URL": database.url})
 
 
-def test_a_database_of_ones_own_is_upgraded_only_when_asked(bare: Terminal) -> None:
-    refused = bare.run("runs", "list")
+def test_a_database_of_ones_own_is_upgraded_only_when_asked(unmigrated_terminal: Terminal) -> None:
+    refused = unmigrated_terminal.run("runs", "list")
     assert refused.returncode == 1
     assert refused.stderr == "Error: the database has none of Retoma's tables yet: run `retoma db upgrade`\n"
-    assert findings(bare, "schema")[0]["level"] == "problem"
-    bare.out("db", "upgrade")
-    assert bare.json("runs", "list") == []
+    assert findings(unmigrated_terminal, "schema")[0]["level"] == "problem"
+    unmigrated_terminal.out("db", "upgrade")
+    assert unmigrated_terminal.json("runs", "list") == []
 
 
 def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Terminal) -> None:
-    (terminal.folder / ".env").write_text("RETOMA_SILENCE_SECONDS=7\nRETOMA_DRAIN_SECONDS=1\n")
-    (terminal.folder / "retoma.toml").write_text('app = "film.py"\nsilence_seconds = 8\n')
+    (terminal.folder / ".env").write_text("RETOMA_HEARTBEAT_TIMEOUT_SECONDS=7\nRETOMA_DRAIN_SECONDS=1\n")
+    (terminal.folder / "retoma.toml").write_text('app = "film.py"\nheartbeat_timeout_seconds = 8\n')
     terminal.variables |= {"RETOMA_DRAIN_SECONDS": "2", "RETOMA_DATABASE_URL": "postgresql://me:hush-hush@db/work"}
     terminal.variables |= {"RETOMA_WEBHOOK_SECRET": "hush-hush", "RETOMA_ADMIN_PASSWORD_HASH": "$argon2id$hush-hush"}
     printed = terminal.out("--home", "elsewhere", "config", "show", "-o", "json")
@@ -299,7 +299,7 @@ def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Term
         "RETOMA_DATABASE_URL": ("postgresql://me:***@db/work", "environment"),
         "RETOMA_EMBEDDED_PORT": (None, "default"),
         "RETOMA_APP": ("film.py", "retoma.toml"),
-        "RETOMA_SILENCE_SECONDS": (7.0, ".env"),
+        "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": (7.0, ".env"),
         "RETOMA_DRAIN_SECONDS": (2.0, "environment"),
     }
     assert {name: shown[name] for name in expected} == expected
@@ -311,10 +311,10 @@ def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Term
 
 
 def test_a_wrong_setting_is_one_sentence(terminal: Terminal) -> None:
-    terminal.variables["RETOMA_SILENCE_SECONDS"] = "soon"
+    terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "soon"
     ended = terminal.run("runs", "list")
     assert ended.returncode == 2
-    assert "silence_seconds: Input should be a valid number" in ended.stderr
-    del terminal.variables["RETOMA_SILENCE_SECONDS"]
+    assert "heartbeat_timeout_seconds: Input should be a valid number" in ended.stderr
+    del terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"]
     (terminal.folder / "retoma.toml").write_text("app =")
     assert "retoma.toml cannot be read" in terminal.run("config", "show").stderr

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from retoma.cli import worker
-from tests.patience import PATIENCE
-from tests.surroundings import without_ours
+from tests.environment import without_project_variables
+from tests.wait_timeout import WAIT_TIMEOUT
 
 # Read by every Python process whose path has it: the import of one module waits for a signal.
 HOLD = """
@@ -56,7 +56,7 @@ def test_a_stop_in_the_first_moments_ends_well(
     process = subprocess.Popen(
         [sys.executable, "-m", "retoma", command, "held_app:app", *port],
         cwd=tmp_path,
-        env=without_ours(os.environ) | ours,
+        env=without_project_variables(os.environ) | ours,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
@@ -64,7 +64,7 @@ def test_a_stop_in_the_first_moments_ends_well(
         assert process.stdout is not None
         assert process.stdout.read(4) == b"held"
         process.send_signal(number)
-        said, _ = process.communicate(timeout=PATIENCE)
+        said, _ = process.communicate(timeout=WAIT_TIMEOUT)
         assert (process.returncode, said) == (0, b"")
     finally:
         process.kill()
@@ -72,7 +72,7 @@ def test_a_stop_in_the_first_moments_ends_well(
 
 def test_a_program_that_imports_the_library_keeps_its_signals() -> None:
     code = "import signal, retoma; print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
-    said = subprocess.run([sys.executable, "-c", code, "worker"], capture_output=True, check=True, timeout=PATIENCE)
+    said = subprocess.run([sys.executable, "-c", code, "worker"], capture_output=True, check=True, timeout=WAIT_TIMEOUT)
     assert said.stdout == b"True\n"
 
 
@@ -89,5 +89,5 @@ def test_a_worker_told_to_stop_before_its_loop_begins_leaves_no_warning(
 
     monkeypatch.setattr(worker, "hide_process", stop)
     with pytest.raises(SystemExit):
-        worker.in_quick_loop(work())
+        worker.run_process(work())
     gc.collect()

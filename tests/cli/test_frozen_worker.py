@@ -12,22 +12,22 @@ from typing import Any
 
 import httpx2
 
-from tests.cli.terminal import FILM, Process, Terminal, until
+from tests.cli.terminal import FILM, Process, Terminal, wait_until
 from tests.cli.test_dev import worker_of
-from tests.cli.test_serving import address_of
-from tests.patience import PATIENCE
+from tests.cli.test_serve import address_of
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 def test_every_surface_says_that_the_run_of_a_frozen_worker_is_stuck(terminal: Terminal) -> None:
     (terminal.folder / "film.py").write_text(FILM.replace("retry=Retry(0)", "retry=Retry(0), stuck_after=1"))
-    with terminal.process("dev", "film.py", "--port", "0", RETOMA_SILENCE_SECONDS="1") as dev:
-        worker = worker_of(dev.says("worker ready"))
+    with terminal.process("dev", "film.py", "--port", "0", RETOMA_HEARTBEAT_TIMEOUT_SECONDS="1") as dev:
+        worker = worker_of(dev.wait_for_output("worker ready"))
         with signed_in(terminal, dev) as server:
             run = terminal.start("-i", "title=slow")
-            terminal.began(2)
+            terminal.wait_for_images(2)
             os.kill(worker, signal.SIGSTOP)
             try:
-                until(lambda: get(server, f"/api/v1/runs/{run}")["state"] == "stuck")
+                wait_until(lambda: get(server, f"/api/v1/runs/{run}")["state"] == "stuck")
                 assert [each["id"] for each in get(server, "/api/v1/runs?state=stuck")["runs"]] == [run]
                 (stuck,) = get(server, "/api/v1/stuck")["stuck"]
                 assert (stuck["run"], stuck["cause"]) == (run, "no_worker")
@@ -48,9 +48,9 @@ def test_every_surface_says_that_the_run_of_a_frozen_worker_is_stuck(terminal: T
             finally:
                 os.kill(worker, signal.SIGCONT)
             Path(terminal.folder / "go").touch()
-            until(lambda: get(server, f"/api/v1/runs/{run}")["state"] == "completed")
+            wait_until(lambda: get(server, f"/api/v1/runs/{run}")["state"] == "completed")
             os.kill(dev.pid, signal.SIGINT)
-            assert dev.ended() == 0
+            assert dev.wait_for_exit() == 0
 
 
 @contextmanager
@@ -60,7 +60,9 @@ def signed_in(terminal: Terminal, dev: Process) -> Iterator[httpx2.Client]:
     printed = re.search(rf"{address}/\?token=\S+", dev.output.read_text())
     assert printed is not None
     key = (terminal.folder / "home" / "dev-key").read_text()
-    with httpx2.Client(base_url=address, headers={"X-API-Key": key}, follow_redirects=True, timeout=PATIENCE) as client:
+    with httpx2.Client(
+        base_url=address, headers={"X-API-Key": key}, follow_redirects=True, timeout=WAIT_TIMEOUT
+    ) as client:
         assert client.get(printed[0]).status_code == 200
         yield client
 

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.terminal import Terminal, until
-from tests.cli.test_serving import address_of
-from tests.parts import require
-from tests.patience import PATIENCE
+from tests.cli.terminal import Terminal, wait_until
+from tests.cli.test_serve import address_of
+from tests.system_packages import require
+from tests.wait_timeout import WAIT_TIMEOUT
 
 MEGABYTE = 1 << 20
 REQUESTS, BODY = 200, MEGABYTE
@@ -83,7 +83,7 @@ def post(address: str, key: str) -> bytes:
     """Send a large body that is no request, and return the status. The server may answer before all is sent."""
     host, port = urlsplit(address).hostname, urlsplit(address).port
     head = f"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nX-API-Key: {key}\r\nContent-Type: application/json\r\n"
-    with socket.create_connection((host, port), timeout=PATIENCE) as connection:
+    with socket.create_connection((host, port), timeout=WAIT_TIMEOUT) as connection:
         connection.sendall(f"{head}Content-Length: {BODY}\r\n\r\n".encode())
         with suppress(ConnectionError):
             connection.sendall(b" " * BODY)
@@ -95,4 +95,4 @@ def test_a_worker_keeps_nothing_of_failed_attempts(terminal: Terminal) -> None:
     with terminal.worker("--concurrency", "2") as worker, little_is_kept(worker.pid):
         runs = [terminal.start() for _ in range(RUNS)]
         for run in runs:
-            until(lambda: terminal.state(run) in {"failed", "completed_with_errors"})  # noqa: B023
+            wait_until(lambda: terminal.state(run) in {"failed", "completed_with_errors"})  # noqa: B023

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from retoma.cli.password import password
-from retoma.engine.sessions import is_right
+from retoma.engine.admin_sessions import verify_password
 from retoma.errors import InvalidInput
 
 
@@ -17,8 +17,8 @@ def test_it_prints_a_setting_that_lets_this_password_in(
     password()
     name, _, value = shlex.split(capsys.readouterr().out)[0].partition("=")
     assert name == "RETOMA_ADMIN_PASSWORD_HASH"
-    assert is_right("a long enough password", value)
-    assert not is_right("another long password", value)
+    assert verify_password("a long enough password", value)
+    assert not verify_password("another long password", value)
 
 
 def test_a_short_password_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from retoma.cli.runs import _COLUMNS
-from tests.cli.terminal import FILM, Terminal, until
+from tests.cli.terminal import FILM, Terminal, wait_until
 
 
 def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
@@ -24,7 +24,7 @@ def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
 
 def test_what_a_run_is_about_is_not_what_a_listing_cuts_off() -> None:
     (column,) = (each for each in _COLUMNS if each.key == "input")
-    assert str(column.shown({"style": "calm " * 20, "topic": "tea"})).startswith('{"topic": "tea"')
+    assert str(column.formatter({"style": "calm " * 20, "topic": "tea"})).startswith('{"topic": "tea"')
 
 
 def test_a_listing_is_filtered_and_paged(terminal: Terminal) -> None:
@@ -119,7 +119,7 @@ def test_show_says_that_no_worker_serves_the_queue(terminal: Terminal) -> None:
 def test_show_says_that_the_workers_are_full(terminal: Terminal) -> None:
     with terminal.worker("-c", "1"):
         run = terminal.start("-i", "title=slow")
-        terminal.began()
+        terminal.wait_for_images()
         assert "image of slow 1: waiting for capacity" in terminal.out("runs", "show", run)
         (terminal.folder / "go").touch()
 
@@ -162,7 +162,7 @@ def test_a_cancelled_run_stays_cancelled_and_an_ended_one_is_a_conflict(terminal
     assert (ended.returncode, ended.stderr) == (4, f"Error: run {done} is over already: completed\n")
 
 
-def test_what_failed_is_made_anew_and_a_run_goes_on(terminal: Terminal) -> None:
+def test_failed_jobs_are_rerun_and_the_run_continues(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     assert terminal.json("runs", "rerun", run)["revision"] == 2
@@ -184,7 +184,7 @@ def test_an_error_is_shown_with_its_type(terminal: Terminal) -> None:
         said = terminal.run("start", "film", "film.py", "--wait").stdout
         assert "greeting: ERROR: KeyError: 'v1'" in said
         assert "KeyError: 'v1'" in terminal.out("runs", "show", said.split()[0])
-        assert "error=\"KeyError: 'v1'\"" in worker.says("failed")
+        assert "error=\"KeyError: 'v1'\"" in worker.wait_for_output("failed")
 
 
 def test_workers_queues_and_recent_runs_are_listed(terminal: Terminal) -> None:
@@ -201,13 +201,13 @@ def test_workers_queues_and_recent_runs_are_listed(terminal: Terminal) -> None:
     assert terminal.run("runs", "list", "--since", "soon").returncode == 2
 
 
-def test_an_act_repeated_with_its_key_gets_its_first_answer(terminal: Terminal) -> None:
+def test_an_action_repeated_with_its_key_gets_its_first_answer(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     acts = {
         "fork": ["fork", run, "title=calm", "--app", "film.py"],
         "skip": ["skip", run, "--step", "image", "--item", "bad 1"],
-        "edit": ["edit", run, "image", '"A LAMP"', "--item", "bad 0", "--app", "film.py", "--stay"],
+        "edit": ["edit", run, "image", '"A LAMP"', "--item", "bad 0", "--app", "film.py", "--no-rerun"],
         "a step": ["rerun", run, "lines"],
         "what failed": ["rerun", run],
         "resume": ["resume", run],
@@ -217,6 +217,6 @@ def test_an_act_repeated_with_its_key_gets_its_first_answer(terminal: Terminal) 
     for name, act in acts.items():
         if name in ("edit", "what failed"):
             with terminal.worker():
-                until(lambda: terminal.state(run) == "completed_with_errors")
+                wait_until(lambda: terminal.state(run) == "completed_with_errors")
         first[name] = terminal.json("runs", *act, "--key", name)
     assert {name: terminal.json("runs", *act, "--key", name) for name, act in acts.items()} == first

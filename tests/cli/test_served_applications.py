@@ -15,79 +15,81 @@ from retoma.cli.application import load
 from retoma.cli.served_applications import load_served, record
 from retoma.settings import Settings
 from tests.cli.terminal import Process, Terminal
-from tests.cli.test_reviews import Desk, desk
+from tests.cli.test_reviews import ReviewTerminal, review_terminal
 
-__all__ = ["desk"]
+__all__ = ["review_terminal"]
 HOME = "home"
 REPOSITORY = str(Path(__file__).parents[2])
 
 
 @contextmanager
-def served(desk: Desk) -> Iterator[Process]:
+def serve_application(review_terminal: ReviewTerminal) -> Iterator[Process]:
     """Let a server know the application, and no other command."""
-    with desk.process("serve", "--port", "0", PYTHONPATH=REPOSITORY) as server:
-        server.says("server ready")
-        del desk.variables["RETOMA_APP"]
+    with review_terminal.process("serve", "--port", "0", PYTHONPATH=REPOSITORY) as server:
+        server.wait_for_output("server ready")
+        del review_terminal.variables["RETOMA_APP"]
         yield server
 
 
-def test_a_form_is_approved_beside_the_server_that_knows_it(desk: Desk) -> None:
-    review = desk.asked()
-    with served(desk):
-        (approved,) = desk.json("reviews", "approve", review, "--value", '"mine"')
+def test_a_form_is_approved_beside_the_server_that_knows_it(review_terminal: ReviewTerminal) -> None:
+    review = review_terminal.start_until_review()
+    with serve_application(review_terminal):
+        (approved,) = review_terminal.json("reviews", "approve", review, "--value", '"mine"')
         assert approved["state"] == "approved"
-        desk.work()
-        (form,) = desk.json("reviews", "list")
-        refused = desk.run("reviews", "approve", str(form["id"]), "--value", '{"title": "none"}')
+        review_terminal.work()
+        (form,) = review_terminal.json("reviews", "list")
+        refused = review_terminal.run("reviews", "approve", str(form["id"]), "--value", '{"title": "none"}')
         assert refused.returncode == 2
-        (chosen,) = desk.json("reviews", "approve", str(form["id"]), "--value", '{"title": 1}')
+        (chosen,) = review_terminal.json("reviews", "approve", str(form["id"]), "--value", '{"title": 1}')
     assert chosen["state"] == "approved"
 
 
-def test_all_open_forms_are_checked_beside_the_server_that_knows_them(desk: Desk) -> None:
-    desk.asked()
-    with served(desk):
-        outcomes = desk.json("reviews", "approve", "--all-open", "--step", "good_outline", "--value", '"mine"')
+def test_all_open_forms_are_checked_beside_the_server_that_knows_them(review_terminal: ReviewTerminal) -> None:
+    review_terminal.start_until_review()
+    with serve_application(review_terminal):
+        outcomes = review_terminal.json(
+            "reviews", "approve", "--all-open", "--step", "good_outline", "--value", '"mine"'
+        )
     assert [each["state"] for each in outcomes] == ["approved"]
 
 
-def test_work_is_sent_back_beside_the_server_that_knows_its_steps(desk: Desk) -> None:
-    review = desk.asked()
-    with served(desk):
-        refused = desk.run("reviews", "send-back", review, "--notes", "warmer", "--extra", '{"tone": 1}')
+def test_work_is_sent_back_beside_the_server_that_knows_its_steps(review_terminal: ReviewTerminal) -> None:
+    review = review_terminal.start_until_review()
+    with serve_application(review_terminal):
+        refused = review_terminal.run("reviews", "send-back", review, "--notes", "warmer", "--extra", '{"tone": 1}')
         assert refused.returncode == 2
-        (back,) = desk.json("reviews", "send-back", review, "--notes", "warmer")
+        (back,) = review_terminal.json("reviews", "send-back", review, "--notes", "warmer")
     assert back["state"] == "sent_back"
 
 
-def test_results_are_edited_and_runs_started_beside_a_server(desk: Desk) -> None:
-    run = desk.completed()
-    with served(desk):
-        assert "no result of" in desk.run("runs", "edit", run, "outline", "7").stderr
-        assert desk.json("runs", "edit", run, "outline", '"mine"')["revision"] == 2
-        assert desk.json("start", "article", "-i", "topic=tea")["created"]
-        assert desk.run("start", "other").returncode == 2
+def test_results_are_edited_and_runs_started_beside_a_server(review_terminal: ReviewTerminal) -> None:
+    run = review_terminal.run_to_completion()
+    with serve_application(review_terminal):
+        assert "no result of" in review_terminal.run("runs", "edit", run, "outline", "7").stderr
+        assert review_terminal.json("runs", "edit", run, "outline", '"mine"')["revision"] == 2
+        assert review_terminal.json("start", "article", "-i", "topic=tea")["created"]
+        assert review_terminal.run("start", "other").returncode == 2
 
 
-def test_nothing_is_found_once_the_server_is_gone(desk: Desk) -> None:
-    review = desk.asked()
-    with served(desk) as server:
+def test_nothing_is_found_once_the_server_is_gone(review_terminal: ReviewTerminal) -> None:
+    review = review_terminal.start_until_review()
+    with serve_application(review_terminal) as server:
         os.kill(server.pid, signal.SIGKILL)
-        server.ended()
-    assert list((desk.folder / HOME / "servers").iterdir())
-    refused = desk.run("reviews", "send-back", review, "--notes", "warmer")
+        server.wait_for_exit()
+    assert list((review_terminal.folder / HOME / "servers").iterdir())
+    refused = review_terminal.run("reviews", "send-back", review, "--notes", "warmer")
     assert refused.returncode == 2
     assert "say where the application is" in refused.stderr
-    assert not list((desk.folder / HOME / "servers").iterdir())
+    assert not list((review_terminal.folder / HOME / "servers").iterdir())
 
 
 def test_a_server_that_stops_leaves_no_record(terminal: Terminal) -> None:
     with terminal.process("serve", "film.py", "--port", "0") as server:
-        server.says("server ready")
+        server.wait_for_output("server ready")
         (recorded,) = (terminal.folder / HOME / "servers").iterdir()
         assert recorded.stat().st_mode & 0o077 == 0
         os.kill(server.pid, signal.SIGTERM)
-        assert server.ended() == 0
+        assert server.wait_for_exit() == 0
     assert not recorded.exists()
 
 
@@ -95,7 +97,7 @@ def test_dev_tells_other_commands_its_application_from_another_folder(terminal: 
     elsewhere = Terminal(tmp_path / "elsewhere", terminal.variables | {"RETOMA_HOME": str(terminal.folder / HOME)})
     elsewhere.folder.mkdir()
     with terminal.process("dev", "film.py") as dev:
-        dev.says("worker ready")
+        dev.wait_for_output("worker ready")
         assert elsewhere.json("start", "film")["created"]
 
 
@@ -105,8 +107,8 @@ def test_two_served_applications_with_one_pipeline_are_not_guessed_between(termi
         terminal.process("serve", "film.py", "--port", "0") as one,
         terminal.process("serve", "other.py", "--port", "0") as other,
     ):
-        one.says("server ready")
-        other.says("server ready")
+        one.wait_for_output("server ready")
+        other.wait_for_output("server ready")
         refused = terminal.run("start", "film")
     assert refused.returncode == 2
     assert "film.py, other.py" in refused.stderr

@@ -10,17 +10,17 @@ import sys
 import time
 
 from tests.cli.terminal import Terminal
-from tests.patience import PATIENCE
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 def test_a_worker_that_is_told_to_stop_lets_its_jobs_end(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.start("-i", "title=slow", "-i", "scenes=1")
-        terminal.began()
+        terminal.wait_for_images()
         os.kill(worker.pid, signal.SIGTERM)
-        worker.says("stopping")
+        worker.wait_for_output("stopping")
         (terminal.folder / "go").touch()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
     facts = terminal.json("runs", "show", run)
     assert facts["steps"][1]["jobs"] == {"succeeded": 1}
     assert facts["steps"][2]["jobs"] == {"ready": 1}
@@ -29,28 +29,28 @@ def test_a_worker_that_is_told_to_stop_lets_its_jobs_end(terminal: Terminal) -> 
 def test_told_twice_it_gives_back_its_jobs_at_once(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.start("-i", "title=slow", "-i", "scenes=1")
-        terminal.began()
+        terminal.wait_for_images()
         os.kill(worker.pid, signal.SIGINT)
-        worker.says("stopping")
+        worker.wait_for_output("stopping")
         os.kill(worker.pid, signal.SIGINT)
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
     assert terminal.json("runs", "show", run)["steps"][1]["jobs"] == {"ready": 1}
 
 
 def test_a_job_whose_worker_was_killed_is_run_by_another(terminal: Terminal) -> None:
-    terminal.variables["RETOMA_SILENCE_SECONDS"] = "3"
+    terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "3"
     with terminal.worker() as victim:
         run = terminal.start("-i", "title=slow", "-i", "scenes=2")
-        terminal.began(2)
+        terminal.wait_for_images(2)
         os.kill(victim.pid, signal.SIGKILL)
         killed_at = time.monotonic()
-        victim.ended()
+        victim.wait_for_exit()
     (terminal.folder / "go").touch()
     with terminal.worker() as heir:
-        heir.says("a worker fell silent; its jobs are ready again")
+        heir.wait_for_output("a worker fell silent; its jobs are ready again")
         waited = terminal.out("runs", "events", run, "--follow", "-o", "jsonl")
-    assert time.monotonic() - killed_at < PATIENCE
-    began = terminal.began(4)
+    assert time.monotonic() - killed_at < WAIT_TIMEOUT
+    began = terminal.wait_for_images(4)
     assert [pid for pid, _ in began] == [str(victim.pid)] * 2 + [str(heir.pid)] * 2
     assert sorted(line for _, line in began) == ["slow 0", "slow 0", "slow 1", "slow 1"]
     events = [json.loads(line) for line in waited.splitlines()]
@@ -62,13 +62,13 @@ def test_a_worker_does_not_outlive_the_process_that_keeps_it(terminal: Terminal)
     with terminal.worker("--until-stdin-closes") as worker:
         assert worker.child.stdin is not None
         worker.child.stdin.close()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
 
 
 def test_each_log_line_says_to_which_attempt_it_belongs(terminal: Terminal) -> None:
     with terminal.worker(RETOMA_LOG="json") as worker:
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
-        said = worker.says("no [bold]paint")
+        said = worker.wait_for_output("no [bold]paint")
     lines = [json.loads(line) for line in said.splitlines()]
     (own,) = [line for line in lines if line["event"] == "writing bad"]
     assert (own["run"], own["step"], own["attempt"], own["level"]) == (run, "lines", 1, "warning")
@@ -79,7 +79,7 @@ def test_each_log_line_says_to_which_attempt_it_belongs(terminal: Terminal) -> N
 def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "-i", "scenes=1", "--wait").stdout.split()[0]
-        said = worker.says("no [bold]paint")
+        said = worker.wait_for_output("no [bold]paint")
     (line,) = [line for line in said.splitlines() if " error " in line]
     assert f'failed  tenant=default run={run} step=image item="bad 0" attempt=1' in line
     assert r"\x1b[2J" in line
@@ -88,34 +88,38 @@ def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: 
 
 def test_a_queue_that_no_step_is_on_is_warned_of(terminal: Terminal) -> None:
     with terminal.worker("-q", "imgae") as worker:
-        assert "no step of this application is on queue 'imgae'; did you mean 'image'?" in worker.says("imgae")
+        assert "no step of this application is on queue 'imgae'; did you mean 'image'?" in worker.wait_for_output(
+            "imgae"
+        )
 
 
 def test_the_collector_leaves_alone_what_a_process_began_with() -> None:
     script = (
         "import gc\n"
-        "from retoma.cli.worker import in_quick_loop\n"
+        "from retoma.cli.worker import run_process\n"
         "async def told():\n"
         "    print(gc.get_freeze_count() > 10_000, gc.get_threshold()[0])\n"
-        "in_quick_loop(told())\n"
+        "run_process(told())\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_TIMEOUT, check=True
+    )
     assert ended.stdout.split() == ["True", "50000"]
 
 
 def test_a_worker_without_a_host_that_the_server_allows_refuses_to_start(terminal: Terminal) -> None:
     refused = [{}, {"RETOMA_ALLOW_HOSTS": "10.20.0.0/16"}, {"RETOMA_ALLOW_HOSTS": "n8n.internal,10.20.0.0/24"}]
     with terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal,10.20.0.0/16") as server:
-        server.says("server ready")
+        server.wait_for_output("server ready")
         for given, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
             with terminal.process("worker", "film.py", **given) as worker:
-                assert worker.ended() == 2
+                assert worker.wait_for_exit() == 2
                 said = worker.output.read_text()
                 assert all(part in said for part in (host, "RETOMA_ALLOW_HOSTS", "server", "worker"))
         with terminal.worker(RETOMA_ALLOW_HOSTS="n8n.internal,10.0.0.0/8"):
             pass
         os.kill(server.pid, signal.SIGTERM)
-        assert server.ended() == 0
+        assert server.wait_for_exit() == 0
     with terminal.worker():
         pass
 
@@ -126,18 +130,20 @@ def test_a_worker_must_allow_the_hosts_of_every_running_server(terminal: Termina
         terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="hooks.internal") as second,
     ):
         for server in (first, second):
-            server.says("server ready")
+            server.wait_for_output("server ready")
         for allowed, lacking in (("n8n.internal", "hooks.internal"), ("hooks.internal", "n8n.internal")):
             with terminal.process("worker", "film.py", RETOMA_ALLOW_HOSTS=allowed) as worker:
-                assert worker.ended() == 2
+                assert worker.wait_for_exit() == 2
                 assert f"RETOMA_ALLOW_HOSTS lacks {lacking}" in worker.output.read_text()
 
 
 def test_a_worker_says_in_what_it_differs_from_a_server_that_starts_later(terminal: Terminal) -> None:
     variables = {"RETOMA_ALLOW_HOSTS": "n8n.internal", "RETOMA_PUBLIC_URL": "https://retoma.example.com"}
     with terminal.worker() as worker, terminal.process("serve", "--port", "0", **variables):
-        worker.says("its RETOMA_ALLOW_HOSTS lacks n8n.internal")
-        worker.says("RETOMA_PUBLIC_URL of this worker is not set, and that of the server is https://retoma.example.com")
+        worker.wait_for_output("its RETOMA_ALLOW_HOSTS lacks n8n.internal")
+        worker.wait_for_output(
+            "RETOMA_PUBLIC_URL of this worker is not set, and that of the server is https://retoma.example.com"
+        )
 
 
 def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Terminal) -> None:
@@ -147,7 +153,7 @@ def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Term
         terminal.worker("--name", "set-up", RETOMA_ALLOW_HOSTS="n8n.internal"),
         terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal") as server,
     ):
-        server.says(lacking)
+        server.wait_for_output(lacking)
         found = json.loads(terminal.run("doctor", "-o", "json").stdout)
     (told,) = [finding["found"] for finding in found if finding["about"] == "RETOMA_ALLOW_HOSTS"]
     assert lacking in told

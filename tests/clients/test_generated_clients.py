@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from retoma import Settings
-from retoma.cli.listening import address, bound, serving
+from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.store.database import Database
-from tests.apps.classifier.office import an_office
-from tests.apps.gpu.studio import a_studio
-from tests.apps.videos.house import a_house
+from tests.apps.classifier.classifier_app import running_classifier_app
+from tests.apps.gpu.gpu_app import running_gpu_app
+from tests.apps.videos.video_app import running_video_app
 from tests.clients.generators import python_tools, typescript_tools
-from tests.conftest import empty
+from tests.conftest import empty_database
 
 HERE = Path(__file__).parent
 SECONDS = 120
@@ -39,26 +39,30 @@ disable_error_code = arg-type
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedApp:
     address: str
     key: str
     document: Path
 
 
-APPLICATIONS: dict[str, Any] = {"gpu": a_studio, "classifier": an_office, "videos": a_house}
+APPLICATIONS: dict[str, Any] = {
+    "gpu": running_gpu_app,
+    "classifier": running_classifier_app,
+    "videos": running_video_app,
+}
 
 
 @asynccontextmanager
-async def served_app(name: str, database: Database, folder: Path) -> AsyncIterator[Served]:
+async def served_app(name: str, database: Database, folder: Path) -> AsyncIterator[ServedApp]:
     """Serve an application on a port, and keep its OpenAPI document in a file."""
-    await empty(database)
+    await empty_database(database)
     async with APPLICATIONS[name](database, folder) as opened:
         settings = Settings(port=0)
-        listening = bound(settings, "127.0.0.1")
+        listening = bind_socket(settings, "127.0.0.1")
         document = folder / "openapi.json"
         document.write_bytes((await opened.api.get("/api/v1/openapi.json")).content)
-        async with serving(opened.api.server, listening, settings):
-            yield Served(address(listening), opened.api.key or "", document)
+        async with run_server(opened.api.server, listening, settings):
+            yield ServedApp(get_address(listening), opened.api.key or "", document)
 
 
 @pytest.mark.parametrize("name", ["classifier", "videos"])
@@ -104,7 +108,7 @@ async def run_python_client(app: str, program: str, database: Database, folder: 
         return json.loads(await run(tools / "python", program, served.address, served.key, cwd=folder, tools=tools))
 
 
-async def generate_python(served: Served, tools: Path, folder: Path, *programs: str) -> None:
+async def generate_python(served: ServedApp, tools: Path, folder: Path, *programs: str) -> None:
     """Generate a client, and check its types together with those of the programs that use it."""
     options = ["--path", served.document, "--output-path", folder / "generated", "--meta", "none"]
     said = await run(tools / "openapi-python-client", "generate", *options, cwd=folder, tools=tools)

@@ -45,13 +45,13 @@ def a_chain(**steps: list[str]) -> Pipeline:
     return pipeline
 
 
-def shape(graph: Graph, name: str) -> StepShape:
+def get_step(graph: Graph, name: str) -> StepShape:
     return next(step for step in graph.steps if step.name == name)
 
 
-def edge(graph: Graph, from_step: str, to_step: str) -> Edge:
+def get_edge(graph: Graph, from_step: str, to_step: str) -> Edge:
     return next(edge for edge in graph.edges if (edge.from_step, edge.to_step) == (from_step, to_step))
 
 
-def counted(graph: Graph, name: str) -> set[str]:
+def list_counted_dependencies(graph: Graph, name: str) -> set[str]:
     return {edge.from_step for edge in graph.edges if edge.to_step == name and edge.counted}

@@ -8,7 +8,7 @@ from retoma.define.graph import Edge, Graph, StepShape
 from retoma.define.pipeline import Pipeline
 from retoma.define.retry import Retry
 
-from .builders import Brief, a_chain, a_function, edge, shape
+from .builders import Brief, a_chain, a_function, get_edge, get_step
 
 
 def a_fan_out(queue: str = "default", timeout: float = 600, retry: Retry | None = None) -> Pipeline:
@@ -34,25 +34,25 @@ def test_every_kind_of_edge_is_named() -> None:
 
 def test_a_step_has_the_shape_that_the_engine_follows() -> None:
     graph = a_fan_out().graph
-    assert shape(graph, "label") == StepShape(
+    assert get_step(graph, "label") == StepShape(
         name="label",
         queue="default",
         priority=0,
         each=True,
         source="documents",
-        needs=2,
-        born="expansion",
+        dependency_count=2,
+        created_on="expansion",
         on_failure="continue",
         item_from="text",
     )
-    assert shape(graph, "report") == StepShape(
+    assert get_step(graph, "report") == StepShape(
         name="report",
         queue="default",
         priority=0,
         each=False,
         source=None,
-        needs=1,
-        born="start",
+        dependency_count=1,
+        created_on="start",
         on_failure="stop",
         item_from=None,
     )
@@ -62,7 +62,7 @@ def test_positions_count_all_data_parameters() -> None:
     pipeline = Pipeline("article", inputs=Brief)
     pipeline.step(a_function("outline"))
     pipeline.step(a_function("draft", "topic", "outline"))
-    assert edge(pipeline.graph, "outline", "draft").position == 1
+    assert get_edge(pipeline.graph, "outline", "draft").position == 1
 
 
 def test_a_parameter_with_a_default_makes_its_edge_optional() -> None:
@@ -76,7 +76,7 @@ def test_a_parameter_with_a_default_makes_its_edge_optional() -> None:
     def page(image: str = "") -> str:
         return image
 
-    assert edge(pipeline.graph, "image", "page").optional
+    assert get_edge(pipeline.graph, "image", "page").optional
 
 
 def test_after_gives_the_same_edges_without_a_parameter() -> None:
@@ -84,10 +84,10 @@ def test_after_gives_the_same_edges_without_a_parameter() -> None:
     pipeline.step(after=["report", "label"])(a_function("notice"))
     pipeline.each("documents", after=["text", "taxonomy"])(a_function("stamp", "document"))
     graph = pipeline.graph
-    assert edge(graph, "report", "notice") == Edge("report", "notice", "value", counted=True)
-    assert edge(graph, "label", "notice") == Edge("label", "notice", "join", counted=False)
-    assert edge(graph, "text", "stamp").kind == "item"
-    assert edge(graph, "taxonomy", "stamp").kind == "shared"
+    assert get_edge(graph, "report", "notice") == Edge("report", "notice", "value", counted=True)
+    assert get_edge(graph, "label", "notice") == Edge("label", "notice", "join", counted=False)
+    assert get_edge(graph, "text", "stamp").kind == "item"
+    assert get_edge(graph, "taxonomy", "stamp").kind == "shared"
 
 
 def test_after_may_be_one_step_and_may_name_one_below() -> None:
@@ -97,7 +97,7 @@ def test_after_may_be_one_step_and_may_name_one_below() -> None:
     assert pipeline.graph.edges == (Edge("draft", "notice", "value", counted=True),)
 
 
-def test_a_need_that_is_named_twice_is_one_edge() -> None:
+def test_a_dependency_that_is_named_twice_is_one_edge() -> None:
     pipeline = Pipeline("article")
     draft = pipeline.step(a_function("draft"))
     pipeline.step(after=[draft, "draft"])(a_function("page", "draft"))
@@ -122,10 +122,10 @@ def test_sinks_are_the_steps_that_nothing_waits_for() -> None:
 
 def test_a_plain_step_is_born_at_the_start_unless_one_value_makes_it() -> None:
     graph = a_chain(a=[], b=["a"], c=["a"], d=["b", "c"]).graph
-    assert {step.name: (step.born, step.needs) for step in graph.steps} == {
+    assert {step.name: (step.created_on, step.dependency_count) for step in graph.steps} == {
         "a": ("start", 0),
-        "b": ("need", 1),
-        "c": ("need", 1),
+        "b": ("dependency", 1),
+        "c": ("dependency", 1),
         "d": ("start", 2),
     }
 
@@ -137,10 +137,14 @@ def test_an_each_step_is_born_with_its_items_unless_one_item_makes_it() -> None:
     pipeline.each("documents")(a_function("label", "text"))
     pipeline.each("documents")(a_function("image", "document"))
     pipeline.each("documents")(a_function("card", "label", "image"))
-    born = {step.name: (step.born, step.needs, step.item_from) for step in pipeline.graph.steps if step.each}
+    born = {
+        step.name: (step.created_on, step.dependency_count, step.item_from)
+        for step in pipeline.graph.steps
+        if step.each
+    }
     assert born == {
         "text": ("expansion", 0, "text"),
-        "label": ("need", 1, "text"),
+        "label": ("dependency", 1, "text"),
         "image": ("expansion", 0, "text"),
         "card": ("expansion", 2, "text"),
     }
@@ -151,11 +155,11 @@ def test_an_input_that_is_fanned_out_is_a_hidden_step_of_the_graph() -> None:
     pipeline.each("languages")(a_function("title", "language"))
     graph = pipeline.graph
     assert [step.name for step in graph.steps] == ["languages", "title"]
-    assert shape(graph, "languages").hidden
+    assert get_step(graph, "languages").internal
     assert graph.edges == (Edge("languages", "title", "expand"),)
 
 
-def test_pairs_come_from_a_hidden_step_that_needs_its_sources() -> None:
+def test_pairs_come_from_an_internal_step_that_depends_on_its_sources() -> None:
     pipeline = Pipeline("story", inputs=Brief)
     pipeline.step(a_function("scenes"))
     pipeline.each("scenes", "languages")(a_function("translation", "scene", "language"))
@@ -163,14 +167,14 @@ def test_pairs_come_from_a_hidden_step_that_needs_its_sources() -> None:
     graph = pipeline.graph
     pair = "scenes*languages"
     assert [step.name for step in graph.steps] == ["scenes", "languages", pair, "translation", "voice"]
-    assert shape(graph, pair).needs == 2
+    assert get_step(graph, pair).dependency_count == 2
     assert graph.edges[:3] == (
         Edge("scenes", pair, "value", "scenes", 0, counted=True),
         Edge("languages", pair, "value", "languages", 1, counted=True),
         Edge(pair, "translation", "expand"),
     )
-    assert shape(graph, "voice").source == pair
-    assert shape(graph, "voice").born == "need"
+    assert get_step(graph, "voice").source == pair
+    assert get_step(graph, "voice").created_on == "dependency"
 
 
 def test_a_graph_survives_json() -> None:

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from retoma.define.items import Failed, ItemCounts, Items, finished
+from retoma.define.items import FailedItem, ItemCounts, Items, finished
 from retoma.errors import DefinitionError
 
 
@@ -19,7 +19,7 @@ def test_items_of_a_list_have_their_positions_as_keys() -> None:
 
 
 def test_items_can_be_made_by_key_with_failures() -> None:
-    lost = Failed("c", "TIMEOUT", state="quarantined")
+    lost = FailedItem("c", "TIMEOUT", state="quarantined")
     items = Items.of({"a": 1, "b": 2}, failed=[lost])
     assert items.by_key == {"a": 1, "b": 2}
     assert items.keys == ("a", "b")
@@ -37,13 +37,13 @@ def test_items_cannot_be_changed() -> None:
 def test_items_are_equal_when_results_keys_and_failures_are() -> None:
     assert Items([1, 2]) == Items.of({"0": 1, "1": 2})
     assert Items([1]) != Items.of({"k": 1})
-    assert Items([1]) != Items([1], failed=[Failed("1", "LOST")])
+    assert Items([1]) != Items([1], failed=[FailedItem("1", "LOST")])
     assert Items([1]) != [1]
     assert hash(Items([1])) == hash(Items([1]))
 
 
 def test_the_printed_form_of_items_can_be_pasted_into_a_test() -> None:
-    items = Items.of({"a": 1}, failed=[Failed("b", "LOST")])
+    items = Items.of({"a": 1}, failed=[FailedItem("b", "LOST")])
     assert eval(repr(items)) == items
 
 

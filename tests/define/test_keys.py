@@ -11,11 +11,11 @@ from .builders import Document
 
 
 def keys(items: object, key: Key | None = None) -> tuple[str, ...]:
-    return ItemSet("documents", ("documents",), (key,)).keys_of(items)
+    return ItemSet("documents", ("documents",), (key,)).compute_keys(items)
 
 
 def pair_keys(items: object, *pair: Key | None) -> tuple[str, ...]:
-    return ItemSet("scenes*languages", ("scenes", "languages"), pair).keys_of(items)
+    return ItemSet("scenes*languages", ("scenes", "languages"), pair).compute_keys(items)
 
 
 def test_texts_and_numbers_are_their_own_keys() -> None:
@@ -156,4 +156,4 @@ def test_pairs_need_one_key_for_each_source() -> None:
         return language
 
     items = pipeline.item_sets["documents*languages"]
-    assert items.keys_of([[Document(sha256="aa"), "en"]]) == ("aa|en",)
+    assert items.compute_keys([[Document(sha256="aa"), "en"]]) == ("aa|en",)

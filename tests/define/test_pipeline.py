@@ -86,9 +86,9 @@ def test_a_step_takes_the_defaults_of_its_pipeline() -> None:
 
 def test_the_options_of_a_step_come_before_those_of_its_pipeline() -> None:
     pipeline = Pipeline("article", inputs=Brief, queue="text", retry=Retry(0))
-    pipeline.step(queue="image", priority=5, retry=Retry(3), timeout=60, total=minutes(9), on_failure="continue")(
-        plainly
-    )
+    pipeline.step(
+        queue="image", priority=5, retry=Retry(3), timeout=60, total_timeout=minutes(9), on_failure="continue"
+    )(plainly)
     policy = pipeline.steps["plainly"].policy
     assert policy == Policy("image", 5, Retry(3), minutes(1), minutes(9), "continue")
 
@@ -184,7 +184,7 @@ def test_an_input_list_that_is_fanned_out_is_given_by_a_hidden_step() -> None:
         return language
 
     hidden = pipeline.steps["languages"]
-    assert hidden.hidden
+    assert hidden.internal
     assert hidden.policy.queue == "text"
     assert hidden.inputs == ("languages",)
     assert hidden.function(languages=["en", "pt"]) == ["en", "pt"]
@@ -198,7 +198,7 @@ def test_pairs_are_given_by_a_hidden_step_in_order() -> None:
         return language
 
     hidden = pipeline.steps["scenes*languages"]
-    assert hidden.hidden
+    assert hidden.internal
     assert [binding.name for binding in hidden.bindings] == ["scenes", "languages"]
     assert hidden.function(languages=["en", "pt"], scenes=[1, 2]) == [
         [1, "en"],
@@ -253,14 +253,14 @@ def test_a_condition_is_asked_with_the_parameters_it_names() -> None:
         return topic * words
 
     step = pipeline.steps["summary"]
-    assert step.wanted({"topic": "tea", "words": 101})
-    assert not step.wanted({"topic": "tea", "words": 100})
+    assert step.should_run({"topic": "tea", "words": 101})
+    assert not step.should_run({"topic": "tea", "words": 100})
 
 
 def test_a_step_without_a_condition_is_always_wanted() -> None:
     pipeline = Pipeline("article", inputs=Brief)
     pipeline.step(plainly)
-    assert pipeline.steps["plainly"].wanted({"topic": "tea"})
+    assert pipeline.steps["plainly"].should_run({"topic": "tea"})
 
 
 def test_a_join_asks_its_own_condition() -> None:
@@ -279,8 +279,8 @@ def test_a_join_asks_its_own_condition() -> None:
         return len(title)
 
     mostly_failed = ItemCounts(total=4, failed=3)
-    assert not pipeline.steps["strict"].proceeds(mostly_failed)
-    assert pipeline.steps["lenient"].proceeds(mostly_failed)
+    assert not pipeline.steps["strict"].should_proceed(mostly_failed)
+    assert pipeline.steps["lenient"].should_proceed(mostly_failed)
 
 
 def test_the_graph_is_compiled_once_until_a_step_is_added() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NewType, Optional, Protocol, TypedDi
 import pytest
 
 from retoma.define.items import Items
-from retoma.define.types import compatible, element_of, items_element
+from retoma.define.types import get_element_type, get_items_element_type, is_compatible
 
 from .builders import Brief, Document
 
@@ -96,12 +96,12 @@ CLASHES = [
 
 @pytest.mark.parametrize(("given", "wanted"), FITS)
 def test_a_type_that_may_fit_is_let_through(given: Any, wanted: Any) -> None:
-    assert compatible(given, wanted)
+    assert is_compatible(given, wanted)
 
 
 @pytest.mark.parametrize(("given", "wanted"), CLASHES)
 def test_a_type_that_certainly_does_not_fit_is_reported(given: Any, wanted: Any) -> None:
-    assert not compatible(given, wanted)
+    assert not is_compatible(given, wanted)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_a_type_that_certainly_does_not_fit_is_reported(given: Any, wanted: Any)
     ],
 )
 def test_the_elements_of_a_list_have_its_type(annotation: Any, element: Any) -> None:
-    assert element_of(annotation) == element
+    assert get_element_type(annotation) == element
 
 
 def test_a_join_is_an_annotation_with_items() -> None:
-    assert items_element(Items[int]) is int
-    assert items_element(Items) is Any
-    assert items_element(Items[int] | None) is int
-    assert items_element(list[int]) is None
-    assert items_element(Any) is None
+    assert get_items_element_type(Items[int]) is int
+    assert get_items_element_type(Items) is Any
+    assert get_items_element_type(Items[int] | None) is int
+    assert get_items_element_type(list[int]) is None
+    assert get_items_element_type(Any) is None

@@ -10,13 +10,13 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from retoma import App, Pipeline, Pool, Webhook, hours
-from retoma.engine import loops
+from retoma.engine import background_loops
 from retoma.records import Scope
 from retoma.store.database import Database
 from retoma.testing import sandbox
-from retoma_apps.gpu.measures import measures
-from tests.conftest import empty
-from tests.engine.builders import do
+from retoma_apps.gpu.metrics import collect_metrics
+from tests.conftest import empty_database
+from tests.engine.builders import run_claims
 from tests.server.api import Api, an_api
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -49,20 +49,20 @@ story.review("good_draft", of=draft, due=hours(1))
 async def a_busy_server(database: Database, **options: Any) -> AsyncIterator[Api]:
     """One run has ended after 30 s of waiting and 4 min of work, its webhook was delivered and another's given up; one
     holds 2 of 3 slots, and one waits for them. Of another application two wait for people, one past its time."""
-    await empty(database)
-    loops._restarts.setdefault("upkeep", 0)  # a server that listens runs this loop
-    application = App("gpu", pipelines=[video], measures=measures)
+    await empty_database(database)
+    background_loops._restarts.setdefault("maintenance", 0)  # a server that listens runs this loop
+    application = App("gpu", pipelines=[video], metrics=collect_metrics)
     async with an_api(database, application=application, scopes=[Scope.METRICS_READ], **options) as api:
-        await _two_ask(api.sandbox.database)
-        await _one_ended(api)
+        await _open_two_reviews(api.sandbox.database)
+        await _run_one_to_end(api)
         await api.client.start_many("img2vid", [None, None])
-        async with api.sandbox.hands() as hands:
-            await do(hands, await hands.claim(10))
+        async with api.sandbox.manual_worker() as hands:
+            await run_claims(hands, await hands.claim(10))
             assert len(await hands.claim(10)) == 1
             yield api
 
 
-async def scraped(api: Api) -> str:
+async def fetch_metrics(api: Api) -> str:
     answer = await api.get("/metrics")
     assert answer.status_code == 200, answer.text
     return answer.text
@@ -80,25 +80,25 @@ def names(text: str) -> set[str]:
     return {name for name, _ in samples(text)}
 
 
-async def _one_ended(api: Api) -> None:
+async def _run_one_to_end(api: Api) -> None:
     hooked = Webhook("https://hooks.example.com/one", events=("run.started", "run.ended"))
     await api.client.start("img2vid", webhook=hooked)
     clock = api.sandbox.clock
-    async with api.sandbox.hands() as hands:
-        await do(hands, await hands.claim(1))
+    async with api.sandbox.manual_worker() as hands:
+        await run_claims(hands, await hands.claim(1))
         await clock.advance(timedelta(seconds=30))
         claims = await hands.claim(1)
         await clock.advance(timedelta(minutes=4))
-        await do(hands, claims)
+        await run_claims(hands, claims)
     for outcome in ("delivered", "dead"):
         await _send(api, outcome)
 
 
-async def _two_ask(database: Database) -> None:
+async def _open_two_reviews(database: Database) -> None:
     async with sandbox(App("stories", pipelines=[story]), database) as other:
         for _ in range(2):
             await other.client.start("story")
-            await other.work(until_later=False)
+            await other.work(advance_clock=False)
             await other.clock.advance(timedelta(minutes=40))
 
 

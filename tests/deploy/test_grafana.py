@@ -12,7 +12,7 @@ import pytest
 from retoma.store.database import Database
 from retoma_apps.gpu.routes import OPERATIONS
 from tests.deploy.metric_names import used_in
-from tests.deploy.scrape import a_busy_server, names, scraped
+from tests.deploy.scrape import a_busy_server, fetch_metrics, names
 from tests.deploy.test_prometheus import promtool
 from tools import grafana
 
@@ -32,14 +32,14 @@ def test_the_file_is_what_the_program_makes() -> None:
 
 async def test_every_query_asks_only_for_metrics_that_exist(database: Database) -> None:
     async with a_busy_server(database) as api:
-        given = names(await scraped(api))
+        given = names(await fetch_metrics(api))
     asked = {name for query in queries() for name in used_in(query)}
     assert asked - given == set()
 
 
 async def test_every_metric_of_the_engine_is_shown(database: Database) -> None:
     async with a_busy_server(database) as api:
-        given = {name for name in names(await scraped(api)) if name.startswith(("retoma_", "orchestrator_"))}
+        given = {name for name in names(await fetch_metrics(api)) if name.startswith(("retoma_", "orchestrator_"))}
     asked = {name for query in queries() for name in used_in(query)}
     parts = {
         f"{name.removesuffix('_bucket')}{part}" for name in asked for part in ("_count", "_sum", "_created", "_bucket")
@@ -82,7 +82,7 @@ def test_the_panels_that_operators_asked_for_are_there(title: str, kind: str, me
 
 
 @pytest.mark.parametrize("title", ["Jobs Completed", "Jobs Failed"])
-def test_the_orchestrators_figures_count_its_own_operations(title: str) -> None:
+def test_the_orchestrators_metrics_count_its_own_operations(title: str) -> None:
     (target,) = panels()[title]["targets"]
     assert f'pipeline=~"{"|".join(OPERATIONS)}"' in target["expr"]
 

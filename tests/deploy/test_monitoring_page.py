@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from retoma.store.database import Database
-from tests.deploy.scrape import a_busy_server, scraped
+from tests.deploy.scrape import a_busy_server, fetch_metrics
 from tests.deploy.test_prometheus import rules
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
@@ -17,9 +17,9 @@ Row = tuple[str, frozenset[str], str, str]
 
 async def test_the_page_has_every_metric_with_its_labels_type_and_meaning(database: Database) -> None:
     async with a_busy_server(database) as api:
-        text = await scraped(api)
-    given = {row for row in _families(text) if row[0].startswith(("retoma_", "orchestrator_"))}
-    assert set(_listed()) == given
+        text = await fetch_metrics(api)
+    given = {row for row in _parse_metrics(text) if row[0].startswith(("retoma_", "orchestrator_"))}
+    assert set(_read_documented_metrics()) == given
 
 
 def test_the_page_has_every_alert() -> None:
@@ -27,7 +27,7 @@ def test_the_page_has_every_alert() -> None:
     assert listed == [rule["alert"] for rule in rules()]
 
 
-def _families(text: str) -> set[Row]:
+def _parse_metrics(text: str) -> set[Row]:
     return {
         (
             family.name + "_total" * (family.type == "counter"),
@@ -39,7 +39,7 @@ def _families(text: str) -> set[Row]:
     }
 
 
-def _listed() -> list[Row]:
+def _read_documented_metrics() -> list[Row]:
     rows = re.findall(
         r"^\| `(\w+)(?:\{(.*?)\})?` \| (gauge|counter|histogram) \| (.*) \|$", PAGE.read_text(), re.MULTILINE
     )

@@ -18,8 +18,8 @@ from retoma import signing
 from retoma_apps.gpu.models import Img2VidJob
 from retoma_apps.gpu.routes import router
 from retoma_apps.gpu.states import Status
-from retoma_apps.videos.verdicts import Verdict
-from tests.parts import require
+from retoma_apps.videos.decisions import DecisionRequest
+from tests.system_packages import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -240,7 +240,7 @@ def test_a_failed_job_stops_the_workflow_with_what_it_said() -> None:
 
 
 def test_what_retoma_signs_is_let_through() -> None:
-    assert checked(**signed()) == {"authentic": "true", "reason": "", "id": "msg-1", "body": COMPLETED}
+    assert run_signature_check(**sign()) == {"authentic": "true", "reason": "", "id": "msg-1", "body": COMPLETED}
 
 
 @pytest.mark.parametrize(
@@ -257,34 +257,34 @@ def test_what_retoma_signs_is_let_through() -> None:
     ],
 )
 def test_what_is_not_signed_so_is_refused(change: dict[str, Any], reason: str) -> None:
-    given = signed()
+    given = sign()
     headers = given["headers"] | change.pop("headers", {})
-    found = checked(**(given | {"headers": headers} | change))
+    found = run_signature_check(**(given | {"headers": headers} | change))
     assert found["authentic"] == "false"
     assert found["reason"] == reason
     assert found["body"] is None
 
 
 def test_another_time_than_the_signed_one_is_refused() -> None:
-    given = signed()
+    given = sign()
     later = {"x-webhook-timestamp": str(int(given["headers"]["x-webhook-timestamp"]) + 1)}
-    assert checked(**(given | {"headers": given["headers"] | later}))["reason"] == "wrong signature"
+    assert run_signature_check(**(given | {"headers": given["headers"] | later}))["reason"] == "wrong signature"
 
 
 @pytest.mark.parametrize("shift", [-330, 330])
 def test_what_was_not_signed_just_now_is_refused(shift: int) -> None:
-    assert checked(**signed(shift))["reason"] == "not signed just now"
+    assert run_signature_check(**sign(shift))["reason"] == "not signed just now"
 
 
 @pytest.mark.parametrize("shift", [-270, 270])
 def test_clocks_may_differ_by_almost_five_minutes(shift: int) -> None:
-    assert checked(**signed(shift))["authentic"] == "true"
+    assert run_signature_check(**sign(shift))["authentic"] == "true"
 
 
 def test_the_signature_is_over_the_bytes_that_came() -> None:
     assert node("Receber callback", "webhook-trigger")["options"]["rawBody"] is True
     spaced = json.dumps(COMPLETED, indent=3, ensure_ascii=False).encode()
-    assert checked(**signed(body=spaced))["authentic"] == "true"
+    assert run_signature_check(**sign(body=spaced))["authentic"] == "true"
 
 
 def test_signatures_are_compared_in_constant_time() -> None:
@@ -334,7 +334,7 @@ def test_a_form_of_n8n_becomes_a_decision(kind: str, form: dict[str, Any], decis
     nodes = {"Ponto": {"json": {"body": {"checkpoint_type": kind, "revision": 3}}}}
     sent = json.loads(value(body, json=form, nodes=nodes))
     assert sent == decision | {"seen_revision": 3}
-    assert Verdict.model_validate(sent)
+    assert DecisionRequest.model_validate(sent)
 
 
 CHECKPOINT = {
@@ -349,7 +349,7 @@ CHECKPOINT = {
 
 
 def test_a_form_escapes_what_it_shows_and_plays_signed_links() -> None:
-    page = shown_form({"Ponto": {"json": {"body": CHECKPOINT}}}, {"body": CHECKPOINT})
+    page = render_form({"Ponto": {"json": {"body": CHECKPOINT}}}, {"body": CHECKPOINT})
     assert page.startswith("A &#60;script&#62;<br>one<br>two<br>")
     assert '<source src="https://retoma/a.wav?expires=1&#38;signature=2">' in page
     assert '<a href="https://retoma/reviews/1" target="_blank">' in page
@@ -363,13 +363,13 @@ def test_a_form_escapes_what_it_shows_and_plays_signed_links() -> None:
     ],
 )
 def test_a_form_after_a_refusal_says_why(answer: dict[str, Any], said: str) -> None:
-    page = shown_form({"Ponto": {"json": {"body": CHECKPOINT}}, "Decidir": {}}, answer)
+    page = render_form({"Ponto": {"json": {"body": CHECKPOINT}}, "Decidir": {}}, answer)
     assert page.startswith(f"<strong>O Retoma recusou a decisão: {said}</strong><br>A &#60;script")
 
 
-def shown_form(nodes: dict[str, Any], given: dict[str, Any]) -> str:
+def render_form(nodes: dict[str, Any], values: dict[str, Any]) -> str:
     fields = {one["name"]: one["value"] for one in node("Formulário", "video-approval")["assignments"]["assignments"]}
-    return str(value(fields["page"], nodes=nodes, json=given))
+    return str(value(fields["page"], nodes=nodes, json=values))
 
 
 def test_each_video_becomes_an_item() -> None:
@@ -378,18 +378,18 @@ def test_each_video_becomes_an_item() -> None:
     assert by_node("code", code, nodes=nodes, raw="") == [{"json": COMPLETED["result"]["videos"][0]}]  # type: ignore[index]
 
 
-def signed(shift: int = 0, body: bytes | None = None) -> dict[str, Any]:
+def sign(shift: int = 0, body: bytes | None = None) -> dict[str, Any]:
     raw = json.dumps(COMPLETED, ensure_ascii=False).encode() if body is None else body
     seconds = int(time.time()) + shift
     headers = {
         "webhook-id": "msg-1",
         "x-webhook-timestamp": str(seconds),
-        "x-webhook-signature": signing.hex_signature(SECRET, seconds, raw),
+        "x-webhook-signature": signing.sign_hex(SECRET, seconds, raw),
     }
     return {"headers": headers, "body": raw, "secret": SECRET}
 
 
-def checked(headers: dict[str, str], body: bytes, secret: str) -> dict[str, Any]:
+def run_signature_check(headers: dict[str, str], body: bytes, secret: str) -> dict[str, Any]:
     code = node("Verificar assinatura", "webhook-trigger")["jsCode"]
     (item,) = by_node(
         "code",
@@ -401,7 +401,7 @@ def checked(headers: dict[str, str], body: bytes, secret: str) -> dict[str, Any]
     return dict(item["json"])
 
 
-def _at(given: Any, path: str) -> Any:
+def _at(values: Any, path: str) -> Any:
     for name in path.split("."):
-        given = given[name]
-    return given
+        values = values[name]
+    return values

@@ -12,8 +12,8 @@ import yaml  # type: ignore[import-untyped]
 
 from retoma.store.database import Database
 from tests.deploy.metric_names import used_in
-from tests.deploy.scrape import a_busy_server, names, scraped
-from tests.parts import require
+from tests.deploy.scrape import a_busy_server, fetch_metrics, names
+from tests.system_packages import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 
@@ -51,12 +51,12 @@ def test_every_alert_is_tested_to_fire() -> None:
 
 async def test_a_scrape_is_as_prometheus_wants_it(database: Database) -> None:
     async with a_busy_server(database) as api:
-        promtool("check", "metrics", given=await scraped(api))
+        promtool("check", "metrics", given=await fetch_metrics(api))
 
 
 async def test_the_rules_ask_only_for_metrics_that_exist(database: Database) -> None:
     async with a_busy_server(database) as api:
-        given = names(await scraped(api)) | {"up"}
+        given = names(await fetch_metrics(api)) | {"up"}
     asked = {name for rule in rules() for name in used_in(rule["expr"])}
     assert asked - given == set()
 

@@ -23,7 +23,7 @@ from retoma.client import Client
 from retoma.define.options import EachOptions, StepOptions
 from retoma.errors import RetomaError, WorkerGone
 from retoma.settings import Settings
-from retoma.states import DELIVERY_MOVES, JOB_MOVES, REVIEW_MOVES, RUN_MOVES
+from retoma.states import DELIVERY_TRANSITIONS, JOB_TRANSITIONS, REVIEW_TRANSITIONS, RUN_TRANSITIONS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -37,7 +37,12 @@ WORD = re.compile(r"`([^`]+)`")
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
 GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "webhooks", "keys", "pools", "prices")
-MOVES: dict[str, Any] = {"Jobs": JOB_MOVES, "Runs": RUN_MOVES, "Reviews": REVIEW_MOVES, "Deliveries": DELIVERY_MOVES}
+TRANSITIONS: dict[str, Any] = {
+    "Jobs": JOB_TRANSITIONS,
+    "Runs": RUN_TRANSITIONS,
+    "Reviews": REVIEW_TRANSITIONS,
+    "Deliveries": DELIVERY_TRANSITIONS,
+}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -127,14 +132,14 @@ def test_the_table_of_settings_is_that_of_the_code() -> None:
     assert rows == [_setting_row(name, field) for name, field in Settings.model_fields.items()]
 
 
-@pytest.mark.parametrize(("heading", "moves"), MOVES.items())
-def test_the_tables_of_moves_are_those_of_the_code(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
+@pytest.mark.parametrize(("heading", "moves"), TRANSITIONS.items())
+def test_the_tables_of_transitions_are_those_of_the_code(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
     rows = _rows(DOCS / "state-machines.md", heading)
     listed = [move for before, after, _ in rows for move in product(WORD.findall(before), WORD.findall(after))]
     assert sorted(listed) == sorted((before, after) for before in moves for after in moves[before])
 
 
-@pytest.mark.parametrize(("heading", "moves"), MOVES.items())
+@pytest.mark.parametrize(("heading", "moves"), TRANSITIONS.items())
 def test_every_arrow_of_the_diagrams_is_a_permitted_move(heading: str, moves: dict[Any, frozenset[Any]]) -> None:
     arrows = re.findall(r"(\w+) --> (\w+)", _section(DOCS / "state-machines.md", heading))
     assert arrows
@@ -223,7 +228,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         yield path
         return
     for name, one in command.commands.items():
-        if not one.hidden:
+        if not one.internal:
             yield from _commands(one, (*path, name))
 
 

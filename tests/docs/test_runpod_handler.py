@@ -11,8 +11,8 @@ import pytest
 
 from retoma.store.database import Database
 from retoma_apps.gpu.states import run_id
-from tests.apps.gpu.studio import a_studio
-from tests.conftest import empty
+from tests.apps.gpu.gpu_app import running_gpu_app
+from tests.conftest import empty_database
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "applications" / "gpu.md"
 RUN = "0198c0de-0000-7000-8000-000000000001"
@@ -40,10 +40,10 @@ def blocks(kind: str, run: str = RUN) -> list[dict[str, Any]]:
 async def test_a_handler_is_sent_the_order_of_the_page_and_its_answer_is_read(
     database: Database, tmp_path: Path, operation: str
 ) -> None:
-    await empty(database)
+    await empty_database(database)
     clips, video = blocks("answer")
     answer = clips if operation == "img2vid" else video
-    async with a_studio(database, tmp_path) as studio:
+    async with running_gpu_app(database, tmp_path) as studio:
         studio.standin.fleet.outcome = lambda _: ("COMPLETED", answer, None)
         job = await studio.submit(SENT_BY_CALLERS[operation], operation)
         await studio.work([job])

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from retoma import Report
+from retoma import PollResult
 from retoma.files import FileSettings
 from retoma.store.database import Database
-from retoma_apps.gpu.app import make_app
+from retoma_apps.gpu.application import make_app
 from retoma_apps.gpu.settings import Rules
 from tests.cli.terminal import Terminal
-from tests.conftest import empty
+from tests.conftest import empty_database
 from tests.engine.builders import rows
 from tests.server.api import RUNS, Api, an_api
 
@@ -38,11 +38,11 @@ class BusyHost:
     async def submit(self, *_: Any, key: str, **__: Any) -> str:
         return f"endpoint/{key[:8]}-u1"
 
-    async def status(self, handle: str) -> Report:
-        return Report("cancelled" if handle in self.cancelled else "running")
+    async def status(self, external_id: str) -> PollResult:
+        return PollResult("cancelled" if external_id in self.cancelled else "running")
 
-    async def cancel(self, handle: str) -> None:
-        self.cancelled.add(handle)
+    async def cancel(self, external_id: str) -> None:
+        self.cancelled.add(external_id)
 
     async def find(self, key: str) -> str | None:
         return None
@@ -92,7 +92,7 @@ async def test_more_capacity_lets_a_queued_job_begin(database: Database, tmp_pat
     async with a_scene(database, tmp_path) as scene:
         (line,) = (line for line in lines("A job stays QUEUED", "retoma") if "pools set" in line)
         await scene.run(line)
-        async with scene.api.sandbox.hands() as hands:
+        async with scene.api.sandbox.manual_worker() as hands:
             await work(hands)
             shown = await scene.run(lines("A job stays QUEUED", "curl")[-1])
     assert shown["status"] == "IN_PROGRESS"
@@ -138,7 +138,7 @@ async def test_a_disabled_endpoint_is_seen_and_enabled(database: Database, tmp_p
 
 
 def test_every_line_of_the_page_is_run_by_a_test_above_or_goes_to_runpod() -> None:
-    found = [the_key(), *(line for heading in SITUATIONS for way in WAYS for line in lines(heading, way))]
+    found = [find_key_line(), *(line for heading in SITUATIONS for way in WAYS for line in lines(heading, way))]
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert sorted(found) == sorted(line for block in blocks for line in block.splitlines())
     assert len([line for line in found if "api.runpod.ai" in line]) == 1
@@ -151,7 +151,7 @@ def lines(heading: str, way: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.startswith(way)]
 
 
-def the_key() -> str:
+def find_key_line() -> str:
     """The line that makes the page's key."""
     return next(line for line in PAGE.read_text().splitlines() if line.startswith("retoma keys create "))
 
@@ -159,13 +159,15 @@ def the_key() -> str:
 @asynccontextmanager
 async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
     """One job holds the only GPU, and another waits for it."""
-    await empty(database)
-    application = make_app(Rules(offline=False, every=timedelta(seconds=8)), BusyHost(), FileSettings(home=folder))
-    async with an_api(database, application=application, scopes=RUNS) as api, api.sandbox.hands() as hands:
-        busy = await submitted(api)
+    await empty_database(database)
+    application = make_app(
+        Rules(offline=False, poll_interval=timedelta(seconds=8)), BusyHost(), FileSettings(home=folder)
+    )
+    async with an_api(database, application=application, scopes=RUNS) as api, api.sandbox.manual_worker() as hands:
+        busy = await submit_job(api)
         await api.client.set_pool("gpu", capacity=1)
         await work(hands)
-        waiting = await submitted(api)
+        waiting = await submit_job(api)
         await work(hands)
         terminal = Terminal(folder, {"RETOMA_DATABASE_URL": database.url})
         scene = Scene(
@@ -178,11 +180,11 @@ async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
                 "RETOMA_URL": "https://retoma",
             },
         )
-        scene.variables["API_KEY"] = (await scene.run(the_key())).strip()
+        scene.variables["API_KEY"] = (await scene.run(find_key_line())).strip()
         yield scene
 
 
-async def submitted(api: Api) -> str:
+async def submit_job(api: Api) -> str:
     image = {"id": "1", "image_url": "https://images.example.com/1.png", "duracao": 5}
     body = {"images": [image], "webhook_url": "https://n8n.example.com/webhook/gerarVideo"}
     answer = await api.post("/video/img2vid/async", json=body)
@@ -190,10 +192,10 @@ async def submitted(api: Api) -> str:
     return str(answer.json()["jobId"])
 
 
-async def work(hands: Any) -> None:
+async def work(worker: Any) -> None:
     """All that is ready."""
-    while claims := await hands.claim(10):
-        await hands.give_back(await hands.attempt(claims))
+    while claims := await worker.claim(10):
+        await worker.record_outcomes(await worker.attempt(claims))
 
 
 async def a_dead_letter(scene: Scene, outcome: str = "dead") -> str:

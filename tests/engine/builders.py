@@ -9,12 +9,12 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.engine.exchange import Claim, Lane, Result, SetBack, Wish
+from retoma.engine.claim_protocol import AttemptOutcome, Claim, ClaimRequest, Result, WorkerLink
 from retoma.store import workers
-from retoma.testing import Hands, Sandbox
-from retoma.worker.catalog import Catalog
+from retoma.testing import ManualWorker, Sandbox
+from retoma.worker.served_versions import ServedVersions
 
-SILENCE = timedelta(seconds=6)
+HEARTBEAT_TIMEOUT = timedelta(seconds=6)
 
 
 async def rows(sandbox: Sandbox, sql: str, *values: Any) -> list[asyncpg.Record]:
@@ -54,39 +54,39 @@ def names(claims: Iterable[Claim]) -> list[str]:
     return sorted(map(name, claims))
 
 
-def one(claims: Iterable[Claim], wanted: str) -> Claim:
+def find_claim(claims: Iterable[Claim], wanted: str) -> Claim:
     (found,) = (claim for claim in claims if name(claim) == wanted)
     return found
 
 
-async def do(hands: Hands, claims: Iterable[Claim], *wanted: str) -> list[str]:
+async def run_claims(worker: ManualWorker, claims: Iterable[Claim], *wanted: str) -> list[str]:
     """Run these claims, or those of them that are named, and give them back in one call."""
     chosen = [claim for claim in claims if not wanted or name(claim) in wanted]
     assert len(chosen) == len(wanted) or not wanted, f"{wanted} are not all among {names(chosen)}"
-    await hands.give_back(await hands.attempt(chosen))
+    await worker.record_outcomes(await worker.attempt(chosen))
     return names(chosen)
 
 
-async def do_next(hands: Hands, *wanted: str) -> list[str]:
+async def run_next(worker: ManualWorker, *wanted: str) -> list[str]:
     """Claim all that is ready and do it; with names, the claim must have given exactly these."""
-    claims = await hands.claim(100)
+    claims = await worker.claim(100)
     if wanted:
         assert names(claims) == sorted(wanted)
-    return await do(hands, claims)
+    return await run_claims(worker, claims)
 
 
-class Reins:
+class RawChannel:
     """A lane held by the test, with nothing between it and the database."""
 
-    def __init__(self, sandbox: Sandbox, worker: int, lane: Lane, served: list[int]) -> None:
+    def __init__(self, sandbox: Sandbox, worker: int, link: WorkerLink, served: list[int]) -> None:
         self.worker = worker
-        self.lane = lane
+        self.link = link
         self.served = served
         self.queues = sandbox.app.queues
 
     async def call(
         self,
-        outcomes: Iterable[Result | SetBack] = (),
+        outcomes: Iterable[Result | AttemptOutcome] = (),
         *,
         room: int = 0,
         after: int = 0,
@@ -95,36 +95,38 @@ class Reins:
     ) -> list[Claim]:
         """One exchange; gives all jobs of its answer."""
         results, setbacks = split(outcomes)
-        answer = await self.lane.exchange(
-            results, setbacks, Wish(queues or self.queues, self.served, after, room, suspect)
+        answer = await self.link.finish_and_claim(
+            results, setbacks, ClaimRequest(queues or self.queues, self.served, after, room, suspect)
         )
-        return [*answer.kept, *answer.claimed]
+        return [*answer.successors, *answer.claimed]
 
-    def next_call(self, outcomes: Iterable[Result | SetBack] = (), *, room: int = 0) -> list[Any]:
+    def next_call(self, outcomes: Iterable[Result | AttemptOutcome] = (), *, room: int = 0) -> list[Any]:
         """What the lane's next exchange would be given, for a test that makes the call itself."""
-        self.lane._call += 1
+        self.link._call += 1
         results, setbacks = split(outcomes)
-        return self.lane._arguments(results, setbacks, Wish(self.queues, self.served, 0, room, suspect=True))
+        return self.link._build_arguments(
+            results, setbacks, ClaimRequest(self.queues, self.served, 0, room, allow_suspect=True)
+        )
 
 
-def split(outcomes: Iterable[Result | SetBack]) -> tuple[list[Result], list[SetBack]]:
+def split(outcomes: Iterable[Result | AttemptOutcome]) -> tuple[list[Result], list[AttemptOutcome]]:
     given = list(outcomes)
-    return [one for one in given if isinstance(one, Result)], [one for one in given if isinstance(one, SetBack)]
+    return [one for one in given if isinstance(one, Result)], [one for one in given if isinstance(one, AttemptOutcome)]
 
 
-open_lanes: list[Lane] = []
+open_links: list[WorkerLink] = []
 
 
-async def a_lane(sandbox: Sandbox) -> Reins:
+async def open_channel(sandbox: Sandbox) -> RawChannel:
     """A new worker's lane, which is closed when the test has ended."""
-    catalog = Catalog(sandbox.app)
-    await catalog.open(sandbox.database)
-    worker = await workers.register(sandbox.database, "reins", sandbox.app.queues, 1, 1)
-    open_lanes.append(Lane(sandbox.database, worker, 1))
-    return Reins(sandbox, worker, open_lanes[-1], catalog.served)
+    catalog = ServedVersions(sandbox.app)
+    await catalog.register_and_load(sandbox.database)
+    worker = await workers.register_worker(sandbox.database, "reins", sandbox.app.queues, 1, 1)
+    open_links.append(WorkerLink(sandbox.database, worker, 1))
+    return RawChannel(sandbox, worker, open_links[-1], catalog.version_numbers)
 
 
-async def fall_silent(sandbox: Sandbox) -> list[tuple[int, int]]:
+async def pass_heartbeat_timeout(sandbox: Sandbox) -> list[tuple[int, int]]:
     """Let time pass in which no worker beats, and sweep."""
-    await sandbox.clock.advance(SILENCE + timedelta(seconds=1))
-    return await workers.sweep(sandbox.database, SILENCE)
+    await sandbox.clock.advance(HEARTBEAT_TIMEOUT + timedelta(seconds=1))
+    return await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT)

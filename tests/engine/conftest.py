@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.engine.builders import open_lanes
+from tests.engine.builders import open_links
 
 
 @pytest.fixture(autouse=True)
-async def lanes_are_closed() -> AsyncIterator[None]:
+async def close_links() -> AsyncIterator[None]:
     """However a test ends, its connections do not trouble the next one."""
     yield
-    while open_lanes:
-        await open_lanes.pop().close()
+    while open_links:
+        await open_links.pop().close()

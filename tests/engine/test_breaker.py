@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Context, Items, Pipeline, Pool, ProviderDown, ProviderRefuses, Report, Retry, minutes, seconds
+from retoma import Context, Items, Pipeline, PollResult, Pool, ProviderDown, ProviderRejected, Retry, minutes, seconds
 from retoma.records import PoolRecord, WaitReason
-from retoma.testing import Hands, Sandbox
+from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, rows, states
+from tests.engine.builders import rows, run_claims, states
 
 POOL = Pool("llm", capacity=8)
 
@@ -47,13 +47,13 @@ def labels(provider: Provider, count: int = 20) -> Pipeline:
     return pipeline
 
 
-async def under_way(_: int) -> Report:
-    return Report("running")
+async def report_running(_: int) -> PollResult:
+    return PollResult("running")
 
 
-async def started(sandbox: Sandbox, hands: Hands) -> UUID:
+async def start_and_claim(sandbox: Sandbox, worker: ManualWorker) -> UUID:
     run = (await sandbox.client.start("labels")).id
-    await do(hands, await hands.claim(1), "texts")
+    await run_claims(worker, await worker.claim(1), "texts")
     return run
 
 
@@ -63,17 +63,21 @@ async def pool_of(sandbox: Sandbox) -> PoolRecord:
 
 
 async def reasons(sandbox: Sandbox, run: UUID) -> set[WaitReason]:
-    sandbox.client.silence = minutes(9)
+    sandbox.client.heartbeat_timeout = minutes(9)
     return {wait.reason for wait in await sandbox.client.waits(run)}
 
 
 async def test_from_the_fifth_failure_in_a_row_on_no_worker_begins_anything(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown("503"))
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.hands() as hands, sandbox.hands() as others:
-        run = await started(sandbox, hands)
-        await do(hands, await hands.claim(4))
+    async with (
+        open_sandbox(labels(provider)) as sandbox,
+        sandbox.manual_worker() as hands,
+        sandbox.manual_worker() as others,
+    ):
+        run = await start_and_claim(sandbox, hands)
+        await run_claims(hands, await hands.claim(4))
         assert (await pool_of(sandbox)).trouble is None
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         pool = await pool_of(sandbox)
         assert (pool.failures, pool.trouble) == (5, "PROVIDER_DOWN")
         assert pool.open_until == await sandbox.clock.now() + seconds(15)
@@ -84,93 +88,93 @@ async def test_from_the_fifth_failure_in_a_row_on_no_worker_begins_anything(open
 
 async def test_after_the_wait_one_job_tries_and_its_success_lets_all_begin(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown())
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.hands() as hands:
-        await started(sandbox, hands)
-        await do(hands, await hands.claim(5))
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
+        await start_and_claim(sandbox, hands)
+        await run_claims(hands, await hands.claim(5))
         await sandbox.clock.advance(seconds(15))
         probe = await hands.claim(100)
         assert len(probe) == 1
         assert await hands.claim(100) == []
         provider.error = None
-        await do(hands, probe)
+        await run_claims(hands, probe)
         assert (await pool_of(sandbox)).failures == 0
         assert len(await hands.claim(100)) == 8
 
 
-async def test_work_that_the_provider_takes_lets_all_begin_though_it_goes_on_outside(open_sandbox: OpenSandbox) -> None:
-    provider = Provider(ProviderRefuses())
+async def test_accepted_external_work_closes_the_breaker_while_it_still_runs(open_sandbox: OpenSandbox) -> None:
+    provider = Provider(ProviderRejected())
     pipeline = Pipeline("film", retry=Retry(0))
 
     @pipeline.step(pool=POOL)
     async def clip(*, ctx: Context) -> str:
-        return str(await ctx.external(await ctx.once("submit", provider.ask), poll=under_way))
+        return str(await ctx.external(await ctx.once("submit", provider.ask), poll=report_running))
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         for _ in range(4):
             await sandbox.client.start(pipeline)
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         await sandbox.clock.advance(minutes(10))
         provider.error = None
-        await do(hands, await hands.claim(100))
+        await run_claims(hands, await hands.claim(100))
         assert (await pool_of(sandbox)).trouble is None
         assert len(await hands.claim(100)) == 2
 
 
 async def test_a_job_that_tries_and_fails_makes_the_wait_longer(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.hands() as hands:
-        await started(sandbox, hands)
-        await do(hands, await hands.claim(5))
+    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as hands:
+        await start_and_claim(sandbox, hands)
+        await run_claims(hands, await hands.claim(5))
         waits = []
         for _ in range(6):
             open_until = (await pool_of(sandbox)).open_until
             assert open_until is not None
             waits.append((open_until - await sandbox.clock.now()).total_seconds())
             await sandbox.clock.set(open_until)
-            await do(hands, await hands.claim(100))
+            await run_claims(hands, await hands.claim(100))
         assert waits == [15, 30, 60, 120, 240, 300]
 
 
 async def test_what_began_before_the_breaker_opened_makes_no_wait_longer(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.hands() as hands:
-        await started(sandbox, hands)
+    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as hands:
+        await start_and_claim(sandbox, hands)
         claims = await hands.claim(8)
-        await hands.give_back(await hands.attempt(claims[:5]))
+        await hands.record_outcomes(await hands.attempt(claims[:5]))
         opened = await pool_of(sandbox)
-        await hands.give_back(await hands.attempt(claims[5:]))
+        await hands.record_outcomes(await hands.attempt(claims[5:]))
         later = await pool_of(sandbox)
         assert (later.failures, later.open_until) == (opened.failures, opened.open_until)
 
 
 async def test_a_try_of_which_nobody_hears_is_followed_by_another(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.hands() as hands:
-        await started(sandbox, hands)
-        await do(hands, await hands.claim(5))
+    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as hands:
+        await start_and_claim(sandbox, hands)
+        await run_claims(hands, await hands.claim(5))
         await sandbox.clock.advance(seconds(15))
         assert len(await hands.claim(100)) == 1
         await sandbox.clock.advance(seconds(60))
         assert len(await hands.claim(100)) == 1
 
 
-async def test_a_success_between_failures_begins_the_count_anew(open_sandbox: OpenSandbox) -> None:
+async def test_a_success_between_failures_resets_the_count(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown())
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.hands() as hands:
-        await started(sandbox, hands)
-        await do(hands, await hands.claim(4))
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
+        await start_and_claim(sandbox, hands)
+        await run_claims(hands, await hands.claim(4))
         provider.error = None
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         provider.error = ProviderDown()
-        await do(hands, await hands.claim(4))
+        await run_claims(hands, await hands.claim(4))
         assert ((await pool_of(sandbox)).failures, (await pool_of(sandbox)).open_until) == (4, None)
 
 
-@pytest.mark.parametrize("error", [ProviderDown(), ProviderRefuses("the key is not valid")])
+@pytest.mark.parametrize("error", [ProviderDown(), ProviderRejected("the key is not valid")])
 async def test_an_outage_fails_nothing_and_burns_no_attempt(open_sandbox: OpenSandbox, error: Exception) -> None:
     provider = Provider(error)
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.hands() as hands:
-        run = await started(sandbox, hands)
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_and_claim(sandbox, hands)
         for _ in range(10):
-            await do(hands, await hands.claim(100))
-            await sandbox.work(until_later=False)
+            await run_claims(hands, await hands.claim(100))
+            await sandbox.work(advance_clock=False)
             await sandbox.clock.advance(seconds(30))
         assert provider.calls < 30
         provider.error = None
@@ -181,14 +185,16 @@ async def test_an_outage_fails_nothing_and_burns_no_attempt(open_sandbox: OpenSa
 
 
 async def test_a_refusal_holds_up_all_at_once_and_says_what_to_do(open_sandbox: OpenSandbox) -> None:
-    provider = Provider(ProviderRefuses("402: no money left"))
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.hands() as hands:
-        run = await started(sandbox, hands)
-        await do(hands, await hands.claim(1))
+    provider = Provider(ProviderRejected("402: no money left"))
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_and_claim(sandbox, hands)
+        await run_claims(hands, await hands.claim(1))
         pool = await pool_of(sandbox)
-        assert (pool.trouble, pool.open_until) == ("PROVIDER_REFUSES", await sandbox.clock.now() + minutes(10))
+        assert (pool.trouble, pool.open_until) == ("PROVIDER_REJECTED", await sandbox.clock.now() + minutes(10))
         assert await hands.claim(100) == []
-        said = [wait.why for wait in await sandbox.client.waits(run) if wait.reason is WaitReason.PROVIDER_REFUSES]
+        said = [
+            wait.explanation for wait in await sandbox.client.waits(run) if wait.reason is WaitReason.PROVIDER_REJECTED
+        ]
         assert "retoma pools set llm --resume" in said[0]
         assert (await sandbox.client.set_pool("llm", resume=True)).trouble is None
         assert len(await hands.claim(100)) == 8
@@ -204,7 +210,7 @@ async def test_a_step_without_a_pool_waits_by_itself(open_sandbox: OpenSandbox) 
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (job,) = await sandbox.client.jobs(run)
         assert (job.state, job.code, job.ready_at) == ("ready", "PROVIDER_DOWN", await sandbox.clock.now() + seconds(5))
         provider.error = None

@@ -10,41 +10,41 @@ import pytest
 from retoma import Items, Pipeline, Retry
 from retoma.errors import NotFound
 from retoma.store import workers
-from retoma.store.workers import Promotion
+from retoma.store.workers import ReleasedJobs
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, fall_silent, kinds, state, states
+from tests.engine.builders import codes, kinds, pass_heartbeat_timeout, run_claims, run_next, state, states
 
 
 async def test_a_cancelled_run_is_cancelling_until_its_last_job_has_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain_and_a_side()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
         assert await sandbox.client.cancel(run) == "cancelling"
-        await do(hands, claims, "side")
+        await run_claims(hands, claims, "side")
         assert await state(sandbox, run) == "cancelling"
-        await do(hands, claims, "first")
+        await run_claims(hands, claims, "first")
         assert await state(sandbox, run) == "cancelled"
 
 
 async def test_a_finish_after_the_cancel_is_kept_and_starts_no_successor(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain_and_a_side()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
         await sandbox.client.cancel(run)
         outcomes = await hands.attempt(claims)
-        assert await hands.give_back(outcomes, room=10) == []
+        assert await hands.record_outcomes(outcomes, limit=10) == []
         assert await states(sandbox, run) == {"first": "succeeded", "side": "succeeded", "last": "cancelled"}
         assert await sandbox.client.results(run) == {"first": 1, "side": 3}
-        assert hands.refused == 0
+        assert hands.rejected_outcomes == 0
 
 
 async def test_results_committed_before_the_cancel_stay(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain_and_a_side()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "first", "side")
+        await run_next(hands, "first", "side")
         assert await sandbox.client.cancel(run) == "cancelled"
         assert await sandbox.client.results(run) == {"first": 1, "side": 3}
         assert (await states(sandbox, run))["second"] == "cancelled"
@@ -54,7 +54,7 @@ async def test_results_committed_before_the_cancel_stay(open_sandbox: OpenSandbo
 
 async def test_a_run_with_nothing_running_is_cancelled_at_once(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain_and_a_side()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         assert await sandbox.client.cancel(run) == "cancelled"
         assert set((await states(sandbox, run)).values()) == {"cancelled"}
@@ -63,15 +63,15 @@ async def test_a_run_with_nothing_running_is_cancelled_at_once(open_sandbox: Ope
 
 async def test_a_repeated_cancel_gives_the_same_answer_and_changes_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain_and_a_side()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
         assert [await sandbox.client.cancel(run) for _ in range(3)] == ["cancelling"] * 3
-        await do(hands, claims)
+        await run_claims(hands, claims)
         before = await sandbox.client.events(run)
         assert [await sandbox.client.cancel(run) for _ in range(2)] == ["cancelled"] * 2
         assert await sandbox.client.events(run) == before
-        assert (await kinds(sandbox, run)).count("act") == 1
+        assert (await kinds(sandbox, run)).count("action") == 1
 
 
 async def test_a_run_that_is_over_stays_as_it_ended(open_sandbox: OpenSandbox) -> None:
@@ -107,11 +107,11 @@ async def test_a_delayed_retry_is_cancelled_and_never_comes(open_sandbox: OpenSa
     async def answer() -> int:
         raise OSError("away")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "answer")
+        await run_next(hands, "answer")
         assert await sandbox.client.cancel(run) == "cancelled"
-        assert await workers.promote(sandbox.database, 10) == Promotion(0, None, None, ANY)
+        assert await workers.release_due_jobs(sandbox.database, 10) == ReleasedJobs(0, None, None, ANY)
         assert await states(sandbox, run) == {"answer": "cancelled"}
 
 
@@ -122,11 +122,11 @@ async def test_an_attempt_that_fails_after_the_cancel_is_not_tried_again(open_sa
     async def answer() -> int:
         raise OSError("away")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim()
         await sandbox.client.cancel(run)
-        await do(hands, claims)
+        await run_claims(hands, claims)
         assert await states(sandbox, run) == {"answer": "cancelled"}
         assert await state(sandbox, run) == "cancelled"
 
@@ -138,11 +138,11 @@ async def test_a_failure_for_good_after_the_cancel_leaves_the_run_cancelled(open
     async def answer() -> int:
         raise OSError("away")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim()
         await sandbox.client.cancel(run)
-        await do(hands, claims)
+        await run_claims(hands, claims)
         assert await states(sandbox, run) == {"answer": "failed"}
         assert await state(sandbox, run) == "cancelled"
 
@@ -162,22 +162,22 @@ async def test_a_source_that_ends_after_the_cancel_makes_no_items(open_sandbox: 
     async def report(label: Items[str]) -> int:
         return len(label)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim()
         await sandbox.client.cancel(run)
-        await do(hands, claims, "documents")
+        await run_claims(hands, claims, "documents")
         assert await states(sandbox, run) == {"documents": "succeeded", "report": "cancelled"}
         assert await state(sandbox, run) == "cancelled"
 
 
 async def test_what_a_dead_worker_ran_in_a_cancelled_run_ends_the_run(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain_and_a_side()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await hands.claim(10)
         assert await sandbox.client.cancel(run) == "cancelling"
-        await fall_silent(sandbox)
+        await pass_heartbeat_timeout(sandbox)
         assert await state(sandbox, run) == "cancelled"
         assert set((await states(sandbox, run)).values()) == {"cancelled"}
 
@@ -186,7 +186,7 @@ async def test_what_a_stopping_worker_hands_back_in_a_cancelled_run_ends_the_run
     pipeline = a_chain_and_a_side()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        async with sandbox.hands() as hands:
+        async with sandbox.manual_worker() as hands:
             await hands.claim(10)
             await sandbox.client.cancel(run)
         assert await state(sandbox, run) == "cancelled"
@@ -203,12 +203,12 @@ async def test_a_cancel_wins_over_a_failure_that_is_stopping_the_run(open_sandbo
     async def slow() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(2)
-        await do(hands, claims, "broken")
+        await run_claims(hands, claims, "broken")
         assert await sandbox.client.cancel(run) == "cancelling"
-        await do(hands, claims, "slow")
+        await run_claims(hands, claims, "slow")
         assert await state(sandbox, run) == "cancelled"
 
 
@@ -226,9 +226,9 @@ async def test_a_cancel_says_who_asked_for_it(open_sandbox: OpenSandbox) -> None
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await sandbox.client.cancel(run, by="ana")
-        (act,) = (event for event in await sandbox.client.events(run) if event.kind == "act")
-        assert act.data == {"act": "cancel", "by": "ana"}
-        assert await kinds(sandbox, run) == ["start", "act", "end"]
+        (act,) = (event for event in await sandbox.client.events(run) if event.kind == "action")
+        assert act.data == {"action": "cancel", "by": "ana"}
+        assert await kinds(sandbox, run) == ["start", "action", "end"]
 
 
 async def test_a_tenant_cannot_cancel_the_run_of_another(open_sandbox: OpenSandbox) -> None:

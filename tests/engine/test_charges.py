@@ -12,9 +12,9 @@ from retoma.define.charge import Charge
 from retoma.errors import DatabaseUnavailable, DefinitionError, InvalidInput
 from retoma.store import charges
 from retoma.testing import Sandbox
-from retoma.worker.ledger import Ledger
+from retoma.worker.charge_buffer import ChargeBuffer
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, fall_silent
+from tests.engine.builders import pass_heartbeat_timeout, run_claims
 
 LLM = "openrouter"
 
@@ -28,7 +28,7 @@ def parsed(*, ctx: Context) -> int:
     raise ValueError("no text")
 
 
-def asking(error: Exception | None = None, retries: int = 0) -> Pipeline:
+def make_charging_pipeline(error: Exception | None = None, retries: int = 0) -> Pipeline:
     """One step that charges a thousand tokens and then raises, if there is something to raise."""
     pipeline = Pipeline("ask", retry=Retry(retries, delays=[5], jitter=0))
 
@@ -48,7 +48,7 @@ async def a_price(sandbox: Sandbox) -> None:
 
 
 async def test_an_attempt_is_charged_by_the_price_of_the_day(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(asking()) as sandbox:
+    async with open_sandbox(make_charging_pipeline()) as sandbox:
         await a_price(sandbox)
         run = (await sandbox.run("ask")).id
         (charge,) = await sandbox.client.charges(run)
@@ -63,29 +63,29 @@ async def test_an_attempt_is_charged_by_the_price_of_the_day(open_sandbox: OpenS
 async def test_attempts_that_fail_are_charged_too(
     open_sandbox: OpenSandbox, error: Exception, attempts: list[int]
 ) -> None:
-    async with open_sandbox(asking(error, retries=1)) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(make_charging_pipeline(error, retries=1)) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("ask")).id
         for _ in attempts:
-            await do(hands, await hands.claim(1))
+            await run_claims(hands, await hands.claim(1))
             await sandbox.clock.advance(seconds(6))
-            await promote(sandbox)
+            await release_due_jobs(sandbox)
         assert [charge.attempt for charge in await sandbox.client.charges(run)] == attempts
 
 
-async def promote(sandbox: Sandbox) -> None:
+async def release_due_jobs(sandbox: Sandbox) -> None:
     async with sandbox.database.connection() as connection:
         await connection.execute("select retoma.promote(100)")
 
 
 async def test_an_attempt_whose_lease_has_ended_is_charged_all_the_same(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(asking()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("ask")).id
         outcomes = await hands.attempt(await hands.claim(1))
-        await fall_silent(sandbox)
-        async with sandbox.hands() as heir:
-            await do(heir, await heir.claim(1))
+        await pass_heartbeat_timeout(sandbox)
+        async with sandbox.manual_worker() as heir:
+            await run_claims(heir, await heir.claim(1))
         with pytest.raises(Exception, match="is gone"):
-            await hands.give_back(outcomes)
+            await hands.record_outcomes(outcomes)
         assert len(await sandbox.client.charges(run)) == 2
 
 
@@ -98,11 +98,11 @@ async def test_what_an_isolated_step_charges_comes_back_with_its_outcome(open_sa
 
 async def test_a_run_that_is_over_has_all_of_its_charges(open_sandbox: OpenSandbox) -> None:
     """They are written before the outcome: an outcome that is committed has its charges."""
-    async with open_sandbox(asking()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("ask")).id
         outcomes = await hands.attempt(await hands.claim(1))
         assert await sandbox.client.charges(run) == []
-        await hands.give_back(outcomes)
+        await hands.record_outcomes(outcomes)
         assert (await sandbox.client.show(run)).is_over
         assert len(await sandbox.client.charges(run)) == 1
 
@@ -122,7 +122,7 @@ async def test_the_sum_that_a_provider_tells_is_taken_as_it_is(open_sandbox: Ope
 
 
 async def test_a_new_price_changes_nothing_that_was_charged(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(asking()) as sandbox:
+    async with open_sandbox(make_charging_pipeline()) as sandbox:
         await a_price(sandbox)
         first = (await sandbox.run("ask")).id
         await a_price(sandbox)
@@ -135,7 +135,7 @@ async def test_a_new_price_changes_nothing_that_was_charged(open_sandbox: OpenSa
 
 
 async def test_what_has_no_price_is_counted_and_not_taken_for_free(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(asking()) as sandbox:
+    async with open_sandbox(make_charging_pipeline()) as sandbox:
         run = (await sandbox.run("ask")).id
         (total,) = await sandbox.client.charge_totals(run=run, by=())
         assert (total.charges, total.tokens_in, total.micros, total.unpriced) == (1, 1_000, 0, 1)
@@ -204,10 +204,10 @@ async def test_a_page_of_charges_follows_the_one_before(open_sandbox: OpenSandbo
 async def test_charges_that_could_not_be_written_are_written_once_later(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_sandbox(asking()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("ask")).id
         (claim,) = await hands.claim(1)
-        ledger = Ledger(sandbox.database)
+        ledger = ChargeBuffer(sandbox.database)
         ledger.add(claim, Charge(LLM, "small", tokens_in=1))
         write = charges.write
 
@@ -243,6 +243,6 @@ def test_what_cannot_be_a_charge_is_refused_where_it_is_made(wrong: dict[str, An
 
 
 async def test_a_price_below_zero_is_refused(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(asking()) as sandbox:
+    async with open_sandbox(make_charging_pipeline()) as sandbox:
         with pytest.raises(InvalidInput, match="unit is -1"):
             await sandbox.client.set_price(LLM, "small", unit=-1)

@@ -8,11 +8,11 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from retoma import Items, Pipeline, Retry
-from retoma.engine.exchange import Claim
+from retoma.engine.claim_protocol import Claim
 from retoma.store import workers
-from retoma.testing import Hands
+from retoma.testing import ManualWorker
 from tests.conftest import OpenSandbox
-from tests.engine.builders import a_lane, do, do_next, names
+from tests.engine.builders import names, open_channel, run_claims, run_next
 
 
 class Order(BaseModel):
@@ -21,7 +21,7 @@ class Order(BaseModel):
 
 async def test_the_oldest_run_is_served_first(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         runs = []
         for _ in range(5):
             runs.append((await sandbox.client.start(pipeline)).id)
@@ -42,9 +42,9 @@ async def test_a_run_that_began_earlier_goes_before_those_that_wait_for_their_fi
     async def second(first: int) -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         old = (await sandbox.client.start(pipeline)).id
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         await sandbox.clock.advance(timedelta(minutes=1))
         await sandbox.client.start(pipeline)
         (claim,) = await hands.claim(1)
@@ -53,7 +53,7 @@ async def test_a_run_that_began_earlier_goes_before_those_that_wait_for_their_fi
 
 async def test_a_higher_priority_goes_first(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         low = (await sandbox.client.start(pipeline, priority=-1)).id
         normal = (await sandbox.client.start(pipeline)).id
         high = (await sandbox.client.start(pipeline, priority=2)).id
@@ -62,7 +62,7 @@ async def test_a_higher_priority_goes_first(open_sandbox: OpenSandbox) -> None:
 
 async def test_what_has_waited_long_goes_before_newer_work_of_a_higher_priority(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         waited = (await sandbox.client.start(pipeline)).id
         await sandbox.clock.advance(timedelta(minutes=19))
         soon = (await sandbox.client.start(pipeline, priority=2)).id
@@ -91,9 +91,9 @@ async def test_a_steps_own_priority_puts_it_ahead_of_others_of_its_run(open_sand
     async def between(first: list[int]) -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do_next(hands, "first")
+        await run_next(hands, "first")
         order = [(await hands.claim(1))[0].step for _ in range(4)]
     assert order == ["sooner", "sooner", "between", "later"]
 
@@ -113,17 +113,17 @@ async def test_the_priority_of_a_run_stays_with_all_its_steps(open_sandbox: Open
     async def third(second: Items[int]) -> int:
         return len(second)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         high = (await sandbox.client.start(pipeline, priority=1)).id
         (first_claim,) = await hands.claim(1)
         assert first_claim.run == high
-        await do(hands, [first_claim])
-        await do(hands, await hands.claim(1))  # the other run's first step has the priority of that step
+        await run_claims(hands, [first_claim])
+        await run_claims(hands, await hands.claim(1))  # the other run's first step has the priority of that step
         for step in ("second", "third"):
             (claim,) = await hands.claim(1)
             assert (claim.run, claim.step) == (high, step)
-            await do(hands, [claim])
+            await run_claims(hands, [claim])
 
 
 async def test_a_retry_keeps_the_place_of_its_run(open_sandbox: OpenSandbox) -> None:
@@ -133,19 +133,19 @@ async def test_a_retry_keeps_the_place_of_its_run(open_sandbox: OpenSandbox) -> 
     async def answer() -> int:
         raise OSError("away")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         old = (await sandbox.client.start(pipeline)).id
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         await sandbox.clock.advance(timedelta(seconds=1))
         await sandbox.client.start(pipeline)
         await sandbox.clock.advance(timedelta(minutes=1))
-        await workers.promote(sandbox.database, 10)
+        await workers.release_due_jobs(sandbox.database, 10)
         assert await claimed_in_turn(hands, 1) == [old]
 
 
 async def test_a_claim_takes_no_more_than_there_is_room_for(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start_many(pipeline, [None] * 10)
         assert len(await hands.claim(4)) == 4
         assert len(await hands.claim(100)) == 6
@@ -153,7 +153,7 @@ async def test_a_claim_takes_no_more_than_there_is_room_for(open_sandbox: OpenSa
 
 async def test_a_job_is_claimed_by_one_worker_only(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as one, sandbox.hands() as other:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as one, sandbox.manual_worker() as other:
         await sandbox.client.start_many(pipeline, [None] * 10)
         claims = [*await one.claim(6), *await other.claim(6)]
     assert len(claims) == len({claim.run for claim in claims}) == 10
@@ -161,7 +161,7 @@ async def test_a_job_is_claimed_by_one_worker_only(open_sandbox: OpenSandbox) ->
 
 async def test_a_worker_claims_only_from_the_queues_it_serves(open_sandbox: OpenSandbox) -> None:
     pipeline = two_queues()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         assert names(await hands.claim(10, queues=["image"])) == ["image"]
         assert await hands.claim(10, queues=["image"]) == []
@@ -181,19 +181,19 @@ async def test_a_successor_of_another_queue_does_not_stay_with_a_worker_that_doe
     async def voice(script: str) -> str:
         return script
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         outcomes = await hands.attempt(await hands.claim(1))
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         assert await reins.call(queues=["default"], room=5) == []
-        assert await hands.give_back(outcomes) == []
+        assert await hands.record_outcomes(outcomes) == []
         assert await reins.call(queues=["default"], room=5) == []
         assert names(await reins.call(queues=["audio"], room=5)) == ["voice"]
 
 
 async def test_a_worker_of_two_queues_starves_neither(open_sandbox: OpenSandbox) -> None:
     pipeline = two_queues()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start_many(pipeline, [None] * 20)
         steps = [(await hands.claim(1, queues=["audio", "image"]))[0].step for _ in range(10)]
     assert {"voice", "image"} == set(steps)
@@ -215,12 +215,12 @@ async def test_a_worker_that_keeps_successors_leaves_room_for_older_runs(open_sa
         return square
 
     other = one_step()
-    async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline, other) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         claims = await hands.claim(1)
         waiting = (await sandbox.client.start(other, priority=1)).id
         for _ in range(9):
-            claims = await hands.give_back(await hands.attempt(claims), room=4)
+            claims = await hands.record_outcomes(await hands.attempt(claims), limit=4)
             if waiting in {claim.run for claim in claims}:
                 break
         assert waiting in {claim.run for claim in claims}
@@ -243,11 +243,11 @@ async def test_with_much_room_a_part_of_every_claim_is_not_for_successors(open_s
         return 1
 
     other = one_step()
-    async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline, other) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         outcomes = await hands.attempt(await hands.claim(1))
         await sandbox.client.start_many(other, [None] * 10, priority=1)
-        claims = await hands.give_back(outcomes, room=16)
+        claims = await hands.record_outcomes(outcomes, limit=16)
         # The successors of both kinds together leave an eighth.
         assert [claim.step for claim in claims].count("answer") == 2
         assert len(claims) == 16
@@ -259,16 +259,16 @@ async def test_work_that_a_worker_cannot_serve_does_not_hide_what_it_can(open_sa
         # Tenants take turns by number, and the first has only work of the other application.
         await sandbox.client.start_many(theirs, [None] * 3, tenant="first")
         run = (await sandbox.client.start(ours, tenant="second")).id
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (version,) = {(await sandbox.client.show(run)).version}
         reins.served = [version]
         assert [claim.run for claim in await reins.call(room=1)] == [run]
 
 
-async def claimed_in_turn(hands: Hands, count: int) -> list[UUID]:
+async def claimed_in_turn(worker: ManualWorker, count: int) -> list[UUID]:
     claims: list[Claim] = []
     for _ in range(count):
-        claims += await hands.claim(1)
+        claims += await worker.claim(1)
     return [claim.run for claim in claims]
 
 

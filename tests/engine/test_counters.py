@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from retoma import GiveUp, Items, Pipeline, Retry
 from retoma.define.graph import Edge, Graph
-from retoma.engine.exchange import Result, SetBack
-from retoma.testing import Hands, Sandbox
+from retoma.engine.claim_protocol import AttemptOutcome, Result
+from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
 
@@ -30,7 +30,7 @@ Mode = Literal["required", "optional", "after"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepPlan:
     """One step of a random pipeline. `source` is set for an each step, `count` is how many items it would give."""
 
     name: str
@@ -42,7 +42,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class End:
+class JobEnd:
     """How a job ends: with an output, or with a code that says why there is none."""
 
     state: str
@@ -54,8 +54,8 @@ Name = tuple[str, str]
 
 
 @st.composite
-def plans(draw: st.DrawFn, stopping: bool) -> list[Plan]:
-    made: list[Plan] = []
+def plans(draw: st.DrawFn, stopping: bool) -> list[StepPlan]:
+    made: list[StepPlan] = []
     for number in range(draw(st.integers(2, 7))):
         plain = [plan.name for plan in made if plan.source is None]
         source = draw(st.sampled_from([None, None, *plain]))
@@ -68,7 +68,7 @@ def plans(draw: st.DrawFn, stopping: bool) -> list[Plan]:
             ["succeeds", "succeeds", "succeeds", "fails", "is not wanted", "is flaky"]
         )
         made.append(
-            Plan(
+            StepPlan(
                 name=f"s{number}",
                 source=source,
                 needs={need: draw(modes) for need in chosen},
@@ -91,15 +91,15 @@ numbers = itertools.count()
 @SETTINGS
 @given(plan=plans(stopping=False), seed=st.integers(0, 2**32))
 async def test_a_random_pipeline_ends_as_plain_code_says_and_its_counters_are_right_all_the_way(
-    open_sandbox: OpenSandbox, plan: list[Plan], seed: int
+    open_sandbox: OpenSandbox, plan: list[StepPlan], seed: int
 ) -> None:
-    pipeline = built(plan)
+    pipeline = build_pipeline(plan)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await work(sandbox, run, pipeline.graph, random.Random(seed))
-        expected = modelled(plan)
+        expected = run_model(plan)
         found = {
-            (job.step, job.item): End(str(job.state), job.output, job.code) for job in await sandbox.client.jobs(run)
+            (job.step, job.item): JobEnd(str(job.state), job.output, job.code) for job in await sandbox.client.jobs(run)
         }
         assert found == expected
         failed = any(end.state == "failed" for end in expected.values())
@@ -110,14 +110,14 @@ async def test_a_random_pipeline_ends_as_plain_code_says_and_its_counters_are_ri
 @SETTINGS
 @given(plan=plans(stopping=True), seed=st.integers(0, 2**32))
 async def test_a_random_pipeline_that_may_stop_fails_if_something_stops_it_and_leaves_nothing_alive(
-    open_sandbox: OpenSandbox, plan: list[Plan], seed: int
+    open_sandbox: OpenSandbox, plan: list[StepPlan], seed: int
 ) -> None:
-    pipeline = built(plan)
+    pipeline = build_pipeline(plan)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await work(sandbox, run, pipeline.graph, random.Random(seed))
         stops = {step.name for step in plan if step.stops}
-        stopped = any(end.state == "failed" and name in stops for (name, _), end in modelled(plan).items())
+        stopped = any(end.state == "failed" and name in stops for (name, _), end in run_model(plan).items())
         shown = await sandbox.client.show(run)
         assert shown.is_over
         assert (shown.state == "failed") == stopped
@@ -127,9 +127,9 @@ async def test_a_random_pipeline_that_may_stop_fails_if_something_stops_it_and_l
 @SETTINGS
 @given(plan=plans(stopping=False), seed=st.integers(0, 2**32), after=st.integers(0, 12))
 async def test_a_random_pipeline_that_is_cancelled_leaves_nothing_alive(
-    open_sandbox: OpenSandbox, plan: list[Plan], seed: int, after: int
+    open_sandbox: OpenSandbox, plan: list[StepPlan], seed: int, after: int
 ) -> None:
-    pipeline = built(plan)
+    pipeline = build_pipeline(plan)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         answer = await work(sandbox, run, pipeline.graph, random.Random(seed), cancel_after=after)
@@ -143,8 +143,8 @@ async def work(
 ) -> str | None:
     """Work with two workers, which give back any of what they hold in any call, until nothing is left to do."""
     answer = None
-    async with sandbox.hands() as one, sandbox.hands() as other:
-        holding: dict[Hands, list[Result | SetBack]] = {one: [], other: []}
+    async with sandbox.manual_worker() as one, sandbox.manual_worker() as other:
+        holding: dict[ManualWorker, list[Result | AttemptOutcome]] = {one: [], other: []}
         idle = call = 0
         while idle < 2 or any(holding.values()):
             if call == cancel_after:
@@ -153,7 +153,7 @@ async def work(
             hands = one if call % 2 else other
             given = [outcome for outcome in holding[hands] if chance.random() < 0.6]
             holding[hands] = [outcome for outcome in holding[hands] if outcome not in given]
-            claims = await hands.give_back(given, room=chance.randint(1, 4))
+            claims = await hands.record_outcomes(given, limit=chance.randint(1, 4))
             holding[hands] += await hands.attempt(claims)
             idle = 0 if given or claims else idle + 1
             await check_counters(sandbox, run, graph)
@@ -172,7 +172,7 @@ async def check_counters(sandbox: Sandbox, run: UUID, graph: Graph) -> None:
     found = await rows(
         sandbox, "select step, item, state::text, waiting_on, output::text from retoma.jobs where run = $1", run
     )
-    count = Count(graph, {(row["step"], row["item"]): row["state"] for row in found}, items_of(graph, found))
+    count = ExpectedCounts(graph, {(row["step"], row["item"]): row["state"] for row in found}, items_of(graph, found))
     assert {(row["step"], row["item"]): row["waiting_on"] for row in found} == {
         (row["step"], row["item"]): count.waiting_on(row["step"], row["item"]) for row in found
     }
@@ -197,7 +197,7 @@ def items_of(graph: Graph, found: list[Any]) -> dict[str, int]:
 
 
 @dataclass
-class Count:
+class ExpectedCounts:
     graph: Graph
     states: dict[Name, str]
     items: dict[str, int]
@@ -226,7 +226,7 @@ class Count:
         return self.states.get((step, item)) in FINAL
 
 
-def built(plan: list[Plan]) -> Pipeline:
+def build_pipeline(plan: list[StepPlan]) -> Pipeline:
     pipeline = Pipeline(f"random{next(numbers)}", retry=Retry(1, delays=[0], jitter=0))
     sources = {step.source for step in plan}
     each = {step.name for step in plan if step.source}
@@ -244,13 +244,13 @@ def built(plan: list[Plan]) -> Pipeline:
     return pipeline
 
 
-def condition_of(step: Plan) -> Callable[..., bool]:
+def condition_of(step: StepPlan) -> Callable[..., bool]:
     if step.source:
         return lambda element: step.fates[element] != "is not wanted"
     return lambda: step.fates[""] != "is not wanted"
 
 
-def function_of(step: Plan, is_source: bool, each: set[str]) -> Callable[..., Any]:
+def function_of(step: StepPlan, is_source: bool, each: set[str]) -> Callable[..., Any]:
     flaky: set[str] = set()
 
     async def function(**values: Any) -> Any:
@@ -262,14 +262,14 @@ def function_of(step: Plan, is_source: bool, each: set[str]) -> Callable[..., An
             raise OSError("not yet")
         if is_source:
             return KEYS[: step.count]
-        return digest(step.name, {name: shown(value) for name, value in values.items()})
+        return digest(step.name, {name: format_value(value) for name, value in values.items()})
 
     function.__name__ = step.name
     function.__signature__ = Signature(list(parameters_of(step, each)))  # type: ignore[attr-defined]
     return function
 
 
-def parameters_of(step: Plan, each: set[str]) -> Iterator[Parameter]:
+def parameters_of(step: StepPlan, each: set[str]) -> Iterator[Parameter]:
     if step.source:
         yield Parameter("element", Parameter.POSITIONAL_OR_KEYWORD)
     taken = {need: mode for need, mode in step.needs.items() if mode != "after"}
@@ -282,7 +282,7 @@ def parameters_of(step: Plan, each: set[str]) -> Iterator[Parameter]:
         )
 
 
-def shown(value: Any) -> Any:
+def format_value(value: Any) -> Any:
     if isinstance(value, Items):
         return [value.by_key, [[failed.key, failed.state, failed.code] for failed in value.failed]]
     return value
@@ -292,7 +292,7 @@ def digest(name: str, values: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{name} {sorted(values.items())}".encode()).hexdigest()[:10]
 
 
-def modelled(plan: list[Plan]) -> dict[Name, End]:
+def run_model(plan: list[StepPlan]) -> dict[Name, JobEnd]:
     model = Model({step.name: step for step in plan})
     for step in plan:
         model.add(step)
@@ -303,56 +303,56 @@ def modelled(plan: list[Plan]) -> dict[Name, End]:
 class Model:
     """Which jobs there will be and how they end, in the order of the steps and without any notion of time."""
 
-    plan: dict[str, Plan]
-    ends: dict[Name, End] = field(default_factory=dict)
+    plan: dict[str, StepPlan]
+    ends: dict[Name, JobEnd] = field(default_factory=dict)
 
-    def add(self, step: Plan) -> None:
+    def add(self, step: StepPlan) -> None:
         if step.source is None:
             self.ends[step.name, ""] = self._end_of(step, "")
         elif self.ends[step.source, ""].state == "succeeded":
             for key in KEYS[: self.plan[step.source].count]:
                 self.ends[step.name, key] = self._end_of(step, key)
 
-    def _end_of(self, step: Plan, key: str) -> End:
+    def _end_of(self, step: StepPlan, key: str) -> JobEnd:
         required = [need for need, mode in step.needs.items() if mode == "required"]
-        missing = [code for need in required if (code := self._missing(step, need, key))]
+        missing = [code for need in required if (code := self._missing_code(step, need, key))]
         if missing:
-            return End("skipped", code=min(missing))
+            return JobEnd("skipped", code=min(missing))
         if step.fates[key] == "is not wanted":
-            return End("skipped", code="NOT_WANTED")
+            return JobEnd("skipped", code="NOT_WANTED")
         if step.fates[key] == "fails":
-            return End("failed", code="BROKEN")
+            return JobEnd("failed", code="BROKEN")
         if any(other.source == step.name for other in self.plan.values()):
-            return End("succeeded", KEYS[: step.count])
-        return End("succeeded", digest(step.name, self._values(step, key)))
+            return JobEnd("succeeded", KEYS[: step.count])
+        return JobEnd("succeeded", digest(step.name, self._values(step, key)))
 
-    def _missing(self, step: Plan, need: str, key: str) -> str | None:
+    def _missing_code(self, step: StepPlan, dependency: str, key: str) -> str | None:
         """Why there is no result of this need; of a join, why there are no items at all."""
-        end = self._subject(step, need, key)
+        end = self._subject(step, dependency, key)
         if end.state == "succeeded":
             return None
-        return "NOT_WANTED" if (end.state, end.code) == ("skipped", "NOT_WANTED") else "NEED_FAILED"
+        return "NOT_WANTED" if (end.state, end.code) == ("skipped", "NOT_WANTED") else "DEPENDENCY_FAILED"
 
-    def _subject(self, step: Plan, need: str, key: str) -> End:
-        source = self.plan[need].source
+    def _subject(self, step: StepPlan, dependency: str, key: str) -> JobEnd:
+        source = self.plan[dependency].source
         if source is None:
-            return self.ends[need, ""]
-        return self.ends[need, key] if step.source else self.ends[source, ""]
+            return self.ends[dependency, ""]
+        return self.ends[dependency, key] if step.source else self.ends[source, ""]
 
-    def _values(self, step: Plan, key: str) -> dict[str, Any]:
+    def _values(self, step: StepPlan, key: str) -> dict[str, Any]:
         values: dict[str, Any] = {"element": key} if step.source else {}
         for need, mode in step.needs.items():
             if mode != "after":
                 values[need] = self._value(step, need, key)
         return values
 
-    def _value(self, step: Plan, need: str, key: str) -> Any:
-        subject = self._subject(step, need, key)
+    def _value(self, step: StepPlan, dependency: str, key: str) -> Any:
+        subject = self._subject(step, dependency, key)
         if subject.state != "succeeded":
             return "none"
-        if self.plan[need].source is None or step.source:
+        if self.plan[dependency].source is None or step.source:
             return subject.output
-        items = {name[1]: end for name, end in self.ends.items() if name[0] == need}
+        items = {name[1]: end for name, end in self.ends.items() if name[0] == dependency}
         return [
             {item: end.output for item, end in items.items() if end.state == "succeeded"},
             [[item, end.state, end.code] for item, end in items.items() if end.state != "succeeded"],

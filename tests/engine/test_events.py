@@ -6,9 +6,9 @@ import asyncpg
 import pytest
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry
-from retoma.engine.exchange import Result
+from retoma.engine.claim_protocol import Result
 from tests.conftest import OpenSandbox
-from tests.engine.builders import a_lane, do_next, kinds, rows, value
+from tests.engine.builders import kinds, open_channel, rows, run_next, value
 
 
 async def test_the_events_of_a_run_tell_its_story(open_sandbox: OpenSandbox) -> None:
@@ -23,9 +23,9 @@ async def test_the_events_of_a_run_tell_its_story(open_sandbox: OpenSandbox) -> 
 
 async def test_an_event_says_when_which_attempt_and_which_worker(open_sandbox: OpenSandbox) -> None:
     pipeline = a_story()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "numbers")
+        await run_next(hands, "numbers")
         start, result = await sandbox.client.events(run)
         now = await sandbox.clock.now()
         assert (start.at, start.revision, start.attempt, start.worker, start.step) == (now, 1, None, None, None)
@@ -74,7 +74,7 @@ async def test_a_call_that_fails_tells_nothing(open_sandbox: OpenSandbox) -> Non
     pipeline = a_story()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (claim,) = await reins.call(room=1)
         with pytest.raises(Exception, match="json"):
             await reins.call([Result(claim, "this is no json")])
@@ -85,7 +85,7 @@ async def test_a_call_that_fails_tells_nothing(open_sandbox: OpenSandbox) -> Non
 
 async def test_a_claim_is_no_event(open_sandbox: OpenSandbox) -> None:
     pipeline = a_story()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await hands.claim()
         assert await kinds(sandbox, run) == ["start"]

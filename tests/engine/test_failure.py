@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry, finished
-from retoma.define.items import Failed
+from retoma.define.items import FailedItem
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, names, state, states
+from tests.engine.builders import codes, names, run_claims, run_next, state, states
 
 UNTITLED: dict[str, Any] = {"title": 7}
 CIRCLE: list[Any] = []
@@ -45,11 +45,11 @@ async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:
 
 async def test_after_a_stop_nothing_new_starts_and_what_runs_keeps_its_result(open_sandbox: OpenSandbox) -> None:
     pipeline = a_broken_and_a_slow_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(2)
         assert names(claims) == ["broken", "slow"]
-        await do(hands, claims, "broken")
+        await run_claims(hands, claims, "broken")
         assert await states(sandbox, run) == {
             "broken": "failed",
             "slow": "running",
@@ -60,7 +60,7 @@ async def test_after_a_stop_nothing_new_starts_and_what_runs_keeps_its_result(op
         assert await state(sandbox, run) == "running"
         assert await hands.claim(10) == []
 
-        await do(hands, claims, "slow")
+        await run_claims(hands, claims, "slow")
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.results(run) == {"slow": 1}
         assert await hands.claim(10) == []
@@ -78,11 +78,11 @@ async def test_a_step_that_fails_in_a_stopping_run_is_not_tried_again(open_sandb
     async def flaky() -> int:
         raise OSError("flaky")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(2)
-        await do(hands, claims, "broken")
-        await do(hands, claims, "flaky")
+        await run_claims(hands, claims, "broken")
+        await run_claims(hands, claims, "flaky")
         assert await states(sandbox, run) == {"broken": "failed", "flaky": "cancelled"}
         assert await state(sandbox, run) == "failed"
 
@@ -91,9 +91,9 @@ async def test_a_result_in_the_same_call_as_the_failure_that_stops_is_kept_and_s
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = a_broken_and_a_slow_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do(hands, await hands.claim(2))
+        await run_claims(hands, await hands.claim(2))
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.results(run) == {"slow": 1}
         assert set((await states(sandbox, run)).values()) == {"failed", "succeeded", "cancelled"}
@@ -117,9 +117,9 @@ async def test_a_failure_that_goes_on_starts_nothing_in_a_run_that_stops_in_the_
     async def without_it(goes_on: int = 0) -> int:
         return goes_on
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "goes_on", "stops")
+        await run_next(hands, "goes_on", "stops")
         assert await states(sandbox, run) == {"stops": "failed", "goes_on": "failed"}
         assert await state(sandbox, run) == "failed"
         assert await hands.claim(10) == []
@@ -149,7 +149,7 @@ async def test_with_continue_what_needs_it_is_skipped_and_other_branches_go_on(o
             "needs_that": "skipped",
             "other_branch": "succeeded",
         }
-        assert (await codes(sandbox, run.id))["needs_that"] == "NEED_FAILED"
+        assert (await codes(sandbox, run.id))["needs_that"] == "DEPENDENCY_FAILED"
     assert run.state == "completed_with_errors"
 
 
@@ -176,7 +176,7 @@ async def test_with_continue_a_default_stands_in_for_the_missing_result(open_san
 
 async def test_an_item_fails_alone(open_sandbox: OpenSandbox) -> None:
     pipeline = items_of_which_fail(2)
-    seen: list[Failed] = []
+    seen: list[FailedItem] = []
 
     @pipeline.step
     async def total(square: Items[int]) -> int:
@@ -186,7 +186,7 @@ async def test_an_item_fails_alone(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     assert (run.state, run.results["total"]) == ("completed_with_errors", 1 + 9 + 16)
-    assert seen == [Failed("2", "UNLUCKY", "failed")]
+    assert seen == [FailedItem("2", "UNLUCKY", "failed")]
 
 
 async def test_a_run_of_failing_items_that_nothing_joins_completes_with_errors(open_sandbox: OpenSandbox) -> None:
@@ -198,14 +198,14 @@ async def test_a_run_of_failing_items_that_nothing_joins_completes_with_errors(o
 
 async def test_a_failing_item_may_stop_the_run(open_sandbox: OpenSandbox) -> None:
     pipeline = items_of_which_fail(2, on_failure="stop")
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "numbers")
+        await run_next(hands, "numbers")
         claims = await hands.claim(2)
         assert names(claims) == ["square:1", "square:2"]
-        await do(hands, claims, "square:2")
+        await run_claims(hands, claims, "square:2")
         assert (await states(sandbox, run))["square:3"] == "cancelled"
-        await do(hands, claims, "square:1")
+        await run_claims(hands, claims, "square:1")
         assert await state(sandbox, run) == "failed"
 
 
@@ -286,7 +286,11 @@ async def test_a_failure_is_a_failure_even_if_its_code_says_it_was_not_wanted(op
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         found = await codes(sandbox, run.id)
-    assert (found["cube:1"], found["squares"], found["cubes"]) == ("NEED_FAILED", "TOO_MANY_FAILED", "TOO_MANY_FAILED")
+    assert (found["cube:1"], found["squares"], found["cubes"]) == (
+        "DEPENDENCY_FAILED",
+        "TOO_MANY_FAILED",
+        "TOO_MANY_FAILED",
+    )
 
 
 async def test_giving_up_is_not_retried_and_says_its_code(open_sandbox: OpenSandbox) -> None:

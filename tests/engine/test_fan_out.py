@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from retoma import GiveUp, Items, Pipeline, Retry
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, names, state, states
+from tests.engine.builders import codes, names, run_claims, run_next, state, states
 
 
 class Batch(BaseModel):
@@ -40,25 +40,25 @@ async def test_each_item_is_a_job_of_its_own_key(open_sandbox: OpenSandbox) -> N
 
 async def test_a_join_has_the_results_in_the_order_of_the_items(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["b", "c", "a"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "documents")
+        await run_next(hands, "documents")
         items = await hands.claim(10)
         for item in ("text:c", "text:a", "text:b"):
-            await do(hands, items, item)
+            await run_claims(hands, items, item)
         await sandbox.work()
         assert (await sandbox.client.results(run))["report"] == ["b2", "c2", "a2"]
 
 
 async def test_an_item_goes_on_while_another_has_not_begun(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["a", "b"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "documents")
+        await run_next(hands, "documents")
         (first,) = await hands.claim(1)
-        (label,) = await hands.give_back(await hands.attempt([first]), room=1)
+        (label,) = await hands.record_outcomes(await hands.attempt([first]), limit=1)
         assert (first.step, label.step, label.item) == ("text", "label", first.item)
-        await do(hands, [label])
+        await run_claims(hands, [label])
         other = "b" if first.item == "a" else "a"
         assert (await states(sandbox, run)) | {"documents": "succeeded"} == {
             "documents": "succeeded",
@@ -71,20 +71,20 @@ async def test_an_item_goes_on_while_another_has_not_begun(open_sandbox: OpenSan
 
 async def test_a_join_waits_for_the_last_item(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["a", "b"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "documents")
-        await do_next(hands, "text:a", "text:b")
+        await run_next(hands, "documents")
+        await run_next(hands, "text:a", "text:b")
         labels = await hands.claim(10)
-        await do(hands, labels, "label:b")
+        await run_claims(hands, labels, "label:b")
         assert (await states(sandbox, run))["report"] == "waiting"
-        await do(hands, labels, "label:a")
+        await run_claims(hands, labels, "label:a")
         assert names(await hands.claim(10)) == ["report"]
 
 
 async def test_a_join_does_not_fire_before_its_source_has_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["a"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         assert names(await hands.claim(10)) == ["documents"]
         assert await hands.claim(10) == []
@@ -97,13 +97,13 @@ async def test_a_run_whose_last_step_is_of_items_ends_with_the_last_item(open_sa
     async def label(document: str) -> str:
         return document.upper()
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "documents")
+        await run_next(hands, "documents")
         labels = await hands.claim(10)
-        await do(hands, labels, "label:a")
+        await run_claims(hands, labels, "label:a")
         assert await state(sandbox, run) == "running"
-        await do(hands, labels, "label:b")
+        await run_claims(hands, labels, "label:b")
         assert await state(sandbox, run) == "completed"
 
 
@@ -227,9 +227,9 @@ async def test_a_thousand_items_join_once(open_sandbox: OpenSandbox) -> None:
     async def total(square: Items[int]) -> int:
         return sum(square)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        while await do(hands, await hands.claim(400)):
+        while await run_claims(hands, await hands.claim(400)):
             pass
         assert await state(sandbox, run) == "completed"
         assert (await sandbox.client.results(run))["total"] == sum(n * n for n in range(1000))
@@ -282,7 +282,7 @@ ENDINGS: list[Ending] = ["succeeds", "fails", "is skipped"]
 MOMENTS: list[Moment] = ["before", "with", "after"]
 
 
-def with_a_shared_need(ending: Ending, *, optional: bool = False, items: int = 2) -> Pipeline:
+def make_shared_dependency(ending: Ending, *, optional: bool = False, items: int = 2) -> Pipeline:
     """`label` needs its item's text, and `taxonomy` and `rules`, which all items share."""
     pipeline = Pipeline("shared", retry=Retry(0))
 
@@ -324,11 +324,11 @@ def with_a_shared_need(ending: Ending, *, optional: bool = False, items: int = 2
 @pytest.mark.parametrize("optional", [False, True], ids=["required", "optional"])
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_shared_need_counts_once_whenever_and_however_it_ends(
+async def test_a_shared_dependency_counts_once_whenever_and_however_it_ends(
     open_sandbox: OpenSandbox, ending: Ending, moment: Moment, optional: bool
 ) -> None:
-    pipeline = with_a_shared_need(ending, optional=optional)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    pipeline = make_shared_dependency(ending, optional=optional)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
         order = {
@@ -337,15 +337,15 @@ async def test_a_shared_need_counts_once_whenever_and_however_it_ends(
             "after": [["documents"], ["taxonomy"]],
         }
         for together in order[moment]:
-            await do(hands, claims, *together)
+            await run_claims(hands, claims, *together)
         found = await states(sandbox, run)
         assert (found["label:a"], found["label:b"], found["report"]) == ("waiting", "waiting", "waiting")
 
         texts = await hands.claim(10)
         assert names(texts) == ["text:a", "text:b"]
-        await do(hands, texts)
+        await run_claims(hands, texts)
         assert (await states(sandbox, run))["label:a"] == "waiting"
-        await do(hands, claims, "rules")
+        await run_claims(hands, claims, "rules")
         await sandbox.work()
         results = await sandbox.client.results(run)
         assert results["report"] == expected_report(ending, optional)
@@ -357,30 +357,28 @@ def expected_report(ending: Ending, optional: bool) -> dict[str, list[str]]:
         return {"good": ["A rules taxonomy", "B rules taxonomy"], "failed": []}
     if optional:
         return {"good": ["A rules none", "B rules none"], "failed": []}
-    code = {"fails": "NEED_FAILED", "is skipped": "NOT_WANTED"}[ending]
+    code = {"fails": "DEPENDENCY_FAILED", "is skipped": "NOT_WANTED"}[ending]
     return {"good": [], "failed": [f"a {code}", f"b {code}"]}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_shared_need_and_an_items_own_need_may_end_in_one_call(
-    open_sandbox: OpenSandbox, ending: Ending
-) -> None:
-    pipeline = with_a_shared_need(ending)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+async def test_shared_and_item_dependencies_may_end_in_one_call(open_sandbox: OpenSandbox, ending: Ending) -> None:
+    pipeline = make_shared_dependency(ending)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         first = await hands.claim(10)
-        await do(hands, first, "documents")
+        await run_claims(hands, first, "documents")
         claims = [*first, *await hands.claim(10)]
-        await do(hands, claims, "taxonomy", "rules", "text:a")
+        await run_claims(hands, claims, "taxonomy", "rules", "text:a")
         found = await states(sandbox, run)
         assert found["label:a"] == ("ready" if ending == "succeeds" else "skipped")
         assert found["label:b"] == "waiting"
-        await do(hands, claims, "text:b")
+        await run_claims(hands, claims, "text:b")
         await sandbox.work()
         assert (await sandbox.client.results(run))["report"] == expected_report(ending, False)
 
 
-async def test_items_whose_shared_needs_have_all_ended_are_ready_at_once(open_sandbox: OpenSandbox) -> None:
+async def test_items_whose_shared_dependencies_have_all_ended_are_ready_at_once(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("early", inputs=Batch)
 
     @pipeline.step
@@ -391,36 +389,36 @@ async def test_items_whose_shared_needs_have_all_ended_are_ready_at_once(open_sa
     async def label(document: str, taxonomy: str) -> str:
         return f"{document} {taxonomy}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         claims = await hands.claim(10)
-        await do(hands, claims, "taxonomy")
-        await do(hands, claims, "documents")
-        await do_next(hands, "label:a", "label:b")
+        await run_claims(hands, claims, "taxonomy")
+        await run_claims(hands, claims, "documents")
+        await run_next(hands, "label:a", "label:b")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_with_no_items_a_run_still_waits_for_what_they_would_have_shared(
     open_sandbox: OpenSandbox, ending: Ending
 ) -> None:
-    pipeline = with_a_shared_need(ending, items=0)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    pipeline = make_shared_dependency(ending, items=0)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, "documents")
-        await do_next(hands, "report")
+        await run_claims(hands, claims, "documents")
+        await run_next(hands, "report")
         assert await state(sandbox, run) == "running"
-        await do(hands, claims, "rules")
+        await run_claims(hands, claims, "rules")
         assert await state(sandbox, run) == "running"
-        await do(hands, claims, "taxonomy")
+        await run_claims(hands, claims, "taxonomy")
         assert await state(sandbox, run) == ("completed_with_errors" if ending == "fails" else "completed")
 
 
-@pytest.mark.parametrize(("ending", "code"), [("fails", "NEED_FAILED"), ("is skipped", "NOT_WANTED")])
+@pytest.mark.parametrize(("ending", "code"), [("fails", "DEPENDENCY_FAILED"), ("is skipped", "NOT_WANTED")])
 async def test_without_its_source_a_fan_out_has_no_items_and_its_join_is_skipped(
     open_sandbox: OpenSandbox, ending: Ending, code: str
 ) -> None:
-    pipeline = without_a_source(ending)
+    pipeline = make_missing_source(ending)
 
     @pipeline.step
     async def report(label: Items[str]) -> int:
@@ -437,7 +435,7 @@ async def test_without_its_source_a_fan_out_has_no_items_and_its_join_is_skipped
 
 
 async def test_a_join_with_a_default_runs_even_without_the_source(open_sandbox: OpenSandbox) -> None:
-    pipeline = without_a_source("fails")
+    pipeline = make_missing_source("fails")
 
     stand_in = Items.of({"x": "nothing was read"})
 
@@ -451,13 +449,13 @@ async def test_a_join_with_a_default_runs_even_without_the_source(open_sandbox: 
 
 
 async def test_a_fan_out_without_its_source_ends_the_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = without_a_source("is skipped")
+    pipeline = make_missing_source("is skipped")
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     assert run.state == "completed"
 
 
-def without_a_source(ending: Ending) -> Pipeline:
+def make_missing_source(ending: Ending) -> Pipeline:
     pipeline = Pipeline("sourceless", retry=Retry(0))
 
     @pipeline.step(on_failure="continue", when=lambda: ending != "is skipped")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, computed_field
 from retoma import App, Items, Pipeline, Retry
 from retoma.errors import DefinitionError, InvalidInput, NotFound
 from tests.conftest import OpenSandbox
-from tests.patience import PATIENCE
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 def one_step() -> Pipeline:
@@ -56,7 +56,7 @@ async def test_a_step_that_cancels_its_own_task_has_failed(open_sandbox: OpenSan
         task.cancel()
         await asyncio.Event().wait()
 
-    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(PATIENCE):  # or it would be tried for ever
+    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(WAIT_TIMEOUT):  # or it would be tried for ever
         run = await sandbox.run(pipeline)
         (error,) = (await sandbox.client.errors(run.id)).values()
     assert run.state == "failed"

@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 
 from retoma import Items, Pipeline, Pool
-from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
 from retoma.store.database import Connection
 from retoma.store.statements import statements
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, names, one, rows
+from tests.engine.builders import RawChannel, find_claim, names, open_channel, rows
 
 HISTORY = 8_000
 FEW = 100
@@ -32,9 +32,9 @@ TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
         await sandbox.client.start_many("labels", [None] * 5)
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             claims = await call(connection, reins, room=10)
     assert len(claims) == 10
     assert read.whole_tables == {}
@@ -44,18 +44,22 @@ async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSand
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_finishing_reads_only_the_primary_key(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
         await sandbox.client.start("labels")
         claims = await call(connection, reins, room=10)
-        async with reading(connection) as read:
-            await call(connection, reins, [ended(one(claims, "taxonomy")), ended(one(claims, "documents"))])
+        async with measure_reads(connection) as read:
+            await call(
+                connection,
+                reins,
+                [make_result(find_claim(claims, "taxonomy")), make_result(find_claim(claims, "documents"))],
+            )
         items = await call(connection, reins, room=10)
         assert names(items) == ["label:a", "label:b"]
-        async with reading(connection) as read_by_items:
-            await call(connection, reins, [ended(items[0]), SetBack(items[1], "failed", code="ERROR")])
+        async with measure_reads(connection) as read_by_items:
+            await call(connection, reins, [make_result(items[0]), AttemptOutcome(items[1], "failed", code="ERROR")])
         (join,) = await call(connection, reins, room=10)
-        async with reading(connection) as read_by_join:
-            await call(connection, reins, [ended(join)])
+        async with measure_reads(connection) as read_by_join:
+            await call(connection, reins, [make_result(join)])
     for one_read in (read, read_by_items, read_by_join):
         assert one_read.whole_tables == {}
         assert {name for name in one_read.entries if name.startswith("jobs")} == {"jobs_pkey"}
@@ -64,9 +68,9 @@ async def test_finishing_reads_only_the_primary_key(open_sandbox: OpenSandbox, t
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, _, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, _, connection):
         (run,) = await rows(sandbox, "select * from retoma.runs limit 1")
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             await connection.fetch(
                 "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
                 "array['{}'::json], array['key'], array['digest'::bytea], array[null::timestamptz], array[0::bigint], "
@@ -80,10 +84,10 @@ async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, ta
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_stopping_a_run_reads_only_that_run(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
         run = (await sandbox.client.start("labels")).id
         await call(connection, reins, room=1)
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
     assert read.whole_tables == {}
     assert {name for name in read.entries if name.startswith("jobs")} == {"jobs_pkey"}
@@ -91,8 +95,8 @@ async def test_stopping_a_run_reads_only_that_run(open_sandbox: OpenSandbox, tab
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_upkeep_reads_nothing_while_nothing_is_due(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (_, _, connection), reading(connection) as read:
+async def test_maintenance_reads_nothing_while_nothing_is_due(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepare_history(open_sandbox, table) as (_, _, connection), measure_reads(connection) as read:
         await connection.fetch("select * from retoma.promote(100)")
         await connection.fetch("select * from retoma.sweep('1 hour')")
     assert read.whole_tables == {}
@@ -102,10 +106,10 @@ async def test_upkeep_reads_nothing_while_nothing_is_due(open_sandbox: OpenSandb
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_dead_workers_jobs_are_found_among_open_runs_only(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
         await sandbox.client.start("labels")
         await call(connection, reins, room=2)
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             held = await connection.fetch("select * from retoma.held_by($1)", reins.worker)
             await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
     assert len(held) == 2
@@ -129,9 +133,9 @@ async def test_a_claim_for_a_pool_reads_only_what_waits_for_it(open_sandbox: Ope
     def clip() -> int:
         return 1
 
-    async with prepared(open_sandbox, table, pooled) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table, pooled) as (sandbox, reins, connection):
         await sandbox.client.start_many("pooled", [None] * 50)
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             claims = await call(connection, reins, room=10)
     assert names(claims) == ["clip"] * 5
     assert read.whole_tables.keys() <= {"pools", "steps"}
@@ -140,13 +144,13 @@ async def test_a_claim_for_a_pool_reads_only_what_waits_for_it(open_sandbox: Ope
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, _, connection):
-        await make_outside_history(sandbox)
+    async with prepare_history(open_sandbox, table) as (sandbox, _, connection):
+        await make_external_work_history(sandbox)
         (version,) = await rows(sandbox, "select id from retoma.versions")
-        async with reading(connection) as read_by_poller:
-            looks = await look(connection, version["id"])
+        async with measure_reads(connection) as read_by_poller:
+            looks = await claim_due_polls(connection, version["id"])
         assert len(looks) == 3
-        async with reading(connection) as read_by_report:
+        async with measure_reads(connection) as read_by_report:
             for due in looks:
                 await connection.fetch(
                     "select retoma.record_look($1, $2, $3, 1, $4, 'running', null, null, null, false, false)",
@@ -155,9 +159,9 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
                     due["item"],
                     due["looks"],
                 )
-        async with reading(connection) as read_by_callback:
+        async with measure_reads(connection) as read_by_callback:
             assert await connection.fetchval("select retoma.call_back($1, '{}')", b"token-1") == "taken"
-        async with reading(connection) as read_by_effect:
+        async with measure_reads(connection) as read_by_effect:
             await connection.fetch(
                 "select * from retoma.begin_effect(1, $1, 'documents', '', 1, 1, 'submit', false, null, null)",
                 looks[0]["run"],
@@ -169,17 +173,17 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_deciding_and_making_again_read_only_their_run(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table, reviewed()) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table, reviewed()) as (sandbox, reins, connection):
         run = (await sandbox.client.start("reviewed")).id
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             await send_back_approve_and_rerun(connection, reins, run)
     assert read.whole_tables.keys() <= {"versions", "steps", "edges"}
     assert sum(read.entries.values()) <= 10 * FEW, str(read.entries)
 
 
-async def send_back_approve_and_rerun(connection: Connection, reins: Reins, run: UUID) -> None:
+async def send_back_approve_and_rerun(connection: Connection, channel: RawChannel, run: UUID) -> None:
     for revision, decision in ((1, "sent_back"), (2, "approved")):
-        await finish(connection, reins)
+        await finish(connection, channel)
         review = await connection.fetchval(
             "select id from retoma.reviews where run = $1 and revision = $2", run, revision
         )
@@ -191,27 +195,27 @@ async def send_back_approve_and_rerun(connection: Connection, reins: Reins, run:
             revision,
         )
         assert outcome == "decided"
-    await finish(connection, reins)
-    await finish(connection, reins)
+    await finish(connection, channel)
+    await finish(connection, channel)
     await connection.fetch(
         "select * from retoma.rerun($1, null, 'ana', null, array['text'], null, false, false, false, '{}')", run
     )
-    await finish(connection, reins)
+    await finish(connection, channel)
     await connection.fetch("select retoma.attend_reviews(100)")
 
 
-async def finish(connection: Connection, reins: Reins) -> None:
+async def finish(connection: Connection, channel: RawChannel) -> None:
     """One job, as a worker does that looks at what was before."""
-    (claim,) = await call(connection, reins, room=1)
+    (claim,) = await call(connection, channel, room=1)
     key = (claim.run, claim.step, claim.item, claim.revision)
     await connection.fetch("select * from retoma.what_came_before($1, $2, $3, $4)", *key)
-    await call(connection, reins, [ended(claim)])
+    await call(connection, channel, [make_result(claim)])
 
 
 @asynccontextmanager
-async def prepared(
+async def prepare_history(
     open_sandbox: OpenSandbox, table: Table, *others: Pipeline
-) -> AsyncIterator[tuple[Sandbox, Reins, Connection]]:
+) -> AsyncIterator[tuple[Sandbox, RawChannel, Connection]]:
     """A history in the state that is asked for, and one connection in one transaction that is rolled back."""
     async with open_sandbox(labels(), *others) as sandbox:
         await clear(sandbox)
@@ -227,7 +231,7 @@ async def prepared(
                 await other.execute(
                     f"analyze {', '.join(f'retoma.{name}' for name in ('jobs', 'runs', 'edges', *KEPT))}"
                 )
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         try:
             yield sandbox, reins, connection
         finally:
@@ -270,19 +274,21 @@ async def clear(sandbox: Sandbox) -> None:
 
 async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     """Let the server plan all its statements while there is nothing, and keep those plans."""
-    reins = await a_lane(sandbox)
+    reins = await open_channel(sandbox)
     run = (await sandbox.client.start("labels")).id
     claims = await call(connection, reins, room=10)
-    await call(connection, reins, [ended(one(claims, "taxonomy")), ended(one(claims, "documents"))])
+    await call(
+        connection, reins, [make_result(find_claim(claims, "taxonomy")), make_result(find_claim(claims, "documents"))]
+    )
     items = await call(connection, reins, room=10)
-    await call(connection, reins, [ended(items[0]), SetBack(items[1], "failed", code="ERROR")])
+    await call(connection, reins, [make_result(items[0]), AttemptOutcome(items[1], "failed", code="ERROR")])
     (join,) = await call(connection, reins, room=10)
     await connection.fetch("select * from retoma.held_by($1)", reins.worker)
-    await call(connection, reins, [ended(join)])
+    await call(connection, reins, [make_result(join)])
     await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
     await connection.fetch("select * from retoma.promote(100)")
     await connection.fetch("select * from retoma.sweep('1 hour')")
-    await look(connection, 0)
+    await claim_due_polls(connection, 0)
     if "reviewed" in sandbox.app.pipelines:
         other = (await sandbox.client.start("reviewed")).id
         await send_back_approve_and_rerun(connection, reins, other)
@@ -333,7 +339,7 @@ async def make_history(sandbox: Sandbox) -> None:
         ), made_anew as (
           insert into retoma.remakes (run, revision, step, item) select id, 2, 'label', '' from retoma.runs
         )
-        insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, state, next_at,
+        insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, schedule, state, next_at,
                                        created_at, ended_at)
         select id, 1, 1, tenant, 'labels', 'https://old.example.com', 'run.ended', 'standard', 'delivered', created_at,
                created_at, created_at
@@ -342,7 +348,7 @@ async def make_history(sandbox: Sandbox) -> None:
     )
 
 
-async def make_outside_history(sandbox: Sandbox) -> None:
+async def make_external_work_history(sandbox: Sandbox) -> None:
     """What went on outside and has ended, what is not looked at yet, and three that are due."""
     await rows(
         sandbox,
@@ -368,12 +374,12 @@ async def make_outside_history(sandbox: Sandbox) -> None:
     )
 
 
-async def look(connection: Connection, version: int) -> list[Any]:
+async def claim_due_polls(connection: Connection, version: int) -> list[Any]:
     return await connection.fetch("select * from retoma.looks_due(array[$1::int], 100, '1 minute')", version)
 
 
 @asynccontextmanager
-async def reading(connection: Connection) -> AsyncIterator[Read]:
+async def measure_reads(connection: Connection) -> AsyncIterator[Read]:
     before = await counters(connection)
     read = Read()
     yield read
@@ -398,13 +404,13 @@ async def counters(connection: Connection) -> dict[tuple[str, str], int]:
 
 
 async def call(
-    connection: Connection, reins: Reins, outcomes: Sequence[Result | SetBack] = (), room: int = 0
+    connection: Connection, channel: RawChannel, outcomes: Sequence[Result | AttemptOutcome] = (), room: int = 0
 ) -> list[Claim]:
-    answer = await connection.fetch(statements("calls")["exchange"].sql, *reins.next_call(outcomes, room=room))
+    answer = await connection.fetch(statements("calls")["exchange"].sql, *channel.next_call(outcomes, room=room))
     return [Claim(*row[1:]) for row in answer if row["what"] in ("claimed", "kept")]
 
 
-def ended(claim: Claim) -> Result:
+def make_result(claim: Claim) -> Result:
     results: dict[str, tuple[Any, dict[str, str] | None]] = {"documents": ('["a", "b"]', {"a": '"a"', "b": '"b"'})}
     output, items = results.get(claim.step, ('"result"', None))
     return Result(claim, output, items)

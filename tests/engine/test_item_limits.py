@@ -20,7 +20,7 @@ class Batch(BaseModel):
     documents: list[str] = ["a", "b"]
 
 
-class Desk:
+class StepRecorder:
     """What the two steps of `a_batch` meet, and what they did."""
 
     def __init__(self, *, failing: dict[tuple[str, str], int] | None = None) -> None:
@@ -47,11 +47,11 @@ def a_batch(retries: int = 2, **options: Any) -> Pipeline:
     retry = Retry(retries, delays=[5, 10, 20], jitter=0)
 
     @pipeline.each("documents", retry=retry, **options)
-    async def text(document: str, *, desk: Desk) -> str:
+    async def text(document: str, *, desk: StepRecorder) -> str:
         return await desk.work("text", document)
 
     @pipeline.each("documents", retry=retry, continues=text, **options)
-    async def label(text: str, *, desk: Desk) -> str:
+    async def label(text: str, *, desk: StepRecorder) -> str:
         return await desk.work("label", text)
 
     return pipeline
@@ -80,7 +80,7 @@ async def test_failures_of_the_earlier_step_use_up_retries_of_the_later_one(
     state: str,
     limit: str,
 ) -> None:
-    desk = Desk(failing=failing)
+    desk = StepRecorder(failing=failing)
     pipeline = a_batch(2 if limit == "of the steps" else 9)
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
@@ -91,7 +91,7 @@ async def test_failures_of_the_earlier_step_use_up_retries_of_the_later_one(
 
 
 async def test_the_delays_continue_where_those_of_the_earlier_step_ended(open_sandbox: OpenSandbox) -> None:
-    desk = Desk(failing={("text", "b"): 1, ("label", "b"): 1})
+    desk = StepRecorder(failing={("text", "b"): 1, ("label", "b"): 1})
     pipeline = a_batch()
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
@@ -100,7 +100,7 @@ async def test_the_delays_continue_where_those_of_the_earlier_step_ended(open_sa
 
 
 async def test_a_rerun_has_all_its_retries_again(open_sandbox: OpenSandbox) -> None:
-    desk = Desk(failing={("text", "b"): 2, ("label", "b"): 3})
+    desk = StepRecorder(failing={("text", "b"): 2, ("label", "b"): 3})
     pipeline = a_batch()
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
@@ -112,27 +112,27 @@ async def test_a_rerun_has_all_its_retries_again(open_sandbox: OpenSandbox) -> N
 
 
 async def test_a_later_step_has_the_time_that_the_earlier_one_left(open_sandbox: OpenSandbox) -> None:
-    desk = Desk()
+    desk = StepRecorder()
     desk.reading = seconds(100)
     pipeline = a_batch(work_limit=minutes(2), timeout=minutes(2))
-    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox, sandbox.manual_worker() as hands:
         desk.sandbox = sandbox
         run = await sandbox.client.start(pipeline, Batch(documents=["a"]))
         for _ in range(2):  # the list, the text
-            await hands.give_back(await hands.attempt(await hands.claim(1)))
+            await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
         (label,) = await hands.claim(1)
-        assert hands._runner.timeout_of(label) == 120  # nobody has asked yet
+        assert hands._runner.get_timeout(label) == 120  # nobody has asked yet
         times: list[float] = []
-        await hands._runner.run(label, lambda claim: times.append(hands._runner.timeout_of(claim)))
+        await hands._runner.run(label, lambda claim: times.append(hands._runner.get_timeout(claim)))
         assert times == [20]
-        await hands.give_back([hands._runner.timed_out(label)])
+        await hands.record_outcomes([hands._runner.build_timeout_outcome(label)])
         (found,) = await sandbox.client.items(run.id, "documents", limit=10)
     assert (found.state, found.code, found.attempt) == ("failed", "TIMEOUT", 1)
     assert "what was left of the 120 s that all work on this item may take" in found.error["message"]
 
 
 async def test_waiting_for_a_retry_is_no_work(open_sandbox: OpenSandbox) -> None:
-    desk = Desk(failing={("text", "b"): 3, ("label", "b"): 1})
+    desk = StepRecorder(failing={("text", "b"): 3, ("label", "b"): 1})
     pipeline = a_batch(9, work_limit=seconds(30))
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
@@ -150,10 +150,10 @@ async def test_what_hangs_is_not_tried_again_once_its_time_is_used_up(open_sandb
         await asyncio.Event().wait()
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await sandbox.client.start(pipeline)
         (claim,) = await hands.claim(1)
-        await hands.give_back([hands._runner.timed_out(claim)])
+        await hands.record_outcomes([hands._runner.build_timeout_outcome(claim)])
         (job,) = await sandbox.client.step_jobs(run.id, "forever", limit=1)
     assert (job.state, job.code, job.attempt) == ("failed", "TIMEOUT", 1)
 
@@ -185,6 +185,6 @@ def test_what_cannot_be_continued_is_refused_with_the_reason() -> None:
 
     with pytest.raises(DefinitionError, match="give one of them"):
 
-        @pipeline.each("documents", work_limit=60, total=60)
+        @pipeline.each("documents", work_limit=60, total_timeout=60)
         def both(document: str) -> str:
             return document

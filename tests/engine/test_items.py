@@ -5,7 +5,7 @@ from typing import Any
 from retoma import GiveUp, Items, Pipeline, Retry, finished, seconds
 from retoma.states import JobState
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next
+from tests.engine.builders import run_claims, run_next
 
 KEYS = ("b", "a", "c", "bad", "skip")
 
@@ -43,26 +43,26 @@ def labels(world: World, retry: Retry | None = None) -> Pipeline:
     return pipeline
 
 
-def shown(items: list[Any]) -> dict[str, tuple[str, str]]:
+def format_items(items: list[Any]) -> dict[str, tuple[str, str]]:
     return {item.item: (str(item.state), item.step) for item in items}
 
 
 async def test_an_item_has_one_state_over_all_its_steps(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         assert await sandbox.client.items(run, "documents") == []
-        await do_next(hands, "documents")
-        found = shown(await sandbox.client.items(run, "documents"))
+        await run_next(hands, "documents")
+        found = format_items(await sandbox.client.items(run, "documents"))
         assert found == dict.fromkeys(KEYS, ("ready", "text"))
         claims = await hands.claim(100)
-        assert shown(await sandbox.client.items(run, "documents"))["a"] == ("running", "text")
-        await do(hands, claims)
-        found = shown(await sandbox.client.items(run, "documents"))
+        assert format_items(await sandbox.client.items(run, "documents"))["a"] == ("running", "text")
+        await run_claims(hands, claims)
+        found = format_items(await sandbox.client.items(run, "documents"))
         assert found["a"] == ("running", "text")
         assert found["skip"] == ("skipped", "label")
-        await do_next(hands)
-        found = shown(await sandbox.client.items(run, "documents"))
+        await run_next(hands)
+        found = format_items(await sandbox.client.items(run, "documents"))
         assert found == dict.fromkeys("bac", ("succeeded", "label")) | {
             "bad": ("failed", "label"),
             "skip": ("skipped", "label"),
@@ -112,16 +112,16 @@ async def test_an_item_says_its_last_error_with_its_time_and_how_often_it_was_tr
 
 async def test_totals_count_every_item_once_and_name_the_last_that_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         totals = await sandbox.client.item_totals(run, "documents")
         assert (totals.total, totals.last_item, totals.last_at) == (0, None, None)
-        await do_next(hands, "documents")
+        await run_next(hands, "documents")
         texts = await hands.claim(100)
-        await do(hands, texts)
+        await run_claims(hands, texts)
         claims = await hands.claim(100)
         await sandbox.clock.advance(seconds(9))
-        await do(hands, claims, "label:c")
+        await run_claims(hands, claims, "label:c")
         totals = await sandbox.client.item_totals(run, "documents")
         assert totals.states == {JobState.RUNNING: 3, JobState.SUCCEEDED: 1, JobState.SKIPPED: 1}
         assert (totals.total, totals.last_item, totals.last_at) == (5, "c", await sandbox.clock.now())
@@ -135,7 +135,7 @@ async def test_what_failed_is_counted_by_its_code(open_sandbox: OpenSandbox) -> 
         assert await sandbox.client.item_codes(run, "label") == []
 
 
-async def test_an_item_that_is_made_anew_stands_where_it_stands_now(open_sandbox: OpenSandbox) -> None:
+async def test_a_rerun_item_has_its_current_position(open_sandbox: OpenSandbox) -> None:
     world = World()
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:

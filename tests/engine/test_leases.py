@@ -11,58 +11,69 @@ from datetime import timedelta
 import pytest
 
 from retoma import Context, Items, Pipeline, Retry
-from retoma.engine.exchange import Claim, Result, SetBack
+from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
 from retoma.errors import WorkerGone
 from retoma.records import Job
 from retoma.store import workers
-from retoma.testing import Hands, Sandbox
+from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import SILENCE, a_lane, do, do_next, fall_silent, kinds, names, state, states, value
+from tests.engine.builders import (
+    HEARTBEAT_TIMEOUT,
+    kinds,
+    names,
+    open_channel,
+    pass_heartbeat_timeout,
+    run_claims,
+    run_next,
+    state,
+    states,
+    value,
+)
 
 
 async def test_a_stale_fence_cannot_finish_and_is_counted(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         (claim,) = await hands.claim()
         for stale in (claim.fence - 1, claim.fence + 1):
-            await hands.give_back([Result(replace(claim, fence=stale), '"stale"')])
-        assert hands.refused == 2
+            await hands.record_outcomes([Result(replace(claim, fence=stale), '"stale"')])
+        assert hands.rejected_outcomes == 2
         assert await states(sandbox, run) == {"answer": "running"}
-        await hands.give_back([Result(claim, '"right"')])
+        await hands.record_outcomes([Result(claim, '"right"')])
         assert await sandbox.client.results(run) == {"answer": "right"}
 
 
 async def test_a_result_is_recorded_once_and_never_changes(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         (claim,) = await hands.claim()
-        await hands.give_back([Result(claim, '"first"')])
-        await hands.give_back([Result(claim, '"second"')])
-        assert hands.refused == 1
+        await hands.record_outcomes([Result(claim, '"first"')])
+        await hands.record_outcomes([Result(claim, '"second"')])
+        assert hands.rejected_outcomes == 1
         assert await sandbox.client.results(run) == {"answer": "first"}
         assert await kinds(sandbox, run) == ["start", "result answer", "end"]
 
 
 async def test_one_refused_outcome_leaves_the_others_of_its_call_alone(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start_many(pipeline, [None] * 3)
         claims = await hands.claim(3)
         claims[1] = replace(claims[1], fence=claims[1].fence - 1)
-        await do(hands, claims)
-        assert hands.refused == 1
+        await run_claims(hands, claims)
+        assert hands.rejected_outcomes == 1
         assert sorted([await state(sandbox, claim.run) for claim in claims]) == ["completed", "completed", "running"]
 
 
 async def test_a_worker_cannot_finish_what_another_holds(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as holder, sandbox.hands() as other:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as holder, sandbox.manual_worker() as other:
         run = (await sandbox.client.start(pipeline)).id
         claims = await holder.claim()
-        await do(other, claims)
-        assert other.refused == 1
+        await run_claims(other, claims)
+        assert other.rejected_outcomes == 1
         assert await states(sandbox, run) == {"answer": "running"}
 
 
@@ -72,25 +83,25 @@ async def test_every_claim_has_a_higher_fence(open_sandbox: OpenSandbox) -> None
         await sandbox.client.start(pipeline)
         fences = []
         for _ in range(3):
-            async with sandbox.hands() as hands:
+            async with sandbox.manual_worker() as hands:
                 fences += [claim.fence for claim in await hands.claim()]
     assert fences == [1, 2, 3]
 
 
-async def test_the_jobs_of_a_worker_that_fell_silent_are_ready_again(open_sandbox: OpenSandbox) -> None:
+async def test_jobs_are_ready_again_after_the_heartbeat_timeout(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         await sandbox.client.start_many(pipeline, [None] * 3)
         assert len(await dying.claim(2)) == 2
-        assert await fall_silent(sandbox) == [(dying.worker, 2)]
+        assert await pass_heartbeat_timeout(sandbox) == [(dying.worker, 2)]
         assert {job.state for job in await all_jobs(sandbox)} == {"ready"}
         assert await sandbox.work() == 3
         assert {run.state for run in await sandbox.client.runs()} == {"completed"}
 
 
-async def test_a_worker_that_beats_keeps_its_jobs(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_that_sends_heartbeats_keeps_its_jobs(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         claims = await hands.claim()
         for _ in range(5):
@@ -98,26 +109,26 @@ async def test_a_worker_that_beats_keeps_its_jobs(open_sandbox: OpenSandbox) -> 
             await value(
                 sandbox, "update retoma.workers set beat_at = retoma.now() where id = $1 returning id", hands.worker
             )
-            assert await workers.sweep(sandbox.database, SILENCE) == []
-        await do(hands, claims)
-        assert hands.refused == 0
+            assert await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT) == []
+        await run_claims(hands, claims)
+        assert hands.rejected_outcomes == 0
 
 
 async def test_a_result_that_comes_after_the_death_is_not_taken(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         run = (await sandbox.client.start(pipeline)).id
         outcomes = await dying.attempt(await dying.claim())
-        await fall_silent(sandbox)
+        await pass_heartbeat_timeout(sandbox)
         with pytest.raises(WorkerGone):
-            await dying.give_back(outcomes)
+            await dying.record_outcomes(outcomes)
         assert await states(sandbox, run) == {"answer": "ready"}
 
 
-async def test_a_buried_worker_can_claim_nothing(open_sandbox: OpenSandbox) -> None:
+async def test_a_deregistered_worker_can_claim_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
-        await fall_silent(sandbox)
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
+        await pass_heartbeat_timeout(sandbox)
         await sandbox.client.start(pipeline)
         with pytest.raises(WorkerGone, match=str(dying.worker)):
             await dying.claim()
@@ -127,20 +138,20 @@ async def test_a_buried_worker_can_claim_nothing(open_sandbox: OpenSandbox) -> N
 async def test_a_worker_that_stopped_can_claim_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
-        reins = await a_lane(sandbox)
-        await workers.end(sandbox.database, reins.worker)
+        reins = await open_channel(sandbox)
+        await workers.deregister_worker(sandbox.database, reins.worker)
         with pytest.raises(WorkerGone):
             await reins.call(room=1)
 
 
 async def test_what_has_not_begun_goes_back_without_a_mark(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         (claim,) = await hands.claim()
-        await hands.give_back([SetBack(claim, "back")])
+        await hands.record_outcomes([AttemptOutcome(claim, "back")])
         (job,) = await all_jobs(sandbox)
-        assert (job.state, job.attempt, job.deaths, job.code) == ("ready", 0, 0, None)
+        assert (job.state, job.attempt, job.worker_deaths, job.code) == ("ready", 0, 0, None)
         assert await kinds(sandbox, run) == ["start"]
 
 
@@ -148,23 +159,23 @@ async def test_what_a_stopping_worker_still_holds_is_ready_again_and_no_suspect(
     pipeline = one_step(retry=Retry(0))
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        async with sandbox.hands() as hands:
+        async with sandbox.manual_worker() as hands:
             await hands.claim()
         (job,) = await all_jobs(sandbox)
-        assert (job.state, job.attempt, job.deaths, job.code) == ("ready", 1, 0, "INTERRUPTED")
+        assert (job.state, job.attempt, job.worker_deaths, job.code) == ("ready", 1, 0, "INTERRUPTED")
         assert await kinds(sandbox, run) == ["start", "retry answer"]
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
 
 
-async def test_a_death_is_told_and_counted_with_the_attempt(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_death_is_recorded_and_counted_with_the_attempt(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         run = (await sandbox.client.start(pipeline)).id
         await dying.claim()
-        await fall_silent(sandbox)
+        await pass_heartbeat_timeout(sandbox)
         (job,) = await all_jobs(sandbox)
-        assert (job.attempt, job.deaths, job.code) == (1, 1, "WORKER_DIED")
+        assert (job.attempt, job.worker_deaths, job.code) == (1, 1, "WORKER_DIED")
         (_, event) = await sandbox.client.events(run)
         assert (event.kind, event.worker, event.data) == (
             "retry",
@@ -178,14 +189,14 @@ async def test_a_death_is_told_and_counted_with_the_attempt(open_sandbox: OpenSa
 
 async def test_suspects_are_claimed_one_at_a_time(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         await sandbox.client.start_many(pipeline, [None] * 5)
         suspects = await dying.claim(3)
-        await fall_silent(sandbox)
-        reins = await a_lane(sandbox)
+        await pass_heartbeat_timeout(sandbox)
+        reins = await open_channel(sandbox)
         first = await reins.call(room=10)
         assert len(first) == 3
-        assert [claim.deaths for claim in first].count(1) == 1
+        assert [claim.worker_deaths for claim in first].count(1) == 1
         assert await reins.call(room=10, suspect=False) == []
         second = await reins.call(room=10)
         third = await reins.call(room=10)
@@ -198,12 +209,12 @@ async def test_a_job_that_kills_its_worker_three_times_is_quarantined(open_sandb
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         for death in (1, 2, 3):
-            async with dying_hands(sandbox) as dying:
+            async with killed_worker(sandbox) as dying:
                 (claim,) = await dying.claim()
-                assert (claim.attempt, claim.deaths) == (death, death - 1)
-                await fall_silent(sandbox)
+                assert (claim.attempt, claim.worker_deaths) == (death, death - 1)
+                await pass_heartbeat_timeout(sandbox)
         (job,) = await all_jobs(sandbox)
-        assert (job.state, job.code, job.deaths) == ("quarantined", "QUARANTINED", 3)
+        assert (job.state, job.code, job.worker_deaths) == ("quarantined", "QUARANTINED", 3)
         assert await state(sandbox, run) == "failed"
         assert await kinds(sandbox, run) == ["start", "retry answer", "retry answer", "failure answer", "end"]
         assert await sandbox.work() == 0
@@ -224,16 +235,16 @@ async def test_a_quarantined_item_leaves_the_others_to_their_join(open_sandbox: 
     async def total(square: Items[int]) -> list[str]:
         return [str(sum(square)), *(f"{failed.key} {failed.state} {failed.code}" for failed in square.failed)]
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "numbers")
+        await run_next(hands, "numbers")
         claims = await hands.claim(3)
-        await do(hands, claims, "square:1", "square:3")
-        await fall_silent(sandbox)
+        await run_claims(hands, claims, "square:1", "square:3")
+        await pass_heartbeat_timeout(sandbox)
         for _ in range(2):
-            async with dying_hands(sandbox) as dying:
+            async with killed_worker(sandbox) as dying:
                 assert names(await dying.claim(5)) == ["square:2"]
-                await fall_silent(sandbox)
+                await pass_heartbeat_timeout(sandbox)
         await sandbox.work()
         assert await state(sandbox, run) == "completed_with_errors"
         assert (await sandbox.client.results(run))["total"] == ["10", "2 quarantined QUARANTINED"]
@@ -252,12 +263,12 @@ async def test_a_suspect_that_succeeds_goes_on_as_if_nothing_had_been(open_sandb
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        async with dying_hands(sandbox) as dying:
+        async with killed_worker(sandbox) as dying:
             await dying.claim()
-            await fall_silent(sandbox)
+            await pass_heartbeat_timeout(sandbox)
         await sandbox.work()
         assert await sandbox.client.results(run) == {"first": True, "second": True}
-        assert {job.step: job.deaths for job in await all_jobs(sandbox)} == {"first": 1, "second": 0}
+        assert {job.step: job.worker_deaths for job in await all_jobs(sandbox)} == {"first": 1, "second": 0}
 
 
 async def test_a_successor_that_stayed_with_a_worker_comes_back_when_it_dies(open_sandbox: OpenSandbox) -> None:
@@ -273,39 +284,43 @@ async def test_a_successor_that_stayed_with_a_worker_comes_back_when_it_dies(ope
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        async with dying_hands(sandbox) as dying:
-            kept = await dying.give_back(await dying.attempt(await dying.claim()), room=1)
+        async with killed_worker(sandbox) as dying:
+            kept = await dying.record_outcomes(await dying.attempt(await dying.claim()), limit=1)
             assert names(kept) == ["second"]
-            await fall_silent(sandbox)
+            await pass_heartbeat_timeout(sandbox)
         await sandbox.work()
         assert await sandbox.client.results(run) == {"first": 1, "second": 2}
 
 
-async def test_two_sweepers_at_once_give_each_job_back_once(open_sandbox: OpenSandbox) -> None:
+async def test_two_concurrent_reapers_release_each_job_once(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         for _ in range(10):
             run = (await sandbox.client.start(pipeline)).id
-            async with dying_hands(sandbox) as one, dying_hands(sandbox) as other:
+            async with killed_worker(sandbox) as one, killed_worker(sandbox) as other:
                 await one.claim()
-                await sandbox.clock.advance(SILENCE + timedelta(seconds=1))
-                swept = await asyncio.gather(*(workers.sweep(sandbox.database, SILENCE) for _ in range(4)))
+                await sandbox.clock.advance(HEARTBEAT_TIMEOUT + timedelta(seconds=1))
+                swept = await asyncio.gather(
+                    *(workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT) for _ in range(4))
+                )
                 assert sorted(dead for some in swept for dead in some) == [(one.worker, 1), (other.worker, 0)]
             (job,) = await sandbox.client.jobs(run)
-            assert (job.state, job.deaths) == ("ready", 1)
+            assert (job.state, job.worker_deaths) == ("ready", 1)
             await sandbox.work()
 
 
-async def test_a_call_that_is_under_way_ends_before_its_worker_is_buried(open_sandbox: OpenSandbox) -> None:
+async def test_a_running_call_ends_before_its_worker_is_declared_dead(open_sandbox: OpenSandbox) -> None:
     """The dead worker's last call and the sweep race: its jobs end, or they come back, and none is lost."""
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         for _ in range(15):
             runs = await sandbox.client.start_many(pipeline, [None] * 6)
-            async with dying_hands(sandbox) as dying:
+            async with killed_worker(sandbox) as dying:
                 outcomes = await dying.attempt(await dying.claim(3))
-                await sandbox.clock.advance(SILENCE + timedelta(seconds=1))
-                last, swept = await asyncio.gather(last_call(dying, outcomes), workers.sweep(sandbox.database, SILENCE))
+                await sandbox.clock.advance(HEARTBEAT_TIMEOUT + timedelta(seconds=1))
+                last, swept = await asyncio.gather(
+                    last_call(dying, outcomes), workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT)
+                )
             assert swept == [(dying.worker, 3)], "three that it held, or three that its last call claimed"
             found = [str(job.state) for run in runs for job in await sandbox.client.jobs(run.id)]
             assert found.count("running") == 0
@@ -314,17 +329,17 @@ async def test_a_call_that_is_under_way_ends_before_its_worker_is_buried(open_sa
             assert {await state(sandbox, run.id) for run in runs} == {"completed"}
 
 
-async def last_call(hands: Hands, outcomes: list[Result | SetBack]) -> list[Claim] | None:
+async def last_call(worker: ManualWorker, outcomes: list[Result | AttemptOutcome]) -> list[Claim] | None:
     try:
-        return await hands.give_back(outcomes, room=3)
+        return await worker.record_outcomes(outcomes, limit=3)
     except WorkerGone:
         return None
 
 
 @asynccontextmanager
-async def dying_hands(sandbox: Sandbox) -> AsyncIterator[Hands]:
+async def killed_worker(sandbox: Sandbox) -> AsyncIterator[ManualWorker]:
     """A worker that will fall silent: at the end it vanishes and tells the database nothing."""
-    opened = sandbox.hands()
+    opened = sandbox.manual_worker()
     hands = await opened.__aenter__()
     try:
         yield hands
@@ -348,22 +363,24 @@ def one_step(retry: Retry | None = None) -> Pipeline:
 
 async def test_a_worker_is_judged_by_its_own_heartbeat_timeout(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        patient = await workers.register(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
-        hasty = await workers.register(sandbox.database, "hasty", ["default"], 1, 1, timedelta(seconds=1))
+        patient = await workers.register_worker(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
+        hasty = await workers.register_worker(sandbox.database, "hasty", ["default"], 1, 1, timedelta(seconds=1))
         await sandbox.clock.advance(timedelta(seconds=3))
         assert {one.id: one.is_alive(timedelta(seconds=1)) for one in await sandbox.client.workers()} == {
             patient: True,
             hasty: False,
         }
-        assert await workers.sweep(sandbox.database, timedelta(seconds=1)) == [(hasty, 0)]
+        assert await workers.reap_dead_workers(sandbox.database, timedelta(seconds=1)) == [(hasty, 0)]
         await sandbox.clock.advance(timedelta(seconds=4))
-        assert await workers.sweep(sandbox.database, timedelta(minutes=1)) == [(patient, 0)]
+        assert await workers.reap_dead_workers(sandbox.database, timedelta(minutes=1)) == [(patient, 0)]
 
 
-async def test_a_judge_that_was_cut_off_gives_others_their_own_time_to_beat(open_sandbox: OpenSandbox) -> None:
+async def test_a_reaper_that_was_cut_off_gives_others_time_for_heartbeats(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        patient = await workers.register(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
+        patient = await workers.register_worker(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
         await sandbox.clock.advance(timedelta(minutes=1))
         hasty = timedelta(seconds=1)
-        assert await workers.sweep(sandbox.database, hasty, seen_for=timedelta(seconds=5)) == []
-        assert await workers.sweep(sandbox.database, hasty, seen_for=timedelta(seconds=7)) == [(patient, 0)]
+        assert await workers.reap_dead_workers(sandbox.database, hasty, reachable_for=timedelta(seconds=5)) == []
+        assert await workers.reap_dead_workers(sandbox.database, hasty, reachable_for=timedelta(seconds=7)) == [
+            (patient, 0)
+        ]

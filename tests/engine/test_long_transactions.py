@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from retoma.store.database import Connection
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, rows, value
-from tests.engine.test_hot_statements import FEW, call, clear, labels, reading
+from tests.engine.builders import RawChannel, open_channel, rows, value
+from tests.engine.test_hot_statements import FEW, call, clear, labels, measure_reads
 
 CLAIMED_BEFORE = 21_000
 OLD_READY_JOBS = """
@@ -20,7 +20,7 @@ select r.id, 1, r.version, r.tenant, 1, 'ready', 'documents', n::text, 'default'
 
 
 @asynccontextmanager
-async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Sandbox, Reins, Connection]]:
+async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Sandbox, RawChannel, Connection]]:
     """Many jobs of one old run that are no longer ready, whose index entries must stay."""
     async with open_sandbox(labels()) as sandbox:
         await clear(sandbox)
@@ -35,18 +35,18 @@ async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[
                 first,
             )
             async with connection.transaction():
-                yield sandbox, await a_lane(sandbox), connection
+                yield sandbox, await open_channel(sandbox), connection
         await connection.close()
         await holder.close()
         await clear(sandbox)
 
 
-async def look_back_in(connection: Connection, reins: Reins, when: str) -> None:
+async def look_back_in(connection: Connection, channel: RawChannel, when: str) -> None:
     """Set the time of a look-back that is planned."""
     done = await connection.execute(
         "update retoma.lanes set look_back_at = clock_timestamp() + $2::text::interval"
         " where worker = $1 and look_back_at is not null",
-        reins.worker,
+        channel.worker,
         when,
     )
     assert done == "UPDATE 1", "no look-back is planned: every claim reads everything"
@@ -54,13 +54,13 @@ async def look_back_in(connection: Connection, reins: Reins, when: str) -> None:
 
 async def test_claims_do_not_read_what_was_claimed_before_again_and_again(open_sandbox: OpenSandbox) -> None:
     async with beside_a_long_transaction(open_sandbox) as (sandbox, reins, connection):
-        async with reading(connection) as first:
+        async with measure_reads(connection) as first:
             assert await call(connection, reins, room=10) == []
         assert first.entries["jobs_ready"] >= CLAIMED_BEFORE
         await call(connection, reins, room=10)
         await look_back_in(connection, reins, "1 hour")
         await sandbox.client.start("labels")
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             assert len(await call(connection, reins, room=10)) == 2
         assert read.entries["jobs_ready"] <= FEW
 
@@ -80,20 +80,20 @@ async def test_jobs_of_earlier_runs_are_claimed_at_the_next_look_back(open_sandb
 
 async def test_claims_read_everything_again_once_there_is_little_to_read(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(labels()) as sandbox:
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         await rows(sandbox, "update retoma.lanes set look_back_at = clock_timestamp() where worker = $1", reins.worker)
         await reins.call(room=1)
         assert await value(sandbox, "select look_back_at from retoma.lanes where worker = $1", reins.worker) is None
 
 
-async def test_a_lane_leaves_its_key_behind_now_and_then(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_link_resets_its_key_now_and_then(open_sandbox: OpenSandbox) -> None:
     """All versions of a row under one key are read again by every call."""
     async with open_sandbox(labels()) as sandbox:
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         for _ in range(3):
             await reins.call()
         await rows(sandbox, "update retoma.lanes set call = 999 where worker = $1", reins.worker)
-        reins.lane._call = 999
+        reins.link._call = 999
         await reins.call()
         assert await value(sandbox, "select part from retoma.lanes where worker = $1", reins.worker) == 1
         await reins.call()

@@ -15,20 +15,20 @@ import pytest
 from bench.chaos.proxy import Proxy
 from retoma import GiveUp, Items, Pipeline, Retry
 from retoma.client import Client
-from retoma.engine.exchange import Answer, Lane, Result, SetBack, Wish
+from retoma.engine.claim_protocol import AttemptOutcome, ClaimRequest, ClaimResponse, Result, WorkerLink
 from retoma.engine.reviews import Decision
 from retoma.errors import KeyReused
 from retoma.records import Revision
 from retoma.settings import Settings
-from retoma.store.database import Database, Link, Row
+from retoma.store.database import Database, DedicatedConnection, Row
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, kinds, name, names, open_lanes, split, state, states, value
-from tests.faults.stage import behind, url_by
-from tests.patience import PATIENCE
+from tests.engine.builders import RawChannel, kinds, name, names, open_channel, open_links, split, state, states, value
+from tests.faults.testbed import get_server_address, url_by
+from tests.wait_timeout import WAIT_TIMEOUT
 
-_ACT = re.compile(r"retoma\.(rerun|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
+_ACTION = re.compile(r"retoma\.(rerun|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
@@ -37,11 +37,11 @@ async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start_many(pipeline, [None] * 5)
-        reins = await a_lane(sandbox)
-        lose_answers(reins.lane, sandbox.database)
+        reins = await open_channel(sandbox)
+        lose_answers(reins.link, sandbox.database)
         answer = await exchange(reins, room=3)
-        assert (answer.replayed, answer.claimed, answer.kept) == (True, [], [])
-        held = await reins.lane.held()
+        assert (answer.replayed, answer.claimed, answer.successors) == (True, [], [])
+        held = await reins.link.list_held()
         assert names(held) == ["first"] * 3
         assert {claim.attempt for claim in held} == {1}
         assert await value(sandbox, "select count(*) from retoma.jobs where state = 'ready'") == 2
@@ -51,12 +51,12 @@ async def test_what_is_held_comes_with_all_that_it_reads(open_sandbox: OpenSandb
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (claim,) = await reins.call(room=1)
-        lose_answers(reins.lane, sandbox.database)
+        lose_answers(reins.link, sandbox.database)
         answer = await exchange(reins, Result(claim, "41"), room=1)
         assert answer.replayed
-        (kept,) = await reins.lane.held()
+        (kept,) = await reins.link.list_held()
         assert (kept.step, kept.results, kept.fence, kept.attempt) == ("second", ["41"], 1, 1)
 
 
@@ -64,23 +64,23 @@ async def test_a_finish_whose_answer_is_lost_is_recorded_once(open_sandbox: Open
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (claim,) = await reins.call(room=1)
-        lose_answers(reins.lane, sandbox.database, times=3)
+        lose_answers(reins.link, sandbox.database, times=3)
         answer = await exchange(reins, Result(claim, "1"))
-        assert (answer.replayed, answer.refused) == (True, 0)
+        assert (answer.replayed, answer.rejected) == (True, 0)
         assert await kinds(sandbox, run) == ["start", "result first"]
         assert await states(sandbox, run) == {"first": "succeeded", "second": "ready"}
 
 
-async def test_a_setback_whose_answer_is_lost_counts_once(open_sandbox: OpenSandbox) -> None:
+async def test_a_failed_outcome_whose_answer_is_lost_counts_once(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (claim,) = await reins.call(room=1)
-        lose_answers(reins.lane, sandbox.database)
-        await exchange(reins, SetBack(claim, "retry", code="ERROR"))
+        lose_answers(reins.link, sandbox.database)
+        await exchange(reins, AttemptOutcome(claim, "retry", code="ERROR"))
         assert await value(sandbox, "select failures from retoma.jobs where run = $1", run) == 1
 
 
@@ -88,8 +88,8 @@ async def test_a_call_that_never_arrived_is_made_when_it_is_sent_again(open_sand
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        reins = await a_lane(sandbox)
-        lose_answers(reins.lane, sandbox.database, times=2, commit=False)
+        reins = await open_channel(sandbox)
+        lose_answers(reins.link, sandbox.database, times=2, commit=False)
         answer = await exchange(reins, room=1)
         assert (answer.replayed, names(answer.claimed)) == (False, ["first"])
 
@@ -98,73 +98,73 @@ async def test_the_calls_after_a_lost_answer_go_on_as_usual(open_sandbox: OpenSa
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await a_lane(sandbox)
-        lose_answers(reins.lane, sandbox.database)
+        reins = await open_channel(sandbox)
+        lose_answers(reins.link, sandbox.database)
         await exchange(reins, room=1)
-        (claim,) = await reins.lane.held()
+        (claim,) = await reins.link.list_held()
         (kept,) = await reins.call([Result(claim, "1")], room=1)
         await reins.call([Result(kept, "2")])
         assert await state(sandbox, run) == "completed"
-        assert await reins.lane.held() == []
+        assert await reins.link.list_held() == []
 
 
 async def test_a_question_for_what_is_held_is_asked_again_when_it_is_cut(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         await reins.call(room=1)
-        lose_answers(reins.lane, sandbox.database, times=2)
-        assert names(await reins.lane.held()) == ["first"]
+        lose_answers(reins.link, sandbox.database, times=2)
+        assert names(await reins.link.list_held()) == ["first"]
 
 
 async def test_one_call_sent_over_two_connections_at_once_is_made_once(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
-        reins = await a_lane(sandbox)
-        twin = Reins(sandbox, reins.worker, Lane(sandbox.database, reins.worker, 1), reins.served)
-        open_lanes.append(twin.lane)
+        reins = await open_channel(sandbox)
+        twin = RawChannel(sandbox, reins.worker, WorkerLink(sandbox.database, reins.worker, 1), reins.served)
+        open_links.append(twin.link)
         for _ in range(20):
             await sandbox.client.start_many(pipeline, [None] * 2)
             answers = await asyncio.gather(exchange(reins, room=1), exchange(twin, room=1))
             assert sorted(answer.replayed for answer in answers) == [False, True]
             assert sorted(len(answer.claimed) for answer in answers) == [0, 1]
-        assert len(await reins.lane.held()) == 20
+        assert len(await reins.link.list_held()) == 20
 
 
 async def test_a_socket_cut_between_commit_and_answer_loses_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (claim,) = await reins.call(room=1)
         async with sandbox.database.connection() as blocker:
             async with blocker.transaction():
                 # The call reaches the server and waits there, so that its connection can be cut under it.
                 await blocker.fetch("select from retoma.lanes where worker = $1 for update", reins.worker)
                 call = asyncio.create_task(exchange(reins, Result(claim, "1"), room=1))
-                await until(lambda: waiting_calls(sandbox, 1))
-                connection_of(reins.lane).terminate()
-                await until(lambda: waiting_calls(sandbox, 2))
+                await wait_until(lambda: waiting_calls(sandbox, 1))
+                get_connection(reins.link).terminate()
+                await wait_until(lambda: waiting_calls(sandbox, 2))
             answer = await call
         # Behind a pooler the commit is a message of its own, which the cut kept from being sent.
         assert answer.replayed or sandbox.database.pooled
-        assert [name(held) for held in await reins.lane.held()] == ["second"]
+        assert [name(held) for held in await reins.link.list_held()] == ["second"]
         assert await kinds(sandbox, run) == ["start", "result first"]
 
 
-async def test_hands_that_lose_an_answer_get_their_jobs_all_the_same(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_that_loses_an_answer_still_gets_its_jobs(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start_many(pipeline, [None] * 2)
         (first,) = await hands.claim(1)
-        lose_answers(hands._lane, sandbox.database)
+        lose_answers(hands._link, sandbox.database)
         (second,) = await hands.claim(1)
         assert first.run != second.run
 
 
-Act = Callable[[Client, UUID, str | None], Awaitable[Revision]]
-ACTS: dict[str, Act] = {
+Action = Callable[[Client, UUID, str | None], Awaitable[Revision]]
+ACTIONS: dict[str, Action] = {
     "rerun": lambda client, run, key: client.rerun(run, "drawn", items=["a"], key=key),
     "rerun_failed": lambda client, run, key: client.rerun_failed(run, key=key),
     "edit": lambda client, run, key: client.edit(run, "drawn", "by hand", item="bad", key=key),
@@ -172,34 +172,34 @@ ACTS: dict[str, Act] = {
 }
 
 
-@pytest.mark.parametrize("act", ACTS)
-async def test_an_act_whose_answer_is_lost_is_done_once_and_answered(open_sandbox: OpenSandbox, act: str) -> None:
-    async with open_sandbox(a_comic()) as sandbox, losing_an_answer(sandbox) as client:
+@pytest.mark.parametrize("act", ACTIONS)
+async def test_an_action_whose_answer_is_lost_is_done_once_and_answered(open_sandbox: OpenSandbox, act: str) -> None:
+    async with open_sandbox(a_comic()) as sandbox, open_lossy_client(sandbox) as client:
         run = (await sandbox.run("comic")).id
-        assert await ACTS[act](client, run, None) == Revision(2, 1)
+        assert await ACTIONS[act](client, run, None) == Revision(2, 1)
         assert (await sandbox.client.show(run)).revision == 2
-        assert len(await sandbox.client.events(run, kinds=["act"])) == 1
+        assert len(await sandbox.client.events(run, kinds=["action"])) == 1
 
 
 async def test_a_fork_whose_answer_is_lost_is_one_run(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_comic()) as sandbox, losing_an_answer(sandbox) as client:
+    async with open_sandbox(a_comic()) as sandbox, open_lossy_client(sandbox) as client:
         run = (await sandbox.run("comic")).id
         forked = await client.fork(run)
         assert forked.created
         assert {each.id for each in await sandbox.client.runs()} == {run, forked.id}
 
 
-@pytest.mark.parametrize("act", ACTS)
-async def test_an_act_asked_for_again_with_its_key_is_answered_as_before(open_sandbox: OpenSandbox, act: str) -> None:
+@pytest.mark.parametrize("act", ACTIONS)
+async def test_an_action_repeated_with_its_key_is_answered_as_before(open_sandbox: OpenSandbox, act: str) -> None:
     """Also while its work is under way, when another would be refused, and after it."""
-    async with open_sandbox(a_comic()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(a_comic()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.run("comic")).id
-        made = await ACTS[act](sandbox.client, run, "order 1")
+        made = await ACTIONS[act](sandbox.client, run, "order 1")
         claims = await hands.claim(1)
-        assert await ACTS[act](sandbox.client, run, "order 1") == made
-        await hands.give_back(await hands.attempt(claims))
+        assert await ACTIONS[act](sandbox.client, run, "order 1") == made
+        await hands.record_outcomes(await hands.attempt(claims))
         await sandbox.work()
-        assert await ACTS[act](sandbox.client, run, "order 1") == made
+        assert await ACTIONS[act](sandbox.client, run, "order 1") == made
         assert (await sandbox.client.show(run)).revision == 2
 
 
@@ -215,11 +215,11 @@ async def test_a_fork_asked_for_again_with_its_key_is_the_same_run(open_sandbox:
             await sandbox.client.start("comic", key="order 1")
 
 
-@pytest.mark.parametrize("act", ACTS)
-async def test_a_key_of_one_act_is_not_taken_for_another(open_sandbox: OpenSandbox, act: str) -> None:
+@pytest.mark.parametrize("act", ACTIONS)
+async def test_a_key_of_one_action_is_not_taken_for_another(open_sandbox: OpenSandbox, act: str) -> None:
     async with open_sandbox(a_comic()) as sandbox:
         run = (await sandbox.run("comic")).id
-        await ACTS[act](sandbox.client, run, "order 1")
+        await ACTIONS[act](sandbox.client, run, "order 1")
         with pytest.raises(KeyReused, match="order 1"):
             await sandbox.client.rerun(run, "strip", key="order 1")
 
@@ -231,27 +231,27 @@ async def test_a_decision_whose_answer_is_lost_is_still_its_makers(open_sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await sandbox.work()
         (review,) = await sandbox.client.reviews(run=run)
-        async with losing_an_answer(sandbox) as client:
+        async with open_lossy_client(sandbox) as client:
             decided = await client.decide(review.id, Decision("reject", by="ana", notes="not this"))
         assert (decided.state, decided.decided_by) == ("rejected", "ana")
         assert await state(sandbox, run) == "rejected"
 
 
 @asynccontextmanager
-async def losing_an_answer(sandbox: Sandbox) -> AsyncIterator[Client]:
+async def open_lossy_client(sandbox: Sandbox) -> AsyncIterator[Client]:
     """A client whose first act is committed, and whose connection is then cut."""
     async with (
-        Proxy(behind(sandbox.database)) as proxy,
+        Proxy(get_server_address(sandbox.database)) as proxy,
         await Database.open(Settings(database_url=url_by(sandbox.database, proxy.port))) as through,
     ):
-        proxy.loses_answer = lambda call: bool(_ACT.search(call.sql)) and proxy.lost_answers == 0
+        proxy.loses_answer = lambda call: bool(_ACTION.search(call.sql)) and proxy.lost_answers == 0
         client = Client(sandbox.app, through)
         yield client
         await client.close()
         assert proxy.lost_answers == 1
 
 
-class LossyLink(Link):
+class LossyLink(DedicatedConnection):
     """Loses the answers of its first calls, after the database has committed them or before it has seen them."""
 
     def __init__(self, database: Database, times: int, commit: bool) -> None:
@@ -271,20 +271,20 @@ class LossyLink(Link):
         return rows
 
 
-def lose_answers(lane: Lane, database: Database, times: int = 1, *, commit: bool = True) -> None:
-    lane._link.drop()
-    lane._link = LossyLink(database, times, commit)
+def lose_answers(link: WorkerLink, database: Database, times: int = 1, *, commit: bool = True) -> None:
+    link._link.drop()
+    link._link = LossyLink(database, times, commit)
 
 
-def connection_of(lane: Lane) -> asyncpg.Connection:
-    connection = lane._link._connection
+def get_connection(link: WorkerLink) -> asyncpg.Connection:
+    connection = link._link._connection
     assert connection is not None
     return connection
 
 
-async def exchange(reins: Reins, *outcomes: Result | SetBack, room: int = 0) -> Answer:
-    return await reins.lane.exchange(
-        *split(outcomes), Wish(reins.queues, reins.served, after=0, room=room, suspect=True)
+async def exchange(channel: RawChannel, *outcomes: Result | AttemptOutcome, room: int = 0) -> ClaimResponse:
+    return await channel.link.finish_and_claim(
+        *split(outcomes), ClaimRequest(channel.queues, channel.served, after_tenant=0, room=room, allow_suspect=True)
     )
 
 
@@ -297,8 +297,8 @@ async def waiting_calls(sandbox: Sandbox, count: int) -> bool:
     return bool(waiting == count)
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while not await holds():  # noqa: ASYNC110  (it happens in the server)
             await asyncio.sleep(0.005)
 

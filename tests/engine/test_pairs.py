@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from retoma import Items, Pipeline
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, states
+from tests.engine.builders import names, run_claims, run_next, states
 
 
 class Story(BaseModel):
@@ -33,14 +33,14 @@ async def test_an_each_over_two_lists_runs_for_every_pair_in_order(open_sandbox:
 
 async def test_a_pair_goes_on_while_another_has_not_begun(open_sandbox: OpenSandbox) -> None:
     pipeline = translations()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "languages", "scenes")
-        await do_next(hands, "scenes*languages")
+        await run_next(hands, "languages", "scenes")
+        await run_next(hands, "scenes*languages")
         (first,) = await hands.claim(1)
-        (second,) = await hands.give_back(await hands.attempt([first]), room=1)
+        (second,) = await hands.record_outcomes(await hands.attempt([first]), limit=1)
         assert (second.step, second.item) == ("loud", first.item)
-        await do(hands, [second])
+        await run_claims(hands, [second])
         found = await states(sandbox, run)
         assert [found[f"translation:{pair}"] for pair in ("beach|en", "beach|pt", "city|en", "city|pt")].count(
             "ready"
@@ -109,9 +109,9 @@ async def test_pairs_and_the_items_of_one_of_their_lists_are_different_fan_outs(
     async def film(image: Items[str], caption: Items[str]) -> list[int]:
         return [len(image), len(caption)]
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do_next(hands, "languages", "scenes")
+        await run_next(hands, "languages", "scenes")
         assert names(await hands.claim(10)) == ["image:beach", "image:city", "scenes*languages"]
         await hands.close()
         await sandbox.work()

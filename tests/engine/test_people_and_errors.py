@@ -6,7 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from retoma import Decision, GiveUp, Pipeline, Retry
-from retoma.engine.figures import look
+from retoma.engine.metrics import read_metrics
 from retoma.records import ErrorCounts
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -68,7 +68,7 @@ async def test_an_error_that_a_rerun_resolved_is_not_an_error_any_more(open_sand
 
 async def a_run_that_asks(sandbox: Sandbox) -> UUID:
     run = (await sandbox.client.start("film")).id
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     await sandbox.clock.advance(timedelta(minutes=50))
     return run
 
@@ -93,7 +93,7 @@ async def test_no_end_is_predicted_while_people_are_asked(open_sandbox: OpenSand
         run = await a_run_that_asks(sandbox)
         (first, *_) = await sandbox.client.reviews(run=run)
         await sandbox.client.decide(first.id, APPROVE)
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert len(await sandbox.client.reviews(run=run)) == 1
         assert await sandbox.client.estimate(run) is None
 
@@ -104,6 +104,6 @@ async def test_the_time_of_people_is_not_that_of_a_run(open_sandbox: OpenSandbox
         for review in await sandbox.client.reviews(run=run):
             await sandbox.client.decide(review.id, APPROVE)
         await sandbox.work()
-        found = await look(sandbox.database)
-    seconds = {tally.what: tally.seconds for tally in found.tallies if tally.what in ("asked", "worked")}
+        found = await read_metrics(sandbox.database)
+    seconds = {tally.what: tally.seconds for tally in found.counters if tally.what in ("asked", "worked")}
     assert seconds == {"asked": 3000, "worked": 0}

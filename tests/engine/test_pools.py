@@ -9,8 +9,8 @@ from retoma.errors import DefinitionError, InvalidInput, NotFound
 from retoma.store import pools, workers
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import SILENCE, do, fall_silent, names, rows, states, value
-from tests.engine.test_leases import dying_hands
+from tests.engine.builders import HEARTBEAT_TIMEOUT, names, pass_heartbeat_timeout, rows, run_claims, states, value
+from tests.engine.test_leases import killed_worker
 
 
 def clips(pool: Pool, count: int = 10, slots: int = 1) -> Pipeline:
@@ -32,7 +32,7 @@ def clips(pool: Pool, count: int = 10, slots: int = 1) -> Pipeline:
     return pipeline
 
 
-async def used(sandbox: Sandbox, name: str = "gpu") -> int:
+async def count_used_slots(sandbox: Sandbox, name: str = "gpu") -> int:
     (pool,) = await sandbox.client.pools(name)
     return pool.used
 
@@ -40,24 +40,24 @@ async def used(sandbox: Sandbox, name: str = "gpu") -> int:
 async def start(sandbox: Sandbox, pipeline: Pipeline, tenant: str = "default") -> UUID:
     """A run whose images are listed and not begun."""
     run = (await sandbox.client.start(pipeline, tenant=tenant)).id
-    async with sandbox.hands() as hands:
-        await do(hands, await hands.claim(1), "images")
+    async with sandbox.manual_worker() as hands:
+        await run_claims(hands, await hands.claim(1), "images")
     return run
 
 
 async def test_no_more_jobs_run_than_the_pool_has_slots(open_sandbox: OpenSandbox) -> None:
     gpu = Pool("gpu", capacity=3)
     pipeline = clips(gpu)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, sandbox.hands() as others:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands, sandbox.manual_worker() as others:
         await start(sandbox, pipeline)
         mine = await hands.claim(2)
         assert names(mine) == ["clip:0", "clip:1"]
         assert names(await others.claim(100)) == ["clip:2"]
         assert await others.claim(100) == []
-        assert await used(sandbox) == 3
+        assert await count_used_slots(sandbox) == 3
 
-        await do(hands, mine, "clip:1")
-        assert await used(sandbox) == 2
+        await run_claims(hands, mine, "clip:1")
+        assert await count_used_slots(sandbox) == 2
         assert names(await others.claim(100)) == ["clip:3"]
 
 
@@ -66,19 +66,22 @@ async def test_a_run_with_a_pool_comes_to_its_end(open_sandbox: OpenSandbox) -> 
     async with open_sandbox(pipeline) as sandbox:
         ended = await sandbox.run(pipeline)
         assert (ended.state, ended.results["film"]) == ("completed", 20)
-        assert await used(sandbox) == 0
+        assert await count_used_slots(sandbox) == 0
 
 
 async def test_a_dead_worker_gives_back_its_slots(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=3))
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         await start(sandbox, pipeline)
         assert len(await dying.claim(100)) == 3
-        await sandbox.clock.advance(SILENCE - seconds(2))
-        assert (await workers.sweep(sandbox.database, SILENCE), await used(sandbox)) == ([], 3)
-        assert await fall_silent(sandbox) == [(dying.worker, 3)]
-        assert await used(sandbox) == 0
-        async with sandbox.hands() as hands:
+        await sandbox.clock.advance(HEARTBEAT_TIMEOUT - seconds(2))
+        assert (
+            await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT),
+            await count_used_slots(sandbox),
+        ) == ([], 3)
+        assert await pass_heartbeat_timeout(sandbox) == [(dying.worker, 3)]
+        assert await count_used_slots(sandbox) == 0
+        async with sandbox.manual_worker() as hands:
             assert len(await hands.claim(100)) == 3
 
 
@@ -93,10 +96,10 @@ async def test_a_job_that_is_tried_again_holds_no_slot_while_it_waits(open_sandb
             raise ValueError("no")
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do(hands, await hands.claim(1))
-        assert await used(sandbox) == 0
+        await run_claims(hands, await hands.claim(1))
+        assert await count_used_slots(sandbox) == 0
         failing = False
         await sandbox.work()
         assert await states(sandbox, run) == {"clip": "succeeded"}
@@ -104,17 +107,17 @@ async def test_a_job_that_is_tried_again_holds_no_slot_while_it_waits(open_sandb
 
 async def test_a_cancelled_run_gives_back_its_slots(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=3))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await start(sandbox, pipeline)
         claims = await hands.claim(100)
         await sandbox.client.cancel(run)
-        await do(hands, claims)
-        assert await used(sandbox) == 0
+        await run_claims(hands, claims)
+        assert await count_used_slots(sandbox) == 0
 
 
 async def test_holdings_are_the_pooled_jobs_that_run_or_are_parked(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=5), slots=2)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await start(sandbox, pipeline)
         await hands.claim(100)
         held = await rows(sandbox, "select run, step, item, revision, slots from retoma.holdings order by 3")
@@ -131,7 +134,7 @@ async def test_tenants_take_turns_at_a_pool_and_within_one_the_oldest_run_comes_
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = clips(Pool("gpu", capacity=1), count=2)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         order = []
         runs = {}
         for name, tenant in (("a1", "a"), ("a2", "a"), ("b1", "b")):
@@ -139,33 +142,33 @@ async def test_tenants_take_turns_at_a_pool_and_within_one_the_oldest_run_comes_
         for _ in range(6):
             claims = await hands.claim(100)
             order += [f"{runs[claim.run]}:{claim.item}" for claim in claims if claim.step == "clip"]
-            await do(hands, claims)
+            await run_claims(hands, claims)
         assert order == ["a1:0", "b1:0", "a1:1", "b1:1", "a2:0", "a2:1"]
 
 
 async def test_tenants_share_the_slots_that_are_free_at_once(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=3), count=4)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         runs = {await start(sandbox, pipeline, tenant): tenant for tenant in "abc"}
         for _ in range(3):
             claims = await hands.claim(20)
             assert sorted(runs[claim.run] for claim in claims) == ["a", "b", "c"]
-            await do(hands, claims)
+            await run_claims(hands, claims)
 
 
 async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=5, per_tenant=2))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         mine = await start(sandbox, pipeline, tenant="north")
         claims = await hands.claim(100)
         assert names(claims) == ["clip:0", "clip:1"]
         (wait,) = await sandbox.client.waits(mine)
-        assert "its tenant has as many slots of pool 'gpu' as one may have" in wait.why
+        assert "its tenant has as many slots of pool 'gpu' as one may have" in wait.explanation
         theirs = await start(sandbox, pipeline, tenant="south")
-        assert "as one may have" not in (await sandbox.client.waits(theirs))[0].why
+        assert "as one may have" not in (await sandbox.client.waits(theirs))[0].explanation
         assert names(await hands.claim(100)) == ["clip:0", "clip:1"]
-        assert (await used(sandbox), await hands.claim(100)) == (4, [])
-        await do(hands, claims, "clip:1")
+        assert (await count_used_slots(sandbox), await hands.claim(100)) == (4, [])
+        await run_claims(hands, claims, "clip:1")
         assert names(await hands.claim(100)) == ["clip:2"]
         await sandbox.client.set_pool("gpu", per_tenant=0)
         assert len(await hands.claim(100)) == 1
@@ -173,23 +176,23 @@ async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenS
 
 async def test_a_job_whose_tenant_has_its_share_is_no_head_that_others_wait_for(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=4, per_tenant=3), slots=2)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await start(sandbox, pipeline, tenant="north")
         await start(sandbox, pipeline, tenant="south")
         claims = await hands.claim(100)
         assert [claim.item for claim in claims] == ["0", "0"]
-        await do(hands, [claims[1]], "clip:0")
+        await run_claims(hands, [claims[1]], "clip:0")
         await sandbox.clock.advance(minutes(2))
         assert names(await hands.claim(100)) == ["clip:1"]
 
 
 async def test_a_share_that_was_narrowed_below_a_job_says_so(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=4, per_tenant=2), slots=2)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.set_pool("gpu", per_tenant=1)
         run = await start(sandbox, pipeline)
         assert await hands.claim(100) == []
-        assert "has fewer slots than it takes" in (await sandbox.client.waits(run))[0].why
+        assert "has fewer slots than it takes" in (await sandbox.client.waits(run))[0].explanation
 
 
 async def test_what_was_set_stays_when_an_application_starts_that_knows_of_shares(
@@ -200,7 +203,7 @@ async def test_what_was_set_stays_when_an_application_starts_that_knows_of_share
         await sandbox.client.start(pipeline)
         await sandbox.client.set_pool("gpu", capacity=7)
         await rows(sandbox, "update retoma.pools set declared = (declared::jsonb - 'per_tenant')::json")
-        await pools.declare(sandbox.database, [Pool("gpu", capacity=3)])
+        await pools.declare_pools(sandbox.database, [Pool("gpu", capacity=3)])
         (pool,) = await sandbox.client.pools("gpu")
         assert pool.capacity == 7
 
@@ -243,12 +246,12 @@ async def test_smaller_jobs_pass_one_that_does_not_fit_until_it_has_waited_for_a
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = two_sizes(Pool("gpu", capacity=3))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         claims = await hands.claim(100)
         assert names(claims) == ["large", "numbers"]
-        await do(hands, claims, "large")
-        await do(hands, claims, "numbers")
+        await run_claims(hands, claims, "large")
+        await run_claims(hands, claims, "numbers")
         held = await hands.claim(1)
         assert names(held) == ["small:0"]
 
@@ -257,7 +260,7 @@ async def test_smaller_jobs_pass_one_that_does_not_fit_until_it_has_waited_for_a
         await sandbox.clock.advance(seconds(59))
         assert names(await hands.claim(1)) == ["small:2"]
         await sandbox.clock.advance(seconds(1))
-        await do(hands, held)
+        await run_claims(hands, held)
         assert await hands.claim(100) == []
 
 
@@ -281,19 +284,19 @@ async def test_free_slots_are_not_kept_for_a_job_that_no_live_worker_serves(open
     def three() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         first = await hands.claim(1, queues=["default"])
         assert await hands.claim(1) != []
         await rows(sandbox, "update retoma.pools set head_at = head_at - interval '1 hour' where head_run is not null")
-        await do(hands, first)
+        await run_claims(hands, first)
         await rows(sandbox, "update retoma.workers set queues = '{default}'")
         assert len(await hands.claim(1, queues=["default"])) == 1
 
 
 async def test_a_pool_can_be_widened_and_narrowed_while_it_is_in_use(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=1))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await start(sandbox, pipeline)
         claims = await hands.claim(100)
         assert len(claims) == 1
@@ -302,22 +305,22 @@ async def test_a_pool_can_be_widened_and_narrowed_while_it_is_in_use(open_sandbo
         assert len(claims) == 3
 
         assert (await sandbox.client.set_pool("gpu", capacity=1)).free == 0
-        await do(hands, claims[:2])
+        await run_claims(hands, claims[:2])
         assert await hands.claim(100) == []
-        await do(hands, claims[2:])
+        await run_claims(hands, claims[2:])
         assert len(await hands.claim(100)) == 1
 
 
 async def test_what_a_person_set_stays_until_the_application_gives_other_numbers(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox, sandbox.hands():
+    async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox, sandbox.manual_worker():
         await sandbox.client.set_pool("gpu", capacity=7)
     async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox:
-        async with sandbox.hands():
+        async with sandbox.manual_worker():
             await sandbox.client.set_pool("gpu", capacity=7)
-        async with sandbox.hands():
+        async with sandbox.manual_worker():
             assert (await sandbox.client.pools("gpu"))[0].capacity == 7
         sandbox.app.pipelines["film"] = clips(Pool("gpu", capacity=2))
-        async with sandbox.hands():
+        async with sandbox.manual_worker():
             assert (await sandbox.client.pools("gpu"))[0].capacity == 2
 
 
@@ -333,7 +336,7 @@ async def test_a_pool_that_is_not_there_cannot_be_set(open_sandbox: OpenSandbox)
 
 async def test_a_rate_lets_only_so_many_begin_in_a_second(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=100, rate=2, burst=3))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await start(sandbox, pipeline)
         assert len(await hands.claim(100)) == 3
         assert await hands.claim(100) == []
@@ -346,7 +349,7 @@ async def test_a_rate_lets_only_so_many_begin_in_a_second(open_sandbox: OpenSand
 @pytest.mark.parametrize("rate", ["1e-7", "5e-324"])
 async def test_a_pool_with_hardly_any_rate_holds_up_no_other_work(open_sandbox: OpenSandbox, rate: str) -> None:
     pipeline = clips(Pool("gpu", capacity=100, rate=1))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await start(sandbox, pipeline)
         await rows(sandbox, f"update retoma.pools set rate = {rate}")
         assert names(await hands.claim(100)) == ["clip:0"]
@@ -357,7 +360,7 @@ async def test_a_pool_with_hardly_any_rate_holds_up_no_other_work(open_sandbox: 
 
 async def test_a_clock_that_is_set_back_does_not_stop_a_pool_with_a_rate(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=100, rate=2))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await start(sandbox, pipeline)
         assert len(await hands.claim(100)) == 1
         await sandbox.clock.advance(minutes(-10))
@@ -383,9 +386,9 @@ async def test_a_provider_that_says_too_many_holds_up_its_pool_and_uses_up_no_at
             raise RateLimited(30)
         return image
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await start(sandbox, pipeline)
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         assert await hands.claim(100) == []
         (pool,) = await sandbox.client.pools()
         assert pool.paused_until is not None
@@ -403,9 +406,9 @@ async def test_a_step_that_only_asks_to_wait_holds_up_nobody(open_sandbox: OpenS
     def clip() -> int:
         raise RetryLater(30)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do(hands, await hands.claim(1))
+        await run_claims(hands, await hands.claim(1))
         (pool,) = await sandbox.client.pools()
         assert pool.paused_until is None
 
@@ -428,14 +431,14 @@ def _nothing() -> int:
 
 async def test_a_job_that_a_narrowed_pool_can_never_hold_holds_up_nobody(open_sandbox: OpenSandbox) -> None:
     pipeline = two_sizes(Pool("gpu", capacity=3), queue="large")
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do(hands, await hands.claim(1, queues=["default"]))
+        await run_claims(hands, await hands.claim(1, queues=["default"]))
         held = await hands.claim(1, queues=["default"])
         assert names(await hands.claim(1)) == ["small:1"]
         await sandbox.client.set_pool("gpu", capacity=2)
         await sandbox.clock.advance(minutes(1))
-        await do(hands, held)
+        await run_claims(hands, held)
         assert names(await hands.claim(1)) == ["small:2"]
 
 
@@ -460,7 +463,7 @@ async def test_a_tenant_whose_jobs_are_of_another_queue_does_not_keep_others_fro
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline, other = two_queues()
-    async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline, other) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline, tenant="first")
         await sandbox.client.start(other, tenant="second")
         assert names(await hands.claim(1, queues=["b"])) == ["two"]
@@ -468,7 +471,7 @@ async def test_a_tenant_whose_jobs_are_of_another_queue_does_not_keep_others_fro
 
 async def test_a_thousand_tenants_whose_jobs_are_of_another_queue_do_not_either(open_sandbox: OpenSandbox) -> None:
     pipeline, other = two_queues()
-    async with open_sandbox(pipeline, other) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline, other) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline, tenant="first")
         await sandbox.client.start(other, tenant="last")
         await rows(sandbox, "update retoma.jobs set tenant = tenant + 1000 where step = 'two'")
@@ -483,21 +486,21 @@ async def test_a_thousand_tenants_whose_jobs_are_of_another_queue_do_not_either(
 
 async def test_a_head_that_no_worker_has_looked_at_for_long_holds_up_nobody(open_sandbox: OpenSandbox) -> None:
     pipeline = two_sizes(Pool("gpu", capacity=3), queue="elsewhere")
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do(hands, await hands.claim(1, queues=["default"]))
+        await run_claims(hands, await hands.claim(1, queues=["default"]))
         first = await hands.claim(1, queues=["default"])
         assert names(await hands.claim(1)) == ["small:1"]  # passes `large`, which is now the head
         await sandbox.clock.advance(minutes(5))
-        await do(hands, first)
+        await run_claims(hands, first)
         assert names(await hands.claim(1, queues=["default"])) == ["small:2"]
 
 
 async def test_a_wait_says_that_the_pool_is_too_small(open_sandbox: OpenSandbox) -> None:
     pipeline = two_sizes(Pool("gpu", capacity=3))
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands():
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker():
         run = (await sandbox.client.start(pipeline)).id
         await sandbox.client.set_pool("gpu", capacity=2)
         (wait,) = [wait for wait in await sandbox.client.waits(run) if wait.step == "large"]
         assert wait.reason == "pool_too_small"
-        assert "retoma pools set gpu" in wait.why
+        assert "retoma pools set gpu" in wait.explanation

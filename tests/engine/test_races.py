@@ -11,38 +11,51 @@ from uuid import UUID
 import pytest
 
 from retoma import Items, Pipeline, Retry
-from retoma.engine.exchange import Result, SetBack
+from retoma.engine.claim_protocol import AttemptOutcome, Result
 from retoma.store.statements import statements
-from retoma.testing import Hands, Sandbox
+from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import Reins, a_lane, do, do_next, kinds, name, names, one, rows, state, states, value
-from tests.patience import PATIENCE
+from tests.engine.builders import (
+    RawChannel,
+    find_claim,
+    kinds,
+    name,
+    names,
+    open_channel,
+    rows,
+    run_claims,
+    run_next,
+    state,
+    states,
+    value,
+)
+from tests.wait_timeout import WAIT_TIMEOUT
 
 WORKERS = 6
 
 
 async def test_a_join_fires_once_however_many_workers_finish_its_last_items_at_once(open_sandbox: OpenSandbox) -> None:
     pipeline = items_and_a_join(WORKERS)
-    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, WORKERS) as workers:
+    async with open_sandbox(pipeline) as sandbox, open_workers(sandbox, WORKERS) as workers:
         for _ in range(40):
             run = (await sandbox.client.start(pipeline)).id
-            await do_next(workers[0], "numbers")
+            await run_next(workers[0], "numbers")
             held = [await hands.claim(1) for hands in workers]
             outcomes = [await hands.attempt(claims) for hands, claims in zip(workers, held, strict=True)]
             next_ones = await asyncio.gather(
-                *(hands.give_back(mine, room=1) for hands, mine in zip(workers, outcomes, strict=True))
+                *(hands.record_outcomes(mine, limit=1) for hands, mine in zip(workers, outcomes, strict=True))
             )
             fired = [(hands, claims) for hands, claims in zip(workers, next_ones, strict=True) if claims]
             # The one that saw the last item need not be the one that claims.
             fired += [(workers[0], claims) for claims in [await workers[0].claim(1)] if claims]
             ((hands, claims),) = fired
             assert names(claims) == ["total"]
-            await do(hands, claims)
+            await run_claims(hands, claims)
             assert (await sandbox.client.results(run))["total"] == sum(range(WORKERS))
             assert (await kinds(sandbox, run)).count("end") == 1
 
 
-async def test_a_step_of_two_needs_is_ready_once_when_both_end_at_once(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_of_two_dependencies_is_ready_once_when_both_end(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("diamond")
 
     @pipeline.step
@@ -57,23 +70,23 @@ async def test_a_step_of_two_needs_is_ready_once_when_both_end_at_once(open_sand
     async def both(left: int, right: int) -> int:
         return left + right
 
-    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, 2) as (one_hand, other_hand):
+    async with open_sandbox(pipeline) as sandbox, open_workers(sandbox, 2) as (one_hand, other_hand):
         for _ in range(30):
             run = (await sandbox.client.start(pipeline)).id
             mine, others = await one_hand.claim(1), await other_hand.claim(1)
-            await asyncio.gather(do(one_hand, mine), do(other_hand, others))
-            await do_next(one_hand, "both")
+            await asyncio.gather(run_claims(one_hand, mine), run_claims(other_hand, others))
+            await run_next(one_hand, "both")
             assert (await sandbox.client.results(run))["both"] == 3
 
 
 async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_join(open_sandbox: OpenSandbox) -> None:
     pipeline = items_and_a_join(2)
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
-        run = await at_the_items(sandbox, pipeline)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        run = await start_until_items(sandbox, pipeline)
         mine, others = await first.call(room=1), await second.call(room=1)
-        async with not_yet_committed(sandbox, first, results(mine)) as commit:
+        async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others), room=1))
-            await until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "exchange"))
             assert not ending.done()
             await commit()
             assert names(await ending) == ["total"]
@@ -82,12 +95,12 @@ async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_jo
 
 async def test_of_two_last_sinks_that_end_at_once_the_second_ends_the_run(open_sandbox: OpenSandbox) -> None:
     pipeline = items(2)
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
-        run = await at_the_items(sandbox, pipeline)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        run = await start_until_items(sandbox, pipeline)
         mine, others = await first.call(room=1), await second.call(room=1)
-        async with not_yet_committed(sandbox, first, results(mine)) as commit:
+        async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
-            await until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "exchange"))
             await commit()
             await ending
         assert await state(sandbox, run) == "completed"
@@ -96,43 +109,43 @@ async def test_of_two_last_sinks_that_end_at_once_the_second_ends_the_run(open_s
 
 async def test_a_successor_made_while_its_run_is_cancelled_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
         claims = await lane.call(room=1)
-        async with not_yet_committed(sandbox, lane, results(claims), room=1) as commit:
+        async with begin_uncommitted_call(sandbox, lane, results(claims), room=1) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
         assert await states(sandbox, run) == {"first": "succeeded", "second": "running"}
-        assert await lane.call(results(await lane.lane.held()), room=5) == []
+        assert await lane.call(results(await lane.link.list_held()), room=5) == []
         assert await states(sandbox, run) == {"first": "succeeded", "second": "succeeded"}
         assert await state(sandbox, run) == "cancelled"
 
 
 async def test_a_job_claimed_while_its_run_is_cancelled_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
-        async with not_yet_committed(sandbox, lane, room=1) as commit:
+        async with begin_uncommitted_call(sandbox, lane, room=1) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
-        assert await lane.call(results(await lane.lane.held()), room=5) == []
+        assert await lane.call(results(await lane.link.list_held()), room=5) == []
         assert await states(sandbox, run) == {"first": "succeeded"}
         assert await state(sandbox, run) == "cancelled"
 
 
 async def test_items_made_while_their_run_is_cancelled_never_run(open_sandbox: OpenSandbox) -> None:
     pipeline = items_and_a_join(3)
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
         claims = await lane.call(room=1)
         source = Result(claims[0], "[0, 1, 2]", {str(number): str(number) for number in range(3)})
-        async with not_yet_committed(sandbox, lane, [source]) as commit:
+        async with begin_uncommitted_call(sandbox, lane, [source]) as commit:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelled"
         found = await states(sandbox, run)
@@ -149,25 +162,27 @@ async def test_a_successor_made_while_its_run_is_stopped_by_a_failure_starts_not
     async def broken() -> int:
         raise OSError("broken")
 
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, other):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, other):
         run = (await sandbox.client.start(pipeline)).id
         claims = await other.call(room=2)
-        await other.call([SetBack(one(claims, "first"), "back")])
+        await other.call([AttemptOutcome(find_claim(claims, "first"), "back")])
         mine = await lane.call(room=1)
         assert names(mine) == ["first"]
-        async with not_yet_committed(sandbox, lane, results(mine), room=1) as commit:
-            failing = asyncio.create_task(other.call([SetBack(one(claims, "broken"), "failed", code="ERROR")]))
-            await until(lambda: is_blocked(sandbox, "exchange"))
+        async with begin_uncommitted_call(sandbox, lane, results(mine), room=1) as commit:
+            failing = asyncio.create_task(
+                other.call([AttemptOutcome(find_claim(claims, "broken"), "failed", code="ERROR")])
+            )
+            await wait_until(lambda: is_blocked(sandbox, "exchange"))
             await commit()
             await failing
-        assert await lane.call(results(await lane.lane.held()), room=5) == []
+        assert await lane.call(results(await lane.link.list_held()), room=5) == []
         assert await states(sandbox, run) == {"broken": "failed", "first": "succeeded", "second": "succeeded"}
         assert await state(sandbox, run) == "failed"
 
 
 async def test_a_finish_that_waits_for_a_cancel_starts_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
         claims = await lane.call(room=1)
         connection = await sandbox.database.connect()
@@ -175,7 +190,7 @@ async def test_a_finish_that_waits_for_a_cancel_starts_nothing(open_sandbox: Ope
         await transaction.start()
         await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
         finish = asyncio.create_task(lane.call(results(claims), room=5))
-        await until(lambda: is_blocked(sandbox, "exchange"))
+        await wait_until(lambda: is_blocked(sandbox, "exchange"))
         await transaction.commit()
         assert await finish == []
         await connection.close()
@@ -187,13 +202,13 @@ async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = items(2)
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
-        run = await at_the_items(sandbox, pipeline)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        run = await start_until_items(sandbox, pipeline)
         mine, others = await first.call(room=1), await second.call(room=1)
         assert await sandbox.client.cancel(run) == "cancelling"
-        async with not_yet_committed(sandbox, first, results(mine)) as commit:
+        async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
-            await until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "exchange"))
             await commit()
             await ending
         assert await state(sandbox, run) == "cancelled"
@@ -205,21 +220,21 @@ async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at
 async def test_a_source_and_what_its_items_share_may_end_at_once(
     open_sandbox: OpenSandbox, first_to_commit: str, taxonomy_fails: bool
 ) -> None:
-    pipeline = a_shared_need()
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, other):
+    pipeline = make_shared_dependency()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, other):
         run = (await sandbox.client.start(pipeline)).id
         claims = [*await lane.call(room=1), *await other.call(room=1)]
-        ends: dict[str, Result | SetBack] = {
-            "documents": Result(one(claims, "documents"), '["a", "b"]', {"a": '"a"', "b": '"b"'}),
-            "taxonomy": SetBack(one(claims, "taxonomy"), "failed", code="ERROR")
+        ends: dict[str, Result | AttemptOutcome] = {
+            "documents": Result(find_claim(claims, "documents"), '["a", "b"]', {"a": '"a"', "b": '"b"'}),
+            "taxonomy": AttemptOutcome(find_claim(claims, "taxonomy"), "failed", code="ERROR")
             if taxonomy_fails
-            else Result(one(claims, "taxonomy"), '"tax"'),
+            else Result(find_claim(claims, "taxonomy"), '"tax"'),
         }
         holders = {name(claim): holder for claim, holder in zip(claims, (lane, other), strict=True)}
         (second_to_commit,) = ends.keys() - {first_to_commit}
-        async with not_yet_committed(sandbox, holders[first_to_commit], [ends[first_to_commit]]) as commit:
+        async with begin_uncommitted_call(sandbox, holders[first_to_commit], [ends[first_to_commit]]) as commit:
             ending = asyncio.create_task(holders[second_to_commit].call([ends[second_to_commit]]))
-            await until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "exchange"))
             await commit()
             await ending
         found = await states(sandbox, run)
@@ -230,24 +245,24 @@ async def test_a_source_and_what_its_items_share_may_end_at_once(
 
 async def test_who_stops_a_run_does_not_hold_up_those_that_end_its_jobs(open_sandbox: OpenSandbox) -> None:
     """It waits for them; if they waited for it too, only the server's deadlock check would free them."""
-    pipeline = a_shared_need()
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    pipeline = make_shared_dependency()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
         claims = await lane.call(room=2)
-        source = Result(one(claims, "documents"), '["a"]', {"a": '"a"'})
+        source = Result(find_claim(claims, "documents"), '["a"]', {"a": '"a"'})
         connection = await sandbox.database.connect()
-        async with connection.transaction(), asyncio.timeout(PATIENCE):
+        async with connection.transaction(), asyncio.timeout(WAIT_TIMEOUT):
             await connection.fetch("select retoma.lock_runs('stop', array[$1::uuid])", run)
             await lane.call([source])
-            await lane.call([Result(one(claims, "taxonomy"), '"tax"')])
+            await lane.call([Result(find_claim(claims, "taxonomy"), '"tax"')])
         await connection.close()
         assert (await states(sandbox, run))["label:a"] == "ready"
 
 
 @pytest.mark.parametrize("shape", ["chain", "fan-out", "shared"])
 async def test_a_cancel_that_races_with_finishes_leaves_nothing_alive(open_sandbox: OpenSandbox, shape: str) -> None:
-    pipeline = {"chain": a_chain, "fan-out": lambda: items_and_a_join(4), "shared": a_shared_need}[shape]()
-    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, 3) as workers:
+    pipeline = {"chain": a_chain, "fan-out": lambda: items_and_a_join(4), "shared": make_shared_dependency}[shape]()
+    async with open_sandbox(pipeline) as sandbox, open_workers(sandbox, 3) as workers:
         for number in range(25):
             run = (await sandbox.client.start(pipeline)).id
             started_late: list[str] = []
@@ -282,49 +297,49 @@ async def test_a_failure_that_stops_races_with_finishes_and_leaves_nothing_alive
     async def cube(square: int) -> int:
         return square
 
-    async with open_sandbox(pipeline) as sandbox, many_hands(sandbox, 3) as workers:
+    async with open_sandbox(pipeline) as sandbox, open_workers(sandbox, 3) as workers:
         for _ in range(25):
             run = (await sandbox.client.start(pipeline)).id
-            await do_next(workers[0], "numbers")
+            await run_next(workers[0], "numbers")
             held = [await hands.claim(1) for hands in workers]
             outcomes = [await hands.attempt(claims) for hands, claims in zip(workers, held, strict=True)]
             late = await asyncio.gather(
-                *(hands.give_back(mine, room=1) for hands, mine in zip(workers, outcomes, strict=True))
+                *(hands.record_outcomes(mine, limit=1) for hands, mine in zip(workers, outcomes, strict=True))
             )
             for hands, claims in zip(workers, late, strict=True):
-                await do(hands, claims)
+                await run_claims(hands, claims)
             assert await state(sandbox, run) == "failed"
             assert not {"running", "ready", "waiting"} & set((await states(sandbox, run)).values())
 
 
-async def work(hands: Hands, stop: asyncio.Event, started_late: list[str]) -> None:
+async def work(worker: ManualWorker, stop: asyncio.Event, started_late: list[str]) -> None:
     """Work until nothing is left; note what a call gives that began after the stop."""
-    claims = await hands.claim(2)
+    claims = await worker.claim(2)
     while claims:
-        outcomes = await hands.attempt(claims)
+        outcomes = await worker.attempt(claims)
         late = stop.is_set()
-        claims = await hands.give_back(outcomes, room=2)
+        claims = await worker.record_outcomes(outcomes, limit=2)
         if late:
             started_late += names(claims)
 
 
 @asynccontextmanager
-async def many_hands(sandbox: Sandbox, count: int) -> AsyncIterator[list[Hands]]:
+async def open_workers(sandbox: Sandbox, count: int) -> AsyncIterator[list[ManualWorker]]:
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(sandbox.hands()) for _ in range(count)]
+        yield [await stack.enter_async_context(sandbox.manual_worker()) for _ in range(count)]
 
 
 @asynccontextmanager
-async def two_lanes(sandbox: Sandbox) -> AsyncIterator[tuple[Reins, Reins]]:
-    yield await a_lane(sandbox), await a_lane(sandbox)
+async def open_two_channels(sandbox: Sandbox) -> AsyncIterator[tuple[RawChannel, RawChannel]]:
+    yield await open_channel(sandbox), await open_channel(sandbox)
 
 
 @asynccontextmanager
-async def not_yet_committed(
-    sandbox: Sandbox, reins: Reins, outcomes: list[Any] | None = None, *, room: int = 0
+async def begin_uncommitted_call(
+    sandbox: Sandbox, channel: RawChannel, outcomes: list[Any] | None = None, *, room: int = 0
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """A call of this lane that has been made and is committed only when the test says so."""
-    arguments = reins.next_call(outcomes or [], room=room)
+    arguments = channel.next_call(outcomes or [], room=room)
     connection = await sandbox.database.connect()
     transaction = connection.transaction()
     await transaction.start()
@@ -345,17 +360,17 @@ async def is_blocked(sandbox: Sandbox, function: str) -> bool:
     return bool(found)
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while not await holds():  # noqa: ASYNC110  (it happens in the server)
             await asyncio.sleep(0.002)
 
 
-async def at_the_items(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
+async def start_until_items(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
     """A run whose source has ended."""
-    async with sandbox.hands() as hands:
+    async with sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "numbers")
+        await run_next(hands, "numbers")
     return run
 
 
@@ -405,7 +420,7 @@ def items_and_a_join(count: int) -> Pipeline:
     return pipeline
 
 
-def a_shared_need() -> Pipeline:
+def make_shared_dependency() -> Pipeline:
     pipeline = Pipeline("shared")
 
     @pipeline.step
@@ -427,7 +442,7 @@ def a_shared_need() -> Pipeline:
     return pipeline
 
 
-async def test_a_call_with_results_and_setbacks_holds_its_jobs_in_the_order_of_those_who_stop_runs(
+async def test_a_call_with_outcomes_locks_jobs_in_the_order_of_stops(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = Pipeline("two", retry=Retry(1))
@@ -440,15 +455,15 @@ async def test_a_call_with_results_and_setbacks_holds_its_jobs_in_the_order_of_t
     async def b() -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         await sandbox.client.start(pipeline)
         claims = {claim.step: claim for claim in await lane.call(room=2)}
         connection = await sandbox.database.connect()
         try:
             async with connection.transaction():
                 await connection.fetch("select from retoma.jobs where step = 'a' for update")
-                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), SetBack(claims["b"], "retry")]))
-                await until(lambda: is_blocked(sandbox, "exchange"))
+                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), AttemptOutcome(claims["b"], "retry")]))
+                await wait_until(lambda: is_blocked(sandbox, "exchange"))
                 assert await rows(sandbox, "select step from retoma.jobs where step = 'b' for update skip locked")
             await call
         finally:
@@ -468,15 +483,15 @@ async def test_a_call_that_may_stop_its_run_waits_for_who_stops_it_before_it_hol
     async def b() -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
         claims = {claim.step: claim for claim in await lane.call(room=2)}
         connection = await sandbox.database.connect()
         try:
             async with connection.transaction():
                 await connection.execute("select retoma.lock_runs('stop', array[$1::uuid])", run)
-                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), SetBack(claims["b"], "failed")]))
-                await until(lambda: is_blocked(sandbox, "exchange"))
+                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), AttemptOutcome(claims["b"], "failed")]))
+                await wait_until(lambda: is_blocked(sandbox, "exchange"))
                 assert len(await rows(sandbox, "select step from retoma.jobs for update skip locked")) == 2
             await call
         finally:
@@ -509,20 +524,20 @@ async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelle
     async def w(a: int, c: int) -> int:
         return a + c
 
-    async with open_sandbox(pipeline) as sandbox, two_lanes(sandbox) as (first, second):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         run = (await sandbox.client.start(pipeline)).id
         claims = {claim.step: claim for claim in await first.call(room=3)}
         await first.call(results([claims["d"]]))
-        async with holding(sandbox, "a") as runs:
+        async with hold_job(sandbox, "a") as runs:
             cancel = asyncio.create_task(sandbox.client.cancel(run))
-            await until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await first.call(results([claims["c"]]))
-            async with holding(sandbox, "w") as waits:
+            async with hold_job(sandbox, "w") as waits:
                 await runs.close()
-                await until(lambda: is_blocked_by_another(sandbox, runs))
-                async with not_yet_committed(sandbox, second, room=1) as commit:
+                await wait_until(lambda: is_blocked_by_another(sandbox, runs))
+                async with begin_uncommitted_call(sandbox, second, room=1) as commit:
                     await waits.close()
-                    await until(lambda: is_blocked_by_another(sandbox, waits))
+                    await wait_until(lambda: is_blocked_by_another(sandbox, waits))
                     await commit()
                     assert await cancel == "cancelling"
         assert await rows(sandbox, "select step from retoma.jobs where state = 'running' and not ending") == []
@@ -544,7 +559,7 @@ class Holder:
 
 
 @asynccontextmanager
-async def holding(sandbox: Sandbox, step: str) -> AsyncIterator[Holder]:
+async def hold_job(sandbox: Sandbox, step: str) -> AsyncIterator[Holder]:
     connection = await sandbox.database.connect()
     try:
         await connection.execute(f"begin; select from retoma.jobs where step = '{step}' for update")

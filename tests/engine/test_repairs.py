@@ -27,10 +27,10 @@ def chain() -> Pipeline:
     return pipeline
 
 
-async def started(sandbox: Sandbox) -> UUID:
+async def start_chain(sandbox: Sandbox) -> UUID:
     run = (await sandbox.client.start("chain")).id
-    async with sandbox.hands() as hands:
-        await hands.give_back(await hands.attempt(await hands.claim(1)))
+    async with sandbox.manual_worker() as hands:
+        await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
     return run
 
 
@@ -45,7 +45,7 @@ update retoma.jobs set state = '{state}', worker = 0, ready_at = null, ended_at 
  where run = $1 and step = 'second'
 """
 STOP = "update retoma.runs set ends_as = '{ends_as}', state = '{state}' where id = $1"
-PLANTED = {
+BROKEN_STATES = {
     "its last step failed": ([END.format(state="failed")], "failed"),
     "its last step succeeded": ([END.format(state="succeeded")], "completed"),
     "its last step was never made": (["delete from retoma.jobs where run = $1 and step = 'second'"], "failed"),
@@ -58,11 +58,11 @@ PLANTED = {
 BEGIN = "update retoma.jobs set state = 'running', worker = 1 where run = $1 and state = 'ready'"
 
 
-@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("planted", BROKEN_STATES)
 async def test_a_run_without_life_is_ended(open_sandbox: OpenSandbox, planted: str) -> None:
-    statements, ending = PLANTED[planted]
+    statements, ending = BROKEN_STATES[planted]
     async with open_sandbox(chain()) as sandbox:
-        run = await started(sandbox)
+        run = await start_chain(sandbox)
         await rows(sandbox, BEGIN, run)
         for statement in statements:
             await rows(sandbox, statement, run)
@@ -74,11 +74,11 @@ async def test_a_run_without_life_is_ended(open_sandbox: OpenSandbox, planted: s
 
 async def test_a_run_that_was_ended_so_can_go_on(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(chain()) as sandbox:
-        run = await started(sandbox)
+        run = await start_chain(sandbox)
         await rows(sandbox, "delete from retoma.jobs where run = $1 and step = 'second'", run)
         await repair(sandbox)
         (event,) = [one for one in await sandbox.client.events(run) if one.kind == "failure"]
-        assert event.data["code"] == "NOTHING_LIVES"
+        assert event.data["code"] == "NO_ACTIVE_JOBS"
         await sandbox.client.rerun(run, "first")
         await sandbox.work()
         assert (await state(sandbox, run), await sandbox.client.results(run)) == (
@@ -90,7 +90,7 @@ async def test_a_run_that_was_ended_so_can_go_on(open_sandbox: OpenSandbox) -> N
 async def test_runs_that_live_are_left_alone(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(chain()) as sandbox:
         ready = (await sandbox.client.start("chain")).id
-        async with sandbox.hands() as hands:
+        async with sandbox.manual_worker() as hands:
             await hands.claim(1)
             assert await repair(sandbox) == []
         assert (await state(sandbox, ready), await codes(sandbox, ready)) == ("running", {"first": "INTERRUPTED"})

@@ -7,10 +7,10 @@ import pytest
 
 from retoma import GiveUp, Items, Pipeline, Pool, Retry, finished
 from retoma.client import Client
-from retoma.errors import AtWork, InvalidInput, NotFound
+from retoma.errors import InvalidInput, NotFound, RunBusy
 from retoma.identifiers import new_run_id
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, kinds, state, states, value
+from tests.engine.builders import kinds, run_claims, run_next, state, states, value
 
 
 class World:
@@ -61,7 +61,7 @@ def labels(world: World, **options: Any) -> Pipeline:
     return pipeline
 
 
-async def test_only_what_failed_and_what_depends_on_it_is_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_only_failed_jobs_and_their_dependents_are_rerun(open_sandbox: OpenSandbox) -> None:
     world = World("text b", "label c")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -110,15 +110,15 @@ async def test_one_of_several_failed_items_can_be_chosen(open_sandbox: OpenSandb
         assert (await sandbox.client.results(run.id))["report"] == ["label a", "label b"]
 
 
-async def test_a_run_that_a_failure_stopped_goes_on_where_it_stood(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_that_a_failure_stopped_continues_where_it_stopped(open_sandbox: OpenSandbox) -> None:
     world = World("taxonomy")
     pipeline = labels(world)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(100)
-        await do(hands, claims, "documents")
-        await do_next(hands, "text:a", "text:b", "text:c")
-        await do(hands, claims, "taxonomy")
+        await run_claims(hands, claims, "documents")
+        await run_next(hands, "text:a", "text:b", "text:c")
+        await run_claims(hands, claims, "taxonomy")
         assert await state(sandbox, run) == "failed"
         world.bad.clear()
         world.called.clear()
@@ -141,7 +141,7 @@ async def test_what_ended_while_its_run_stopped_has_its_successors_made(open_san
         assert (await sandbox.client.results(run.id))["mail"] == 3
 
 
-async def test_a_failed_source_fans_out_when_it_is_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_a_failed_source_fans_out_when_it_is_rerun(open_sandbox: OpenSandbox) -> None:
     world = World("documents")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -154,7 +154,7 @@ async def test_a_failed_source_fans_out_when_it_is_made_anew(open_sandbox: OpenS
         assert (await sandbox.client.results(run.id))["mail"] == 3
 
 
-async def test_a_need_that_is_about_to_be_made_anew_is_waited_for_by_new_items(open_sandbox: OpenSandbox) -> None:
+async def test_new_items_wait_for_a_dependency_with_a_pending_rerun(open_sandbox: OpenSandbox) -> None:
     """Both the list and what all items share had failed, and the second is made by the end of another step."""
     world = World("first")
     pipeline = Pipeline("shared", retry=Retry(0))
@@ -175,21 +175,21 @@ async def test_a_need_that_is_about_to_be_made_anew_is_waited_for_by_new_items(o
     def greeting(name: str, second: str) -> str:
         return f"{second} {name}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await sandbox.run(pipeline)
         world.bad.clear()
         await sandbox.client.rerun_failed(run.id)
-        await do_next(hands, "first")
+        await run_next(hands, "first")
         claims = await hands.claim(100)
         assert sorted(claim.step for claim in claims) == ["names", "second"]
         for name in ("names", "second"):
-            await hands.give_back(await hands.attempt([claim for claim in claims if claim.step == name]))
+            await hands.record_outcomes(await hands.attempt([claim for claim in claims if claim.step == name]))
         await sandbox.work()
         assert (await sandbox.client.results(run.id))["greeting"] == {"a": "second a", "b": "second b"}
         assert await state(sandbox, run.id) == "completed"
 
 
-async def test_former_results_stay(open_sandbox: OpenSandbox) -> None:
+async def test_previous_results_stay(open_sandbox: OpenSandbox) -> None:
     world = World("text b")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -244,7 +244,7 @@ async def test_of_fifty_callers_one_makes_it_and_all_get_the_same_answer(open_sa
         run = await sandbox.run(pipeline)
         answers = await asyncio.gather(*(sandbox.client.rerun_failed(run.id) for _ in range(50)))
         assert {(answer.number, answer.jobs) for answer in answers} == {(2, 1)}
-        assert (await kinds(sandbox, run.id)).count("act") == 1
+        assert (await kinds(sandbox, run.id)).count("action") == 1
 
 
 async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -> None:
@@ -252,10 +252,10 @@ async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        with pytest.raises(AtWork, match="is running: this needs one"):
+        with pytest.raises(RunBusy, match="is running: this needs one"):
             await sandbox.client.rerun_failed(run)
         await sandbox.client.cancel(run)
-        with pytest.raises(AtWork, match="is cancelled"):
+        with pytest.raises(RunBusy, match="is cancelled"):
             await sandbox.client.rerun_failed(run)
 
 
@@ -265,7 +265,7 @@ async def test_a_round_that_was_cancelled_is_not_under_way(open_sandbox: OpenSan
         run = await sandbox.run(pipeline)
         await sandbox.client.rerun_failed(run.id)
         await sandbox.client.cancel(run.id)
-        with pytest.raises(AtWork, match="is cancelled"):
+        with pytest.raises(RunBusy, match="is cancelled"):
             await sandbox.client.rerun_failed(run.id)
 
 
@@ -287,7 +287,7 @@ async def test_another_tenants_run_is_not_there(open_sandbox: OpenSandbox) -> No
             await sandbox.client.rerun_failed(new_run_id())
 
 
-async def test_the_run_owes_its_end_again(open_sandbox: OpenSandbox) -> None:
+async def test_the_run_enqueues_its_end_webhook_again(open_sandbox: OpenSandbox) -> None:
     world = World("text b")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -354,7 +354,7 @@ async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandb
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        with pytest.raises(AtWork, match="another list"):
+        with pytest.raises(RunBusy, match="another list"):
             await sandbox.client.edit(run.id, "documents", ["x"])
         assert (await sandbox.client.show(run.id)).revision == 1
 

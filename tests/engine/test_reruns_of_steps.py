@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from retoma import Context, Decision, GiveUp, Items, Pipeline, Pool, Retry
-from retoma.errors import AtWork, InvalidInput, NotFound
+from retoma.errors import InvalidInput, NotFound, RunBusy
 from retoma.states import JobState, ReviewState, RunState
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -59,26 +59,26 @@ def article(world: World) -> Pipeline:
     return pipeline
 
 
-async def completed(sandbox: Sandbox, world: World) -> Any:
+async def run_to_completion(sandbox: Sandbox, world: World) -> Any:
     run = await sandbox.run("article")
     assert run.state is RunState.COMPLETED
     world.called.clear()
     return run.id
 
 
-async def ended(sandbox: Sandbox, run: Any) -> dict[str, Any]:
+async def work_to_end(sandbox: Sandbox, run: Any) -> dict[str, Any]:
     await sandbox.work()
     assert (await sandbox.client.show(run)).state is RunState.COMPLETED
     return await sandbox.client.results(run)
 
 
-async def test_a_step_made_anew_takes_along_what_depends_on_it(open_sandbox: OpenSandbox) -> None:
+async def test_a_rerun_step_reruns_its_dependents(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         world.version = 2
-        revision = await sandbox.client.rerun(run, "text", by="ana", why="news")
-        results = await ended(sandbox, run)
+        revision = await sandbox.client.rerun(run, "text", by="ana", reason="news")
+        results = await work_to_end(sandbox, run)
         assert revision.number == 2
         assert results["page"] == "café 2: calm a, calm b, calm c"
         # The list came out as it was, and so every picture of it is kept.
@@ -88,9 +88,9 @@ async def test_a_step_made_anew_takes_along_what_depends_on_it(open_sandbox: Ope
 async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         await sandbox.client.rerun(run, "text")
-        await ended(sandbox, run)
+        await work_to_end(sandbox, run)
         assert world.called == ["text"]
         assert [(made.revision, made.reused_from) for made in await sandbox.client.made(run, "page")] == [
             (2, 1),
@@ -99,7 +99,7 @@ async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: Ope
         assert await sandbox.client.stale(run) == []
 
 
-async def test_a_result_is_kept_though_a_need_that_it_can_do_without_is_missing(open_sandbox: OpenSandbox) -> None:
+async def test_a_result_is_kept_though_an_optional_dependency_is_missing(open_sandbox: OpenSandbox) -> None:
     pipeline, called = Pipeline("page", retry=Retry(0)), []
 
     @pipeline.step
@@ -123,7 +123,7 @@ async def test_a_result_is_kept_though_a_need_that_it_can_do_without_is_missing(
         assert called == ["text", "page", "text"]
 
 
-async def test_what_former_revisions_hold_is_no_part_of_a_join(open_sandbox: OpenSandbox) -> None:
+async def test_results_of_previous_revisions_are_not_part_of_a_join(open_sandbox: OpenSandbox) -> None:
     pipeline, generation = Pipeline("join", retry=Retry(0)), [1]
 
     @pipeline.step
@@ -153,18 +153,18 @@ async def test_what_former_revisions_hold_is_no_part_of_a_join(open_sandbox: Ope
 async def test_fresh_keeps_nothing(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
-        await sandbox.client.rerun(run, "text", fresh=True)
-        await ended(sandbox, run)
+        run = await run_to_completion(sandbox, world)
+        await sandbox.client.rerun(run, "text", reuse=False)
+        await work_to_end(sandbox, run)
         assert sorted(world.called) == sorted(["text", "words", "picture a", "picture b", "picture c", "page", "post"])
 
 
-async def test_from_a_step_on_everything_is_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_everything_from_a_step_on_is_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
-        await sandbox.client.rerun(run, after="page")
-        await ended(sandbox, run)
+        run = await run_to_completion(sandbox, world)
+        await sandbox.client.rerun(run, from_step="page")
+        await work_to_end(sandbox, run)
         assert world.called == ["page", "post"]
 
 
@@ -173,10 +173,10 @@ async def test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_t
 ) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         world.words = ["c", "d", "a"]
         await sandbox.client.rerun(run, "words")
-        results = await ended(sandbox, run)
+        results = await work_to_end(sandbox, run)
         assert world.called == ["words", "picture d", "page", "post"]
         assert results["page"] == "café 1: calm c, calm d, calm a"
         assert (await sandbox.client.made(run, "picture", "b"))[0].state is JobState.SUCCEEDED
@@ -189,37 +189,37 @@ async def test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_t
 async def test_a_list_that_becomes_empty_is_joined_at_once(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         world.words = []
         await sandbox.client.rerun(run, "words")
-        assert (await ended(sandbox, run))["page"] == "café 1: "
+        assert (await work_to_end(sandbox, run))["page"] == "café 1: "
 
 
-async def test_single_items_and_groups_are_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_single_items_and_groups_are_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         await sandbox.client.rerun(run, "picture", items=["b"])
-        await ended(sandbox, run)
+        await work_to_end(sandbox, run)
         assert world.called == ["picture b"]
         world.called.clear()
         await sandbox.client.rerun(run, group="images")
-        await ended(sandbox, run)
+        await work_to_end(sandbox, run)
         assert sorted(world.called) == ["picture a", "picture b", "picture c"]
 
 
-async def test_only_one_step_leaves_what_depends_on_it_stale_until_that_is_mended(open_sandbox: OpenSandbox) -> None:
+async def test_an_isolated_rerun_leaves_dependents_stale_until_they_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         world.version = 2
-        await sandbox.client.rerun(run, "text", alone=True)
-        results = await ended(sandbox, run)
+        await sandbox.client.rerun(run, "text", downstream=False)
+        results = await work_to_end(sandbox, run)
         assert world.called == ["text"]
         assert (results["text"], results["page"]) == ("café 2", "café 1: calm a, calm b, calm c")
         assert await sandbox.client.stale(run) == [("page", ""), ("words", "")]
         await sandbox.client.rerun(run, stale=True)
-        results = await ended(sandbox, run)
+        results = await work_to_end(sandbox, run)
         assert results["page"] == "café 2: calm a, calm b, calm c"
         assert world.called == ["text", "words", "page", "post"]
         assert await sandbox.client.stale(run) == []
@@ -228,18 +228,18 @@ async def test_only_one_step_leaves_what_depends_on_it_stale_until_that_is_mende
 async def test_an_edit_may_leave_what_depends_on_it_stale(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
-        await sandbox.client.edit(run, "page", "mine", and_continue=False, by="ana")
+        run = await run_to_completion(sandbox, world)
+        await sandbox.client.edit(run, "page", "mine", rerun_dependents=False, by="ana")
         assert await sandbox.client.stale(run) == [("post", "")]
         await sandbox.client.rerun(run, stale=True)
-        assert (await ended(sandbox, run))["post"] == len("mine")
+        assert (await work_to_end(sandbox, run))["post"] == len("mine")
         assert world.called == ["post"]
 
 
 async def test_an_edit_that_cannot_be_fanned_out_is_refused(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         with pytest.raises(InvalidInput, match="two items of 'words' have the key 'a'"):
             await sandbox.client.edit(run, "words", ["a", "a"], by="ana")
 
@@ -247,15 +247,15 @@ async def test_an_edit_that_cannot_be_fanned_out_is_refused(open_sandbox: OpenSa
 async def test_a_fork_shares_what_its_change_does_not_touch_and_publishes_again(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         forked = await sandbox.client.fork(run, {"tone": "loud"}, by="ana")
-        results = await ended(sandbox, forked.id)
+        results = await work_to_end(sandbox, forked.id)
         assert results["page"] == "café 1: loud a, loud b, loud c"
         assert sorted(world.called) == sorted(["picture a", "picture b", "picture c", "page", "post"])
         assert (await sandbox.client.show(forked.id)).forked_from == run
         world.called.clear()
         again = await sandbox.client.fork(run)
-        await ended(sandbox, again.id)
+        await work_to_end(sandbox, again.id)
         assert world.called == ["post"]
         assert (await sandbox.client.results(run))["page"] == "café 1: calm a, calm b, calm c"
 
@@ -275,14 +275,14 @@ async def test_a_rejected_run_may_be_forked_and_its_review_is_asked_again(open_s
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         await sandbox.client.decide(review.id, Decision("reject", by="ana", notes="no"))
         forked = await sandbox.client.fork(started.id, {"topic": "chá"})
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (again,) = await sandbox.client.reviews(run=forked.id)
         await sandbox.client.decide(again.id, Decision("approve", by="ana"))
-        assert (await ended(sandbox, forked.id))["page"] == "page of chá"
+        assert (await work_to_end(sandbox, forked.id))["page"] == "page of chá"
 
 
 async def test_a_fork_asks_the_last_review_again_before_it_publishes(open_sandbox: OpenSandbox) -> None:
@@ -308,12 +308,12 @@ async def test_a_fork_asks_the_last_review_again_before_it_publishes(open_sandbo
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start("article")).id
         for _ in range(2):
-            await sandbox.work(until_later=False)
+            await sandbox.work(advance_clock=False)
             (review,) = await sandbox.client.reviews()
             await sandbox.client.decide(review.id, Decision("approve", by="ana"))
         await sandbox.work()
         forked = (await sandbox.client.fork(run)).id
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (again,) = await sandbox.client.reviews(run=forked)
         assert (again.step, called) == ("good_page", ["page of café"])
         await sandbox.client.decide(again.id, Decision("approve", by="ana"))
@@ -325,16 +325,16 @@ async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSa
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         started = await sandbox.client.start("article")
-        async with sandbox.hands() as hands:
+        async with sandbox.manual_worker() as hands:
             claimed = await hands.claim()
-            with pytest.raises(AtWork, match="is at work on text"):
+            with pytest.raises(RunBusy, match="is at work on text"):
                 await sandbox.client.rerun(started.id, "text")
-            await hands.give_back(await hands.attempt(claimed))
+            await hands.record_outcomes(await hands.attempt(claimed))
         assert (await sandbox.client.rerun(started.id, "text")).number == 2
-        assert (await ended(sandbox, started.id))["post"] == 30
+        assert (await work_to_end(sandbox, started.id))["post"] == 30
 
 
-async def test_an_act_on_a_run_that_waits_for_a_person_withdraws_what_they_were_asked(
+async def test_an_action_on_a_waiting_run_withdraws_its_open_review(
     open_sandbox: OpenSandbox,
 ) -> None:
     drafts: list[Any] = []
@@ -342,7 +342,7 @@ async def test_an_act_on_a_run_that_waits_for_a_person_withdraws_what_they_were_
 
     @pipeline.step
     def text(topic: str, *, ctx: Context) -> str:
-        drafts.append(ctx.former)
+        drafts.append(ctx.previous_result)
         return f"{topic} {len(drafts)}"
 
     pipeline.review("approved", of=text)
@@ -353,19 +353,19 @@ async def test_an_act_on_a_run_that_waits_for_a_person_withdraws_what_they_were_
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (first,) = await sandbox.client.reviews()
         await sandbox.client.rerun(started.id, "text")
         assert (await sandbox.client.show(started.id)).state is RunState.RUNNING
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert (await sandbox.client.review(first.id)).state is ReviewState.WITHDRAWN
         (second,) = await sandbox.client.reviews()
         assert drafts == [None, "café 1"]
         await sandbox.client.decide(second.id, Decision("approve", by="ana"))
-        assert (await ended(sandbox, started.id))["page"] == "page of café 2"
+        assert (await work_to_end(sandbox, started.id))["page"] == "page of café 2"
         # Its subject is as it was, so nobody is asked again.
-        await sandbox.client.rerun(started.id, after="page")
-        await ended(sandbox, started.id)
+        await sandbox.client.rerun(started.id, from_step="page")
+        await work_to_end(sandbox, started.id)
 
 
 async def test_a_review_whose_subject_is_unchanged_keeps_its_decision(open_sandbox: OpenSandbox) -> None:
@@ -383,12 +383,12 @@ async def test_a_review_whose_subject_is_unchanged_keeps_its_decision(open_sandb
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         await sandbox.client.decide(review.id, Decision("approve", by="ana", value="edited"))
-        await ended(sandbox, started.id)
+        await work_to_end(sandbox, started.id)
         await sandbox.client.rerun(started.id, "text")
-        assert (await ended(sandbox, started.id))["page"] == "page of edited"
+        assert (await work_to_end(sandbox, started.id))["page"] == "page of edited"
         assert await sandbox.client.reviews() == []
 
 
@@ -411,20 +411,20 @@ async def test_a_late_result_of_superseded_work_is_refused_and_counted(open_sand
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
-        async with sandbox.hands() as hands:
-            await hands.give_back(await hands.attempt(await hands.claim()))
+        async with sandbox.manual_worker() as hands:
+            await hands.record_outcomes(await hands.attempt(await hands.claim()))
             summary_ = await hands.claim()
             (review,) = await sandbox.client.reviews()
             await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
-            await hands.give_back(await hands.attempt(summary_))
-            assert hands.refused == 1
-        await sandbox.work(until_later=False)
+            await hands.record_outcomes(await hands.attempt(summary_))
+            assert hands.rejected_outcomes == 1
+        await sandbox.work(advance_clock=False)
         (again,) = await sandbox.client.reviews()
         await sandbox.client.decide(again.id, Decision("approve", by="ana"))
-        assert (await ended(sandbox, started.id))["page"] == "cafésummary of café"
+        assert (await work_to_end(sandbox, started.id))["page"] == "cafésummary of café"
 
 
-async def test_a_failed_run_goes_on_as_a_whole_when_one_step_is_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_a_failed_run_continues_as_a_whole_when_one_step_reruns(open_sandbox: OpenSandbox) -> None:
     bad = {"b"}
     pipeline = Pipeline("article", Brief, retry=Retry(0))
 
@@ -447,13 +447,13 @@ async def test_a_failed_run_goes_on_as_a_whole_when_one_step_is_made_anew(open_s
         assert run.state is RunState.FAILED
         bad.clear()
         await sandbox.client.rerun(run.id, "a")
-        assert (await ended(sandbox, run.id))["c"] == "c b café"
+        assert (await work_to_end(sandbox, run.id))["c"] == "c b café"
 
 
 async def test_unknown_steps_and_groups_are_named_with_the_nearest_right_one(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         with pytest.raises(NotFound, match="did you mean 'picture'"):
             await sandbox.client.rerun(run, "pictures")
         with pytest.raises(NotFound, match="did you mean 'images'"):
@@ -462,12 +462,12 @@ async def test_unknown_steps_and_groups_are_named_with_the_nearest_right_one(ope
             await sandbox.client.rerun(run)
 
 
-async def test_a_cancelled_run_is_not_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_a_cancelled_run_is_not_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         started = await sandbox.client.start("article")
         await sandbox.client.cancel(started.id)
-        with pytest.raises(AtWork, match="cancelled"):
+        with pytest.raises(RunBusy, match="cancelled"):
             await sandbox.client.rerun(started.id, "text")
 
 
@@ -482,25 +482,25 @@ async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         await sandbox.client.decide(review.id, Decision("approve", by="ana"))
-        await ended(sandbox, started.id)
-        await sandbox.client.rerun(started.id, "text", alone=True)
-        await ended(sandbox, started.id)
+        await work_to_end(sandbox, started.id)
+        await sandbox.client.rerun(started.id, "text", downstream=False)
+        await work_to_end(sandbox, started.id)
         assert await sandbox.client.stale(started.id) == [("approved", "")]
         await sandbox.client.rerun(started.id, stale=True)
-        await ended(sandbox, started.id)
+        await work_to_end(sandbox, started.id)
         assert await sandbox.client.reviews() == []
         assert await sandbox.client.stale(started.id) == []
 
 
-async def test_an_act_tells_people_neither_its_key_nor_what_it_is_known_by(open_sandbox: OpenSandbox) -> None:
+async def test_an_action_shows_people_neither_its_key_nor_its_digest(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         await sandbox.client.rerun(run, "text", by="ana", key="order 1")
-        (act,) = await sandbox.client.events(run, kinds=["act"])
+        (act,) = await sandbox.client.events(run, kinds=["action"])
         assert act.data["by"] == "ana"
         assert not act.data.keys() & {"key", "digest"}
 
@@ -531,7 +531,7 @@ def page_of_two(*, then: bool) -> Pipeline:
 
 
 @pytest.mark.parametrize("then", [False, True])
-async def test_what_only_an_edited_result_was_for_is_not_made_anew(open_sandbox: OpenSandbox, then: bool) -> None:
+async def test_steps_used_only_by_an_edited_result_are_not_rerun(open_sandbox: OpenSandbox, then: bool) -> None:
     pipeline = page_of_two(then=then)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
@@ -544,7 +544,7 @@ async def test_what_only_an_edited_result_was_for_is_not_made_anew(open_sandbox:
         assert ends == ["failed", "completed_with_errors"]
 
 
-async def test_what_an_edited_result_is_not_alone_for_is_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_steps_used_also_by_other_results_are_rerun(open_sandbox: OpenSandbox) -> None:
     pipeline = page_of_two(then=False)
 
     @pipeline.step
@@ -559,7 +559,7 @@ async def test_what_an_edited_result_is_not_alone_for_is_made_anew(open_sandbox:
         assert [made.revision for made in await sandbox.client.made(run, "bad")] == [2, 1]
 
 
-async def test_of_items_only_those_are_made_anew_that_something_is_made_of(open_sandbox: OpenSandbox) -> None:
+async def test_only_items_that_something_depends_on_are_rerun(open_sandbox: OpenSandbox) -> None:
     pipeline, read = Pipeline("items", retry=Retry(0)), []
 
     @pipeline.step
@@ -593,11 +593,11 @@ async def test_of_items_only_those_are_made_anew_that_something_is_made_of(open_
         assert read
 
 
-async def test_what_was_to_be_made_anew_is_though_another_act_came_first(open_sandbox: OpenSandbox) -> None:
+async def test_a_pending_rerun_happens_though_another_action_came_first(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
-        run = await completed(sandbox, world)
-        await sandbox.client.rerun(run, "page", by="ana", why="the printer had no ink")
+        run = await run_to_completion(sandbox, world)
+        await sandbox.client.rerun(run, "page", by="ana", reason="the printer had no ink")
         await sandbox.client.rerun(run, "text", by="rui")
-        await ended(sandbox, run)
+        await work_to_end(sandbox, run)
         assert world.called == ["text", "page"]

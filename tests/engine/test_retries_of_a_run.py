@@ -60,7 +60,7 @@ async def test_runs_of_one_pipeline_have_limits_of_their_own(open_sandbox: OpenS
             assert {job.attempt for job in await sandbox.client.step_jobs(run, "line")} == {attempts}
 
 
-async def test_each_round_has_its_retries_anew(open_sandbox: OpenSandbox) -> None:
+async def test_each_rerun_has_all_its_retries(open_sandbox: OpenSandbox) -> None:
     world = World()
     pipeline = lines(world, Retry(5, delays=[1]))
     async with open_sandbox(pipeline) as sandbox:

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from retoma import Context, GiveUp, Items, Pipeline, Retry, RetryLater, exponential, fixed, seconds
 from retoma.records import Job
 from retoma.store import workers
-from retoma.store.workers import Promotion
+from retoma.store.workers import ReleasedJobs
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, fall_silent, kinds, state
+from tests.engine.builders import kinds, pass_heartbeat_timeout, run_claims, run_next, state
 
 
 class Batch(BaseModel):
@@ -59,11 +59,11 @@ async def test_a_delay_varies_by_its_jitter(open_sandbox: OpenSandbox) -> None:
     async def label(document: str) -> str:
         raise OSError("away")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, {"documents": [str(number) for number in range(50)]})).id
         now = await sandbox.clock.now()
-        await do_next(hands, "documents")
-        await do_next(hands)
+        await run_next(hands, "documents")
+        await run_next(hands)
         delays = {job.ready_at - now for job in await sandbox.client.jobs(run) if job.ready_at}
     assert len(delays) > 40
     assert seconds(90) <= min(delays) < seconds(100) < max(delays) <= seconds(110)
@@ -71,27 +71,27 @@ async def test_a_delay_varies_by_its_jitter(open_sandbox: OpenSandbox) -> None:
 
 async def test_a_job_that_waits_for_its_retry_is_ready_later_and_says_why(open_sandbox: OpenSandbox) -> None:
     pipeline = a_flaky_step(Retry(1, delays=[10], jitter=0), failures=1)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         now = await sandbox.clock.now()
-        await do_next(hands, "answer")
+        await run_next(hands, "answer")
         job = await only_job(sandbox)
         assert (job.state, job.code, job.attempt, job.ready_at) == ("ready", "ERROR", 1, now + seconds(10))
         assert await state(sandbox, run) == "running"
         assert await hands.claim() == []
 
         await sandbox.clock.advance(seconds(9.9))
-        assert await workers.promote(sandbox.database, 10) == Promotion(0, seconds(0.1), None, ANY)
+        assert await workers.release_due_jobs(sandbox.database, 10) == ReleasedJobs(0, seconds(0.1), None, ANY)
         assert await hands.claim() == []
         await sandbox.clock.advance(seconds(0.1))
-        assert await workers.promote(sandbox.database, 10) == Promotion(1, None, None, ANY)
-        await do_next(hands, "answer")
+        assert await workers.release_due_jobs(sandbox.database, 10) == ReleasedJobs(1, None, None, ANY)
+        await run_next(hands, "answer")
         assert await state(sandbox, run) == "completed"
 
 
 async def test_an_attempt_is_counted_at_its_claim(open_sandbox: OpenSandbox) -> None:
     pipeline = a_flaky_step(Retry(0), failures=0)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         assert (await only_job(sandbox)).attempt == 0
         await hands.claim()
@@ -171,11 +171,11 @@ async def test_a_job_that_asked_to_wait_says_so(open_sandbox: OpenSandbox) -> No
     async def answer() -> int:
         raise RetryLater(timedelta(minutes=1), "too many requests")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "answer")
+        await run_next(hands, "answer")
         job = await only_job(sandbox)
-        assert (job.state, job.code, job.attempt) == ("ready", "ASKED_TO_WAIT", 0)
+        assert (job.state, job.code, job.attempt) == ("ready", "RETRY_LATER", 0)
         (_, event) = await sandbox.client.events(run)
         assert (event.kind, event.attempt, event.data["message"]) == ("retry", 1, "too many requests")
 
@@ -187,9 +187,9 @@ async def test_a_wait_may_be_given_in_seconds(open_sandbox: OpenSandbox) -> None
     async def answer() -> int:
         raise RetryLater(30, "too many requests")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do_next(hands, "answer")
+        await run_next(hands, "answer")
         assert (await only_job(sandbox)).ready_at == await sandbox.clock.now() + seconds(30)
 
 
@@ -197,9 +197,9 @@ async def test_a_worker_that_dies_uses_up_no_retry(open_sandbox: OpenSandbox) ->
     pipeline = a_flaky_step(Retry(1, delays=[1]), failures=1)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        async with sandbox.hands() as dying:
+        async with sandbox.manual_worker() as dying:
             assert len(await dying.claim()) == 1
-            await fall_silent(sandbox)
+            await pass_heartbeat_timeout(sandbox)
             await sandbox.work()
             assert await state(sandbox, run) == "completed"
             assert (await only_job(sandbox)).attempt == 3
@@ -240,10 +240,10 @@ async def test_a_retry_in_the_middle_of_a_chain_goes_on_from_there(open_sandbox:
             raise OSError("away")
         return first + 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        kept = await hands.give_back(await hands.attempt(await hands.claim()), room=1)
-        await do(hands, kept, "second")
+        kept = await hands.record_outcomes(await hands.attempt(await hands.claim()), limit=1)
+        await run_claims(hands, kept, "second")
         await sandbox.work()
         (run,) = await sandbox.client.runs()
         assert await sandbox.client.results(run.id) == {"first": 1, "second": 2}

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationInfo, create_model, field_validator
 
 from retoma import (
     App,
-    CannotFollow,
     Comment,
     Context,
     Decision,
     Feedback,
+    FeedbackNotSupported,
     GiveUp,
     Items,
     NeedsReview,
@@ -38,7 +38,7 @@ Opened = Callable[[Pipeline], Awaitable[Sandbox]]
 
 
 @pytest.fixture
-async def opened(open_sandbox: OpenSandbox) -> AsyncIterator[Opened]:
+async def open_lasting_sandbox(open_sandbox: OpenSandbox) -> AsyncIterator[Opened]:
     """Opens a sandbox that stays open until the test has ended."""
     async with AsyncExitStack() as stack:
         yield lambda pipeline: stack.enter_async_context(open_sandbox(pipeline))
@@ -53,7 +53,7 @@ class Choice(BaseModel):
     title: str = "as it is"
 
 
-class Wishes(BaseModel):
+class FeedbackForm(BaseModel):
     """A tone, which only an outline has."""
 
     tone: str = ""
@@ -100,20 +100,20 @@ def article(world: World, **options: Any) -> Pipeline:
     return pipeline
 
 
-async def asked(sandbox: Sandbox, given: Any = None) -> Review:
+async def start_until_review(sandbox: Sandbox, inputs: Any = None) -> Review:
     """A run that has come to its review."""
-    started = await sandbox.client.start("article", given)
-    await sandbox.work(until_later=False)
+    started = await sandbox.client.start("article", inputs)
+    await sandbox.work(advance_clock=False)
     (review,) = await sandbox.client.reviews(run=started.id)
     return review
 
 
 async def test_a_run_waits_for_a_person_without_a_worker_and_goes_on_when_they_approve(
-    opened: Opened,
+    open_lasting_sandbox: Opened,
 ) -> None:
     world = World()
-    sandbox = await opened(article(world))
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(article(world))
+    review = await start_until_review(sandbox)
     assert (await sandbox.client.show(review.run)).state is RunState.PAUSED
     assert (review.step, review.state, review.planned) == ("approved_outline", ReviewState.OPEN, True)
     subjects = await sandbox.client.subjects(review)
@@ -125,12 +125,12 @@ async def test_a_run_waits_for_a_person_without_a_worker_and_goes_on_when_they_a
     assert (await sandbox.client.results(review.run))["draft"] == "draft of outline of café #1"
 
 
-async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
+async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
     started = await sandbox.client.start("article")
-    async with sandbox.hands() as hands:
+    async with sandbox.manual_worker() as hands:
         for _ in range(2):
-            await hands.give_back(await hands.attempt(await hands.claim()))
+            await hands.record_outcomes(await hands.attempt(await hands.claim()))
     (review,) = await sandbox.client.reviews()
     assert review.run == started.id
     assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
@@ -143,9 +143,9 @@ async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(ope
     assert await value(sandbox, written, started.id) == 1
 
 
-async def test_what_a_person_edits_is_what_goes_on(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_what_a_person_edits_is_what_goes_on(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     await sandbox.client.decide(review.id, Decision("approve", by="ana", value="my own"))
     await sandbox.work()
     results = await sandbox.client.results(review.run)
@@ -164,9 +164,9 @@ async def test_what_a_person_edits_is_what_goes_on(opened: Opened) -> None:
     ],
     ids=["NUL", "half a character", "no number", "too large", "NUL in the form"],
 )
-async def test_feedback_that_cannot_be_kept_is_refused(opened: Opened, more: dict[str, Any]) -> None:
-    sandbox = await opened(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
-    review = await asked(sandbox)
+async def test_feedback_that_cannot_be_kept_is_refused(open_lasting_sandbox: Opened, more: dict[str, Any]) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
+    review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput):
         await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", undo=minutes(1), **more))
     with pytest.raises(InvalidInput):
@@ -176,14 +176,14 @@ async def test_feedback_that_cannot_be_kept_is_refused(opened: Opened, more: dic
     assert (await sandbox.client.decide(review.id, kept)).state is ReviewState.SENT_BACK
 
 
-async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    bad, good = await asked(sandbox), await asked(sandbox)
+async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    bad, good = await start_until_review(sandbox), await start_until_review(sandbox)
     await sandbox.client.decide(bad.id, Decision("send_back", by="ana", notes="x", undo=minutes(1)))
     await sandbox.client.decide(good.id, Decision("approve", by="ana", undo=minutes(1)))
     await rows(sandbox, 'update retoma.reviews set feedback = \'{"a": "\\u0000"}\' where id = $1', bad.id)
     await sandbox.clock.advance(minutes(2))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert (await sandbox.client.show(good.run)).state is RunState.COMPLETED
     assert (await sandbox.client.review(bad.id)).applied_at is None
     await sandbox.client.undo(bad.id, by="ana")
@@ -192,26 +192,26 @@ async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(opened:
     assert (await sandbox.client.show(bad.run)).state is RunState.COMPLETED
 
 
-async def test_a_reminder_that_fell_into_the_time_of_an_undo_is_made_up_for(opened: Opened) -> None:
-    sandbox = await opened(article(World(), remind=hours(1), escalate=hours(2), escalate_to="bea"))
-    review = await asked(sandbox)
+async def test_a_reminder_that_fell_into_the_time_of_an_undo_is_made_up_for(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), remind=hours(1), escalate=hours(2), escalate_to="bea"))
+    review = await start_until_review(sandbox)
     await sandbox.client.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
     await sandbox.clock.advance(minutes(59))
     await sandbox.client.undo(review.id, by="ana")
     await sandbox.client.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
     await sandbox.clock.advance(minutes(59))
     await sandbox.client.undo(review.id, by="ana")
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     events = await sandbox.client.job_events(review.run, "approved_outline", "")
     assert [event.data["what"] for event in reversed(events)][-1] == "reminded"
     await sandbox.clock.advance(minutes(5))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert (await sandbox.client.review(review.id)).assignee == "bea"
 
 
-async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="approved_outline"):
         await sandbox.client.decide(review.id, Decision("approve", by="ana", value=["no text"]))
     assert (await sandbox.client.review(review.id)).is_open
@@ -219,7 +219,7 @@ async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(op
 
 @pytest.mark.parametrize("beside", [(), ("languages",)])
 async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_open(
-    opened: Opened, beside: tuple[str, ...]
+    open_lasting_sandbox: Opened, beside: tuple[str, ...]
 ) -> None:
     pipeline = Pipeline("article")
 
@@ -243,32 +243,32 @@ async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_
         def photo(good_dish: str) -> str:
             return good_dish
 
-    sandbox = await opened(pipeline)
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(pipeline)
+    review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="have the key 'arroz'"):
         await sandbox.client.decide(review.id, Decision("approve", by="ana", value=["arroz", "arroz"]))
     assert (await sandbox.client.review(review.id)).is_open
 
 
-async def test_a_feedback_form_knows_where_the_work_goes_back_to(opened: Opened) -> None:
-    sandbox = await opened(article(World(), feedback_form=Wishes))
-    review = await asked(sandbox)
+async def test_a_feedback_form_knows_where_the_work_goes_back_to(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), feedback_form=FeedbackForm))
+    review = await start_until_review(sandbox)
     calm = Decision("send_back", by="ana", extra={"tone": "calm"})
     with pytest.raises(InvalidInput, match=r"can be sent back with: tone: facts of default have none$"):
         await sandbox.client.decide(review.id, replace(calm, to="facts"))
     assert (await sandbox.client.decide(review.id, calm)).back_to == "outline"
 
 
-async def test_work_that_is_sent_back_is_made_anew_with_what_the_person_said(opened: Opened) -> None:
+async def test_work_that_is_sent_back_is_rerun_with_the_feedback(open_lasting_sandbox: Opened) -> None:
     world = World()
-    sandbox = await opened(article(world))
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(article(world))
+    review = await start_until_review(sandbox)
     await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert world.called == ["facts", "outline", "outline"]
     assert (world.feedback["outline"].notes, world.feedback["outline"].by) == ("shorter", "ana")
     (again,) = await sandbox.client.reviews(run=review.run)
-    assert (again.revision, again.sent_back) == (2, 1)
+    assert (again.revision, again.times_sent_back) == (2, 1)
     assert (await sandbox.client.subjects(again))["outline"].value == "outline of café #2"
     await sandbox.client.decide(again.id, APPROVE)
     await sandbox.work()
@@ -280,41 +280,41 @@ async def test_work_that_is_sent_back_is_made_anew_with_what_the_person_said(ope
 
 
 async def test_work_may_go_back_to_an_earlier_step_and_what_would_be_the_same_is_kept(
-    opened: Opened,
+    open_lasting_sandbox: Opened,
 ) -> None:
     world = World()
-    sandbox = await opened(article(world))
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(article(world))
+    review = await start_until_review(sandbox)
     await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="check", to="facts"))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert world.called == ["facts", "outline", "facts"]
     assert await sandbox.client.reviews(run=review.run, states=[ReviewState.OPEN])
     (kept, _) = await sandbox.client.made(review.run, "outline")
     assert (kept.revision, kept.reused_from) == (2, 1)
 
 
-async def test_a_review_may_only_go_back_where_its_pipeline_lets_it(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_a_review_may_only_go_back_where_its_pipeline_lets_it(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="may go back to 'outline', 'facts'"):
         await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", to="draft"))
 
 
-async def test_work_goes_back_only_so_often(opened: Opened) -> None:
-    sandbox = await opened(article(World(), most_revisions=1))
-    review = await asked(sandbox)
+async def test_work_goes_back_only_so_often(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), max_revisions=1))
+    review = await start_until_review(sandbox)
     await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     (again,) = await sandbox.client.reviews(run=review.run)
     with pytest.raises(Conflict, match="as often as it may"):
         await sandbox.client.decide(again.id, Decision("send_back", by="ana", notes="again"))
     await sandbox.client.decide(again.id, APPROVE)
 
 
-async def test_a_rejected_run_ends_as_rejected_and_not_as_failed(opened: Opened) -> None:
+async def test_a_rejected_run_ends_as_rejected_and_not_as_failed(open_lasting_sandbox: Opened) -> None:
     world = World()
-    sandbox = await opened(article(world))
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(article(world))
+    review = await start_until_review(sandbox)
     await sandbox.client.decide(review.id, Decision("reject", by="ana", notes="off topic"))
     await sandbox.work()
     assert (await sandbox.client.show(review.run)).state is RunState.REJECTED
@@ -322,17 +322,17 @@ async def test_a_rejected_run_ends_as_rejected_and_not_as_failed(opened: Opened)
 
 
 @pytest.mark.parametrize("action", ["reject", "send_back"])
-async def test_who_does_not_approve_says_why(opened: Opened, action: str) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_who_does_not_approve_says_why(open_lasting_sandbox: Opened, action: str) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="notes"):
         await sandbox.client.decide(review.id, Decision(action, by="ana"))
 
 
-async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(opened: Opened) -> None:
+async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(open_lasting_sandbox: Opened) -> None:
     world = World()
-    sandbox = await opened(article(world))
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(article(world))
+    review = await start_until_review(sandbox)
     actions = [
         Decision(("approve", "reject", "send_back")[n % 3], by=f"person {n}", notes="because", key=str(n))
         for n in range(50)
@@ -347,9 +347,9 @@ async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(
     assert {one.winner.decided_by for one in losers} == {winners[0].decided_by}
 
 
-async def test_the_same_decision_sent_again_gets_the_same_answer(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_the_same_decision_sent_again_gets_the_same_answer(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     decision = Decision("approve", by="ana", key="k")
     first = await sandbox.client.decide(review.id, decision)
     again = await sandbox.client.decide(review.id, decision)
@@ -358,9 +358,9 @@ async def test_the_same_decision_sent_again_gets_the_same_answer(opened: Opened)
         await sandbox.client.decide(review.id, Decision("approve", by="ana", key="other"))
 
 
-async def test_a_key_is_for_one_decision(opened: Opened) -> None:
-    sandbox = await opened(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
-    edited, returned = await asked(sandbox), await asked(sandbox)
+async def test_a_key_is_for_one_decision(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
+    edited, returned = await start_until_review(sandbox), await start_until_review(sandbox)
     edit = Decision("approve", by="ana", key="k", value="mine")
     back = Decision("send_back", by="ana", key="k", notes="shorter", extra={"tone": "calm"})
     await sandbox.client.decide(edited.id, edit)
@@ -381,34 +381,34 @@ async def test_a_key_is_for_one_decision(opened: Opened) -> None:
     assert (await sandbox.client.decide(returned.id, replace(back, to="outline"))).back_to == "outline"
 
 
-async def test_a_decision_about_another_revision_than_was_seen_is_refused(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_a_decision_about_another_revision_than_was_seen_is_refused(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     with pytest.raises(Conflict, match="look at it again"):
         await sandbox.client.decide(review.id, Decision("approve", by="ana", seen=7))
 
 
-async def test_a_decision_can_be_undone_until_it_takes_effect(opened: Opened) -> None:
+async def test_a_decision_can_be_undone_until_it_takes_effect(open_lasting_sandbox: Opened) -> None:
     world = World()
-    sandbox = await opened(article(world))
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(article(world))
+    review = await start_until_review(sandbox)
     later = Decision("approve", by="ana", undo=timedelta(seconds=10))
     await sandbox.client.decide(review.id, later)
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert "draft" not in world.called
     for _ in range(2):  # the second time because the first answer was lost
         assert (await sandbox.client.undo(review.id, by="ana")).is_open
     await sandbox.client.decide(review.id, later)
     await sandbox.clock.advance(timedelta(seconds=11))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert "draft" in world.called
     with pytest.raises(Conflict, match="cannot be undone"):
         await sandbox.client.undo(review.id, by="ana")
 
 
-async def test_an_undone_decision_repeated_with_its_key_is_not_applied_again(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_an_undone_decision_repeated_with_its_key_is_not_applied_again(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     decision = Decision("approve", by="ana", key="k", undo=timedelta(minutes=1))
     await sandbox.client.decide(review.id, decision)
     await sandbox.client.undo(review.id, by="ana")
@@ -422,11 +422,11 @@ async def test_an_undone_decision_repeated_with_its_key_is_not_applied_again(ope
 
 
 async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_in_effect(
-    opened: Opened,
+    open_lasting_sandbox: Opened,
 ) -> None:
-    sandbox = await opened(article(World()))
-    open_one, decided = await asked(sandbox), None
-    decided = await asked(sandbox, {"topic": "chá"})
+    sandbox = await open_lasting_sandbox(article(World()))
+    open_one, decided = await start_until_review(sandbox), None
+    decided = await start_until_review(sandbox, {"topic": "chá"})
     await sandbox.client.decide(decided.id, Decision("approve", by="ana", undo=timedelta(seconds=10)))
     for review in (open_one, decided):
         assert await sandbox.client.cancel(review.run) is RunState.CANCELLED
@@ -435,7 +435,7 @@ async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_
         await sandbox.client.decide(open_one.id, APPROVE)
 
 
-async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(opened: Opened) -> None:
+async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -452,8 +452,8 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(opened: Open
     def upload(video: str, thumbnails: list[str], final: Choice) -> str:
         return f"{video} with {thumbnails[final.thumbnail]}"
 
-    sandbox = await opened(pipeline)
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(pipeline)
+    review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match=r"'final' can give: thumbnail: Field required$"):
         await sandbox.client.decide(review.id, APPROVE)
     await sandbox.client.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1}))
@@ -463,9 +463,9 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(opened: Open
         await sandbox.client.edit(review.run, "final", {"thumbnail": None})
 
 
-async def test_a_value_is_refused_if_its_type_is_unknown(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
+async def test_a_value_is_refused_if_its_type_is_unknown(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
     edited = Decision("approve", by="ana", value="mine")
     with pytest.raises(InvalidInput, match="no application that defines pipeline 'article'"):
         await Client(None, sandbox.database).decide(review.id, edited)
@@ -480,7 +480,7 @@ async def test_a_value_is_refused_if_its_type_is_unknown(opened: Opened) -> None
     assert (await sandbox.client.review(review.id)).is_open
 
 
-async def test_only_doubtful_items_are_reviewed_each_by_itself(opened: Opened) -> None:
+async def test_only_doubtful_items_are_reviewed_each_by_itself(open_lasting_sandbox: Opened) -> None:
     made: list[str] = []
     pipeline = Pipeline("article", Brief)
 
@@ -499,14 +499,14 @@ async def test_only_doubtful_items_are_reviewed_each_by_itself(opened: Opened) -
     def report(sure: Items[str]) -> list[str]:
         return list(sure)
 
-    sandbox = await opened(pipeline)
+    sandbox = await open_lasting_sandbox(pipeline)
     started = await sandbox.client.start("article")
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     first, second = await sandbox.client.reviews(run=started.id)
     assert sorted((first.item, second.item)) == ["b", "c"]
     await sandbox.client.decide(first.id, Decision("send_back", by="ana", notes="again"))
     await sandbox.client.decide(second.id, Decision("approve", by="ana", value="mine"))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert sorted(made) == sorted(["a", "b", "c", first.item])
     (again,) = await sandbox.client.reviews(run=started.id)
     await sandbox.client.decide(again.id, APPROVE)
@@ -516,7 +516,7 @@ async def test_only_doubtful_items_are_reviewed_each_by_itself(opened: Opened) -
     assert (await sandbox.client.results(started.id))["report"] == [expected[key] for key in "abc"]
 
 
-async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(opened: Opened) -> None:
+async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -527,8 +527,8 @@ async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(opened: 
     def offer(price: int) -> str:
         return f"for {price}"
 
-    sandbox = await opened(pipeline)
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(pipeline)
+    review = await start_until_review(sandbox)
     assert (await sandbox.client.show(review.run)).state is RunState.NEEDS_REVIEW
     assert (review.planned, review.reason["code"], review.reason["message"]) == (False, "HIGH", "this looks too high")
     await sandbox.client.decide(review.id, APPROVE)
@@ -537,7 +537,9 @@ async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(opened: 
 
 
 @pytest.mark.parametrize("action", ["approve", "send_back", "reject"])
-async def test_a_failure_may_ask_a_person_instead_of_stopping_the_run(opened: Opened, action: str) -> None:
+async def test_a_failure_may_ask_a_person_instead_of_stopping_the_run(
+    open_lasting_sandbox: Opened, action: str
+) -> None:
     calls: list[str] = []
     pipeline = Pipeline("article", Brief, retry=Retry(0))
 
@@ -552,8 +554,8 @@ async def test_a_failure_may_ask_a_person_instead_of_stopping_the_run(opened: Op
     def page(topic: str, picture: str = "none") -> str:
         return f"page with {picture}"
 
-    sandbox = await opened(pipeline)
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(pipeline)
+    review = await start_until_review(sandbox)
     assert review.reason["code"] == "NO_PICTURE"
     await sandbox.client.decide(review.id, Decision(action, by="ana", notes="so"))
     await sandbox.work()
@@ -566,7 +568,7 @@ async def test_a_failure_may_ask_a_person_instead_of_stopping_the_run(opened: Op
     assert (run.state, (await sandbox.client.results(run.id)).get("page")) == expected[action]
 
 
-async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(opened: Opened) -> None:
+async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(open_lasting_sandbox: Opened) -> None:
     world = World()
     pipeline = article(
         world,
@@ -578,21 +580,21 @@ async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(
         on_expiry="approved",
         assignee="ana",
     )
-    sandbox = await opened(pipeline)
-    review = await asked(sandbox)
+    sandbox = await open_lasting_sandbox(pipeline)
+    review = await start_until_review(sandbox)
     assert review.due_at == review.opened_at + timedelta(hours=2)
     await sandbox.clock.advance(timedelta(hours=3, minutes=1))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert (await sandbox.client.review(review.id)).assignee == "chief"
     await sandbox.clock.advance(timedelta(hours=1))
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     assert (await sandbox.client.review(review.id)).state is ReviewState.EXPIRED
     assert (await sandbox.client.show(review.run)).state is RunState.COMPLETED
     events = await sandbox.client.events(review.run, kinds=["review"])
     assert [event.data["what"] for event in events] == ["opened", "escalated", "reminded", "expired"]
 
 
-async def test_a_run_is_not_paused_while_another_branch_can_go_on(opened: Opened) -> None:
+async def test_a_run_is_not_paused_while_another_branch_can_go_on(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -609,33 +611,33 @@ async def test_a_run_is_not_paused_while_another_branch_can_go_on(opened: Opened
     def page(approved: str, pictures: str) -> str:
         return approved + pictures
 
-    sandbox = await opened(pipeline)
+    sandbox = await open_lasting_sandbox(pipeline)
     started = await sandbox.client.start("article")
-    async with sandbox.hands() as hands:
-        await hands.give_back(await hands.attempt(await hands.claim(queues=["default"])))
+    async with sandbox.manual_worker() as hands:
+        await hands.record_outcomes(await hands.attempt(await hands.claim(queues=["default"])))
         assert (await sandbox.client.show(started.id)).state is RunState.RUNNING
-        await hands.give_back(await hands.attempt(await hands.claim(queues=["slow"])))
+        await hands.record_outcomes(await hands.attempt(await hands.claim(queues=["slow"])))
     assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
 
 
-async def test_a_batch_of_decisions_tells_of_each_how_it_ended(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    first, second = await asked(sandbox), await asked(sandbox, {"topic": "chá"})
+async def test_a_batch_of_decisions_tells_of_each_how_it_ended(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    first, second = await start_until_review(sandbox), await start_until_review(sandbox, {"topic": "chá"})
     await sandbox.client.decide(second.id, Decision("reject", by="rui", notes="no"))
     one, other = await sandbox.client.decide_many({first.id: APPROVE, second.id: APPROVE})
-    assert one.now is not None
-    assert one.now.state is ReviewState.APPROVED
+    assert one.current is not None
+    assert one.current.state is ReviewState.APPROVED
     assert isinstance(other.error, AlreadyDecided)
 
 
-async def test_others_see_who_looks_at_a_review_and_may_still_decide_it(opened: Opened) -> None:
-    sandbox = await opened(article(World()))
-    review = await asked(sandbox)
-    assert await sandbox.client.claim_review(review.id, by="ana", lasts=minutes(5)) == "ana"
-    assert await sandbox.client.claim_review(review.id, by="rui", lasts=minutes(5)) == "ana"
+async def test_others_see_who_looks_at_a_review_and_may_still_decide_it(open_lasting_sandbox: Opened) -> None:
+    sandbox = await open_lasting_sandbox(article(World()))
+    review = await start_until_review(sandbox)
+    assert await sandbox.client.claim_review(review.id, by="ana", duration=minutes(5)) == "ana"
+    assert await sandbox.client.claim_review(review.id, by="rui", duration=minutes(5)) == "ana"
     assert (await sandbox.client.review(review.id)).claimed_by == "ana"
     await sandbox.clock.advance(minutes(6))
-    assert await sandbox.client.claim_review(review.id, by="rui", lasts=minutes(5)) == "rui"
+    assert await sandbox.client.claim_review(review.id, by="rui", duration=minutes(5)) == "rui"
     assert (await sandbox.client.decide(review.id, APPROVE)).decided_by == "ana"
 
 
@@ -644,7 +646,7 @@ class Consent(BaseModel):
 
 
 @pytest.mark.parametrize("doubtful", [True, False])
-async def test_a_form_that_nobody_fills_in_has_its_defaults(opened: Opened, doubtful: bool) -> None:
+async def test_a_form_that_nobody_fills_in_has_its_defaults(open_lasting_sandbox: Opened, doubtful: bool) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -659,12 +661,12 @@ async def test_a_form_that_nobody_fills_in_has_its_defaults(opened: Opened, doub
     def page(text: str, consent: Consent) -> str:
         return f"{text} {consent.sure}"
 
-    sandbox = await opened(pipeline)
+    sandbox = await open_lasting_sandbox(pipeline)
     run = await sandbox.run("article")
     assert (run.state, run.results["page"]) == (RunState.COMPLETED, "café False")
 
 
-async def test_a_form_that_cannot_fill_itself_needs_a_person(opened: Opened) -> None:
+async def test_a_form_that_cannot_fill_itself_needs_a_person(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -695,7 +697,7 @@ async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_foll
 ) -> None:
     def only_shorter(feedback: Feedback, facts: list[str], *, words: list[str]) -> None:
         if feedback.notes not in words:
-            raise CannotFollow(f"with {len(facts)} facts it can be made {words}")
+            raise FeedbackNotSupported(f"with {len(facts)} facts it can be made {words}")
 
     pipeline = Pipeline("followed")
 
@@ -711,7 +713,7 @@ async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_foll
     async with open_sandbox(pipeline, resources={"words": ["shorter"]}) as sandbox:
         run = await sandbox.run(pipeline)
         (review,) = await sandbox.client.reviews(run=run.id)
-        with pytest.raises(CannotFollow, match=r"with 2 facts it can be made \['shorter'\]"):
+        with pytest.raises(FeedbackNotSupported, match=r"with 2 facts it can be made \['shorter'\]"):
             await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="funnier"))
         assert (await sandbox.client.review(review.id)).is_open
         back = Decision("send_back", by="ana", notes="shorter", key="1")

@@ -8,10 +8,10 @@ import pytest
 from pydantic import BaseModel
 
 from retoma import Context, Decision, GiveUp, Items, Pipeline, Retry, minutes
-from retoma.errors import AtWork, InvalidInput
+from retoma.errors import InvalidInput, RunBusy
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next, names, rows, state, states
+from tests.engine.builders import names, rows, run_next, state, states
 
 APPROVE = Decision("approve", by="ana")
 
@@ -71,7 +71,7 @@ def article() -> Pipeline:
     return pipeline
 
 
-async def completed(sandbox: Sandbox, world: World) -> Any:
+async def run_to_completion(sandbox: Sandbox, world: World) -> Any:
     run = await sandbox.run("album")
     assert run.state == "completed"
     world.called.clear()
@@ -79,44 +79,44 @@ async def completed(sandbox: Sandbox, world: World) -> Any:
 
 
 async def test_a_worker_is_not_given_what_waits_for_a_person(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(article()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(article()) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start("article")
         claims = await hands.claim(1, queues=["default"])
-        kept = await hands.give_back(await hands.attempt(claims), room=5)
+        kept = await hands.record_outcomes(await hands.attempt(claims), limit=5)
         assert names(kept) == ["picture"]
 
 
 async def test_a_run_runs_again_as_soon_as_its_last_review_is_decided(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(article()) as sandbox:
         run = (await sandbox.client.start("article")).id
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "paused"
         (review,) = await sandbox.client.reviews(run=run)
         await sandbox.client.decide(review.id, APPROVE)
         assert await state(sandbox, run) == "running"
 
 
-async def test_what_is_made_anew_waits_for_what_is_still_being_made(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(article()) as sandbox, sandbox.hands() as hands:
+async def test_a_rerun_waits_for_dependencies_that_are_still_running(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("article")).id
         held = await hands.claim(5, queues=["slow"])
-        await do_next(hands, "text")
+        await run_next(hands, "text")
         (review,) = await sandbox.client.reviews(run=run)
         await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
-        await do_next(hands, "text")
+        await run_next(hands, "text")
         (again,) = await sandbox.client.reviews(run=run)
         await sandbox.client.decide(again.id, APPROVE)
-        await do_next(hands, "approved")
+        await run_next(hands, "approved")
         assert (await states(sandbox, run))["page"] == "waiting"
-        await hands.give_back(await hands.attempt(held))
-        await do_next(hands, "page")
+        await hands.record_outcomes(await hands.attempt(held))
+        await run_next(hands, "page")
         assert await state(sandbox, run) == "completed"
 
 
-async def test_an_item_whose_content_has_changed_is_made_anew(open_sandbox: OpenSandbox) -> None:
+async def test_an_item_whose_content_has_changed_is_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(album(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         world.words["b"] = "third"
         await sandbox.client.rerun(run, "words")
         await sandbox.work()
@@ -124,10 +124,10 @@ async def test_an_item_whose_content_has_changed_is_made_anew(open_sandbox: Open
         assert (await sandbox.client.results(run))["page"] == "picture of first, picture of third"
 
 
-async def test_a_list_and_its_items_may_be_made_anew_by_one_act(open_sandbox: OpenSandbox) -> None:
+async def test_a_list_and_its_items_may_be_rerun_by_one_action(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(album(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         world.words = {"b": "second", "c": "third"}
         await sandbox.client.rerun(run, "words", "picture")
         await sandbox.work()
@@ -137,16 +137,16 @@ async def test_a_list_and_its_items_may_be_made_anew_by_one_act(open_sandbox: Op
 
 
 @pytest.mark.parametrize("act", ["edit", "rerun"])
-async def test_an_item_is_left_alone_while_its_list_is_made_anew(open_sandbox: OpenSandbox, act: str) -> None:
+async def test_an_item_is_left_alone_while_its_list_reruns(open_sandbox: OpenSandbox, act: str) -> None:
     world = World()
     async with open_sandbox(album(world)) as sandbox:
-        run = await completed(sandbox, world)
+        run = await run_to_completion(sandbox, world)
         await sandbox.client.rerun(run, "words")
         edits = sandbox.client.edit(run, "picture", "mine", item="a")
         reruns = sandbox.client.rerun(run, "picture", items=["a"])
         chosen, other = (edits, reruns) if act == "edit" else (reruns, edits)
         other.close()
-        with pytest.raises(AtWork, match="is at work on picture"):
+        with pytest.raises(RunBusy, match="is at work on picture"):
             await chosen
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
@@ -156,16 +156,16 @@ async def test_an_item_is_left_alone_while_its_list_is_made_anew(open_sandbox: O
 async def test_no_person_gives_another_list_to_items_that_exist(open_sandbox: OpenSandbox, goes_on: bool) -> None:
     world = World()
     async with open_sandbox(album(world)) as sandbox:
-        run = await completed(sandbox, world)
-        with pytest.raises(AtWork, match="make the list anew"):
-            await sandbox.client.edit(run, "words", [{"key": "z", "text": "z"}], and_continue=goes_on)
+        run = await run_to_completion(sandbox, world)
+        with pytest.raises(RunBusy, match="make the list anew"):
+            await sandbox.client.edit(run, "words", [{"key": "z", "text": "z"}], rerun_dependents=goes_on)
         assert (await sandbox.client.results(run))["page"] == "picture of first, picture of second"
 
 
 async def test_a_person_is_not_asked_again_about_what_another_gave_a_second_time(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(article()) as sandbox:
         run = (await sandbox.client.start("article")).id
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews(run=run)
         await sandbox.client.decide(review.id, APPROVE)
         await sandbox.work()
@@ -175,15 +175,15 @@ async def test_a_person_is_not_asked_again_about_what_another_gave_a_second_time
         assert await state(sandbox, run) == "completed"
 
 
-async def test_a_run_that_makes_only_one_review_anew_waits_for_its_person(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_that_reruns_only_one_review_waits_for_its_person(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(article()) as sandbox:
         run = (await sandbox.client.start("article")).id
         for expected in ("paused", "completed"):
-            await sandbox.work(until_later=False)
+            await sandbox.work(advance_clock=False)
             assert await state(sandbox, run) == expected
             for review in await sandbox.client.reviews(run=run):
                 await sandbox.client.decide(review.id, APPROVE)
-        await sandbox.client.rerun(run, "approved", alone=True)
+        await sandbox.client.rerun(run, "approved", downstream=False)
         assert await state(sandbox, run) == "paused"
         (again,) = await sandbox.client.reviews(run=run)
         await sandbox.client.decide(again.id, APPROVE)
@@ -207,13 +207,13 @@ async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run("single")
         assert run.state == "completed_with_errors"
-        await sandbox.client.edit(run.id, "only", "mine", and_continue=goes_on)
+        await sandbox.client.edit(run.id, "only", "mine", rerun_dependents=goes_on)
         assert await state(sandbox, run.id) == "completed"
-        await sandbox.client.rerun(run.id, "only", alone=True)
+        await sandbox.client.rerun(run.id, "only", downstream=False)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed_with_errors"
         works[0] = True
-        await sandbox.client.rerun(run.id, "only", alone=True)
+        await sandbox.client.rerun(run.id, "only", downstream=False)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
 
@@ -229,7 +229,7 @@ def shown_album(world: World, *, every_picture: bool) -> Pipeline:
 async def test_work_does_not_go_back_for_items_that_are_not_there(open_sandbox: OpenSandbox, items: list[str]) -> None:
     async with open_sandbox(shown_album(World(), every_picture=False)) as sandbox:
         await sandbox.client.start("album")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         with pytest.raises(InvalidInput, match="'picture'"):
             await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", items=items))
@@ -239,12 +239,12 @@ async def test_work_does_not_go_back_for_items_that_are_not_there(open_sandbox: 
 async def test_the_review_of_an_item_does_not_send_back_another_item(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(shown_album(World(), every_picture=True)) as sandbox:
         await sandbox.client.start("album")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         of_a, _ = sorted(await sandbox.client.reviews(), key=lambda review: review.item)
         with pytest.raises(InvalidInput, match="leads to 'good' again"):
             await sandbox.client.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["b"]))
         await sandbox.client.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["a"]))
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert {review.item for review in await sandbox.client.reviews()} == {"a", "b"}
 
 
@@ -253,7 +253,7 @@ async def test_work_that_has_no_items_does_not_go_back_to_them(open_sandbox: Ope
     world.words.clear()
     async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
         await sandbox.client.start("album")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         with pytest.raises(InvalidInput, match="leads to 'good' again"):
             await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x"))
@@ -263,13 +263,13 @@ async def test_a_review_is_open_again_if_what_was_to_go_back_has_gone_meanwhile(
     world = World()
     async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
         run = (await sandbox.client.start("album")).id
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         later = Decision("send_back", by="ana", notes="x", items=["a"], undo=minutes(1))
         await sandbox.client.decide(review.id, later)
         await rows(sandbox, "update retoma.reviews set back_items = array['z']")  # as a new list would have it
         await sandbox.clock.advance(minutes(2))
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert (await sandbox.client.review(review.id)).is_open
         assert await state(sandbox, run) == "paused"
 
@@ -289,17 +289,17 @@ async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbo
     pipeline.review("approved", of=text)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start("article")).id
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "failed"
         act = getattr(sandbox.client, again)
         await (act(run, "text") if again == "rerun" else act(run))
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews()
         await sandbox.client.decide(review.id, APPROVE)
         await sandbox.work()
         await sandbox.client.rerun(run, "text")
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
     assert told == [None, "shorter", "shorter", None]

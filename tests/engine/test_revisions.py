@@ -6,17 +6,17 @@ from dataclasses import replace
 from uuid import UUID
 
 from retoma import Items, Pipeline
-from retoma.engine.exchange import Result
+from retoma.engine.claim_protocol import Result
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, one, rows, states
+from tests.engine.builders import find_claim, names, rows, run_claims, run_next, states
 
 
 async def test_a_result_of_one_revision_does_not_end_the_job_of_another(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await again(sandbox, run, "documents", "")
+        await insert_revision(sandbox, run, "documents", "")
         claims = await hands.claim(10)
         assert sorted((claim.step, claim.revision, claim.fence) for claim in claims) == [
             ("documents", 1, 1),
@@ -24,14 +24,14 @@ async def test_a_result_of_one_revision_does_not_end_the_job_of_another(open_san
             ("taxonomy", 1, 1),
         ]
         old = next(claim for claim in claims if (claim.step, claim.revision) == ("documents", 1))
-        await hands.give_back([Result(old, "[]")])
+        await hands.record_outcomes([Result(old, "[]")])
         found = await rows(sandbox, "select revision, state::text from retoma.jobs where step = 'documents'")
         assert {tuple(row) for row in found} == {(1, "succeeded"), (2, "running")}
-        await hands.give_back([Result(replace(old, revision=3), "[]")])
-        assert hands.refused == 1
+        await hands.record_outcomes([Result(replace(old, revision=3), "[]")])
+        assert hands.rejected_outcomes == 1
 
 
-async def test_a_step_reads_the_latest_result_of_its_need(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_reads_the_latest_result_of_its_dependency(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("chain")
 
     @pipeline.step
@@ -42,22 +42,22 @@ async def test_a_step_reads_the_latest_result_of_its_need(open_sandbox: OpenSand
     async def draft(outline: str) -> str:
         return f"draft of {outline}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "outline")
-        await again(sandbox, run, "outline", "", output='"second"')
-        await do_next(hands, "draft")
+        await run_next(hands, "outline")
+        await insert_revision(sandbox, run, "outline", "", output='"second"')
+        await run_next(hands, "draft")
         assert await sandbox.client.results(run) == {"outline": "second", "draft": "draft of second"}
 
 
 async def test_a_join_sees_each_item_once_at_its_latest_revision(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "documents", "taxonomy")
-        await do_next(hands, "label:a", "label:b")
-        await again(sandbox, run, "label", "a", output='"A again"')
-        await do_next(hands, "report")
+        await run_next(hands, "documents", "taxonomy")
+        await run_next(hands, "label:a", "label:b")
+        await insert_revision(sandbox, run, "label", "a", output='"A again"')
+        await run_next(hands, "report")
         assert (await sandbox.client.results(run))["report"] == ["A again", "b tax"]
 
 
@@ -76,41 +76,41 @@ async def test_an_item_has_the_value_of_the_latest_revision_of_its_list(open_san
     async def second(first: str, document: dict[str, str]) -> str:
         return f"{first} {document['text']}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "documents")
-        await do_next(hands, "first:a")
-        await again(sandbox, run, "first", "a", output='"new"', value='{"key": "a", "text": "new"}')
-        await do_next(hands, "second:a")
+        await run_next(hands, "documents")
+        await run_next(hands, "first:a")
+        await insert_revision(sandbox, run, "first", "a", output='"new"', value='{"key": "a", "text": "new"}')
+        await run_next(hands, "second:a")
         (job,) = (job for job in await sandbox.client.jobs(run) if job.step == "second")
         assert job.output == "new new"
 
 
-async def test_what_items_share_counts_once_though_it_was_made_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_shared_dependency_counts_once_though_it_was_rerun(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, "taxonomy")
-        await again(sandbox, run, "taxonomy", "", output='"new tax"')
-        await do(hands, claims, "documents")
+        await run_claims(hands, claims, "taxonomy")
+        await insert_revision(sandbox, run, "taxonomy", "", output='"new tax"')
+        await run_claims(hands, claims, "documents")
         labelled = await hands.claim(10)
         assert names(labelled) == ["label:a", "label:b"]
-        await do(hands, labelled)
+        await run_claims(hands, labelled)
         (job,) = (job for job in await sandbox.client.jobs(run) if (job.step, job.item) == ("label", "a"))
         assert job.output == "a new tax"
 
 
-async def test_what_items_share_and_is_being_made_again_is_waited_for(open_sandbox: OpenSandbox) -> None:
+async def test_items_wait_for_a_shared_dependency_that_is_rerunning(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, "taxonomy")
-        await again(sandbox, run, "taxonomy", "")
-        await do(hands, claims, "documents")
+        await run_claims(hands, claims, "taxonomy")
+        await insert_revision(sandbox, run, "taxonomy", "")
+        await run_claims(hands, claims, "documents")
         assert (await states(sandbox, run))["label:a"] == "waiting"
-        await do(hands, [one(await hands.claim(10), "taxonomy")])
+        await run_claims(hands, [find_claim(await hands.claim(10), "taxonomy")])
         assert (await states(sandbox, run))["label:a"] == "ready"
 
 
@@ -118,7 +118,7 @@ async def test_the_current_job_is_the_one_of_the_latest_revision(open_sandbox: O
     pipeline = labels()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        await again(sandbox, run.id, "taxonomy", "", output='"new tax"')
+        await insert_revision(sandbox, run.id, "taxonomy", "", output='"new tax"')
         (job,) = (job for job in await sandbox.client.jobs(run.id) if job.step == "taxonomy")
         assert (job.revision, job.output) == (2, "new tax")
         assert (await sandbox.client.results(run.id))["taxonomy"] == "new tax"
@@ -126,7 +126,7 @@ async def test_the_current_job_is_the_one_of_the_latest_revision(open_sandbox: O
         assert kept["output"] == '"tax"'
 
 
-async def again(
+async def insert_revision(
     sandbox: Sandbox, run: UUID, step: str, item: str, *, output: str | None = None, value: str | None = None
 ) -> None:
     """A job of revision 2 as an act of a person will make it: ready, or with the output of an edit."""

@@ -17,7 +17,7 @@ from retoma.states import RunState
 from retoma.store import runs
 from retoma.store.database import Database
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do, do_next, names, state, states
+from tests.engine.builders import names, run_claims, run_next, state, states
 
 
 class Brief(BaseModel):
@@ -94,30 +94,30 @@ async def test_a_diamond_meets_in_the_step_that_needs_both_sides(open_sandbox: O
     assert run.results["video"] == "script+voice+images"
 
 
-async def test_a_step_of_many_needs_is_ready_only_when_all_have_ended(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_is_ready_only_when_all_dependencies_have_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = a_diamond()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "script")
+        await run_next(hands, "script")
         sides = await hands.claim(10)
         assert names(sides) == ["images", "voice"]
-        await do(hands, sides, "voice")
+        await run_claims(hands, sides, "voice")
         assert (await states(sandbox, run))["video"] == "waiting"
         assert await hands.claim(10) == []
-        await do(hands, sides, "images")
+        await run_claims(hands, sides, "images")
         assert (await states(sandbox, run))["video"] == "ready"
 
 
 async def test_both_sides_of_a_diamond_may_end_in_one_call(open_sandbox: OpenSandbox) -> None:
     pipeline = a_diamond()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do_next(hands, "script")
-        await do_next(hands, "images", "voice")
+        await run_next(hands, "script")
+        await run_next(hands, "images", "voice")
         assert names(await hands.claim(10)) == ["video"]
 
 
-async def test_a_step_gets_the_result_of_a_need_that_another_need_implies(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_gets_the_result_of_an_implied_dependency(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("implied")
 
     @pipeline.step
@@ -167,10 +167,10 @@ async def test_after_lets_a_step_wait_without_taking_a_result(open_sandbox: Open
     async def announcement() -> str:
         return "out now"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await do_next(hands, "upload")
-        await do_next(hands, "announcement")
+        await run_next(hands, "upload")
+        await run_next(hands, "announcement")
 
 
 async def test_none_is_a_result_like_any_other(open_sandbox: OpenSandbox) -> None:
@@ -233,12 +233,12 @@ async def test_a_run_goes_on_until_its_last_branch_has_ended(open_sandbox: OpenS
     async def right() -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, "left")
+        await run_claims(hands, claims, "left")
         assert await state(sandbox, run) == "running"
-        await do(hands, claims, "right")
+        await run_claims(hands, claims, "right")
         assert await state(sandbox, run) == "completed"
 
 
@@ -257,13 +257,13 @@ async def test_a_successor_that_stays_with_its_worker_has_all_it_reads(open_sand
     async def checked(part: str, topic: str, number: int) -> str:
         return f"{part} ({number} of {topic})"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, {"topic": "tea", "count": 2})).id
         claims = await hands.claim(1)
         for step in ("part", "checked"):
-            claims = await hands.give_back(await hands.attempt(claims), room=7)
+            claims = await hands.record_outcomes(await hands.attempt(claims), limit=7)
             assert names(claims) == [f"{step}:0", f"{step}:1"]
-        await do(hands, claims)
+        await run_claims(hands, claims)
         assert {job.item: job.output for job in await sandbox.client.jobs(run) if job.step == "checked"} == {
             "0": "tea 0 (0 of tea)",
             "1": "tea 1 (1 of tea)",
@@ -338,7 +338,7 @@ async def test_a_run_that_nobody_waits_for_any_more_is_not_looked_for(
 ) -> None:
     pipeline = a_diamond()
     looked_for: set[UUID] = set()
-    ended = runs.ended
+    ended = runs.get_ended_states
 
     async def noted(database: Database, waiting: Iterable[UUID]) -> dict[UUID, RunState]:
         looked_for.update(waiting)
@@ -349,7 +349,7 @@ async def test_a_run_that_nobody_waits_for_any_more_is_not_looked_for(
         waiting = asyncio.create_task(sandbox.client.wait(run))
         with pytest.raises(TimeoutError):
             await sandbox.client.wait(former, timedelta(0))
-        monkeypatch.setattr(runs, "ended", noted)
+        monkeypatch.setattr(runs, "get_ended_states", noted)
         await sandbox.work()
         assert (await waiting).is_over
     assert looked_for == {run}

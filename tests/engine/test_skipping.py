@@ -11,15 +11,15 @@ from pydantic import BaseModel
 from retoma import GiveUp, Items, Pipeline, Retry, finished
 from retoma.define.items import ItemCounts
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, kinds, states
+from tests.engine.builders import codes, kinds, run_claims, run_next, states
 
 
-class Wishes(BaseModel):
+class Inputs(BaseModel):
     music: bool = False
 
 
 async def test_a_step_that_is_not_wanted_is_skipped_and_its_function_not_called(open_sandbox: OpenSandbox) -> None:
-    pipeline = Pipeline("wishes", inputs=Wishes)
+    pipeline = Pipeline("wishes", inputs=Inputs)
     called = []
 
     @pipeline.step(when=lambda music: music)
@@ -64,7 +64,7 @@ async def test_what_needs_a_skipped_step_is_skipped_too(open_sandbox: OpenSandbo
     assert run.state == "completed"
 
 
-async def test_a_default_stands_in_for_a_skipped_need(open_sandbox: OpenSandbox) -> None:
+async def test_a_default_replaces_a_skipped_dependency(open_sandbox: OpenSandbox) -> None:
     pipeline = an_unwanted("song")
 
     @pipeline.step
@@ -80,7 +80,7 @@ async def test_a_default_stands_in_for_a_skipped_need(open_sandbox: OpenSandbox)
     assert run.results == {"script": "script", "alone": "silence", "video": "script with silence"}
 
 
-async def test_a_need_without_result_skips_even_where_another_need_ran_without_it(open_sandbox: OpenSandbox) -> None:
+async def test_a_missing_dependency_skips_even_where_another_ran_without_it(open_sandbox: OpenSandbox) -> None:
     pipeline = an_unwanted("song")
 
     @pipeline.step
@@ -99,7 +99,7 @@ async def test_a_need_without_result_skips_even_where_another_need_ran_without_i
     assert run.state == "completed"
 
 
-async def test_a_need_without_result_skips_even_where_another_need_only_came_after_it(
+async def test_a_missing_dependency_skips_even_where_another_only_came_after_it(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = an_unwanted("song")
@@ -118,7 +118,7 @@ async def test_a_need_without_result_skips_even_where_another_need_only_came_aft
     assert run.state == "completed"
 
 
-async def test_a_shared_need_without_result_skips_items_even_where_their_source_ran_without_it(
+async def test_a_missing_shared_dependency_skips_items_even_where_their_source_ran(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = an_unwanted("song")
@@ -194,7 +194,7 @@ async def test_an_unwanted_item_is_skipped_along_its_whole_chain(open_sandbox: O
     assert run.state == "completed"
 
 
-async def test_an_item_runs_with_its_default_where_its_own_need_was_not_wanted(open_sandbox: OpenSandbox) -> None:
+async def test_an_item_runs_with_its_default_where_its_dependency_was_skipped(open_sandbox: OpenSandbox) -> None:
     pipeline = numbers_and_squares(when=lambda number: number != 2)
 
     @pipeline.each("numbers")
@@ -256,11 +256,11 @@ async def test_items_skipped_because_of_a_failure_count_as_failed(open_sandbox: 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         found = await codes(sandbox, run.id)
-    assert (found["sign:2"], found["line"]) == ("NEED_FAILED", "TOO_MANY_FAILED")
+    assert (found["sign:2"], found["line"]) == ("DEPENDENCY_FAILED", "TOO_MANY_FAILED")
 
 
 @pytest.mark.parametrize("first", ["unwanted", "broken"])
-async def test_a_failed_need_outweighs_an_unwanted_one_whichever_ended_first(
+async def test_a_failed_dependency_outweighs_a_skipped_one_whichever_ended_first(
     open_sandbox: OpenSandbox, first: str
 ) -> None:
     pipeline = Pipeline("both", retry=Retry(0))
@@ -277,27 +277,27 @@ async def test_a_failed_need_outweighs_an_unwanted_one_whichever_ended_first(
     async def both(unwanted: int, broken: int) -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, first)
-        await do(hands, claims, "broken" if first == "unwanted" else "unwanted")
-        assert (await codes(sandbox, run))["both"] == "NEED_FAILED"
+        await run_claims(hands, claims, first)
+        await run_claims(hands, claims, "broken" if first == "unwanted" else "unwanted")
+        assert (await codes(sandbox, run))["both"] == "DEPENDENCY_FAILED"
 
 
-async def test_a_step_that_lacks_one_need_waits_for_the_others_before_it_is_skipped(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_without_one_dependency_waits_for_the_others_before_skipping(open_sandbox: OpenSandbox) -> None:
     pipeline = an_unwanted("song")
 
     @pipeline.step
     async def video(song: str, script: str) -> str:
         return song + script
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, "song")
+        await run_claims(hands, claims, "song")
         assert (await states(sandbox, run))["video"] == "waiting"
-        await do(hands, claims, "script")
+        await run_claims(hands, claims, "script")
         assert (await states(sandbox, run))["video"] == "skipped"
 
 
@@ -340,13 +340,13 @@ async def test_a_skip_is_told_as_a_result_and_what_follows_from_it_is_not(open_s
     async def mix(song: str) -> str:
         return song
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await do(hands, claims, "song")
-        await do(hands, claims, "script")
+        await run_claims(hands, claims, "song")
+        await run_claims(hands, claims, "script")
         assert await kinds(sandbox, run) == ["start", "result song", "result script", "end"]
-        assert await do_next(hands) == []
+        assert await run_next(hands) == []
 
 
 def an_unwanted(step: str) -> Pipeline:

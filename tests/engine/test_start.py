@@ -10,16 +10,16 @@ import pytest
 from pydantic import BaseModel
 
 from retoma import Client, Pipeline
-from retoma.engine.start import Start, Starter
+from retoma.engine.run_starter import RunStarter, StartRequest
 from retoma.engine.tenants import Tenants
 from retoma.engine.versions import register
 from retoma.errors import Conflict
 from retoma.identifiers import new_run_id
-from retoma.store.database import Link
+from retoma.store.database import DedicatedConnection
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next, kinds, rows, state, states, value
+from tests.engine.builders import kinds, rows, run_next, state, states, value
 
 
 class Brief(BaseModel):
@@ -52,19 +52,19 @@ async def test_a_run_of_later_is_pending_until_its_time_has_come(open_sandbox: O
         at = await sandbox.clock.now() + timedelta(hours=1)
         run = (await sandbox.client.start(pipeline, run_at=at)).id
         await sandbox.clock.advance(timedelta(minutes=59))
-        assert await sandbox.work(until_later=False) == 0
+        assert await sandbox.work(advance_clock=False) == 0
         assert await state(sandbox, run) == "pending"
         assert (await sandbox.client.show(run)).run_at == at
 
 
 async def test_a_run_whose_time_has_come_is_running(open_sandbox: OpenSandbox) -> None:
     pipeline = an_article()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, run_at=await sandbox.clock.now() + timedelta(hours=1))).id
         assert await hands.claim(10) == []
-        assert await promoted_after(sandbox, timedelta(hours=1)) == 1
+        assert await release_after(sandbox, timedelta(hours=1)) == 1
         assert await state(sandbox, run) == "running"
-        await do_next(hands, "outline")
+        await run_next(hands, "outline")
 
 
 async def test_a_run_at_a_time_that_has_passed_begins_now(open_sandbox: OpenSandbox) -> None:
@@ -86,7 +86,7 @@ async def test_the_same_key_and_input_give_the_same_run_whatever_its_state(open_
         assert [first.created, again.created, once_more.created] == [True, False, False]
         assert first.id == again.id == once_more.id
         assert await state(sandbox, first.id) == "cancelled"
-        assert await kinds(sandbox, first.id) == ["start", "act", "end"]
+        assert await kinds(sandbox, first.id) == ["start", "action", "end"]
 
 
 async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(open_sandbox: OpenSandbox) -> None:
@@ -101,11 +101,11 @@ async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(
 async def test_a_key_stands_for_what_was_asked_where_the_input_was_made_of_it(open_sandbox: OpenSandbox) -> None:
     pipeline, asked = an_article(), Brief(topic="tea")
     async with open_sandbox(pipeline) as sandbox:
-        first = await sandbox.client.start(pipeline, {"topic": "tea", "words": 300}, key="monday", asked=asked)
-        again = await sandbox.client.start(pipeline, {"topic": "tea", "words": 900}, key="monday", asked=asked)
+        first = await sandbox.client.start(pipeline, {"topic": "tea", "words": 300}, key="monday", request=asked)
+        again = await sandbox.client.start(pipeline, {"topic": "tea", "words": 900}, key="monday", request=asked)
         assert (again.id, (await sandbox.client.show(again.id)).input["words"]) == (first.id, 300)
         with pytest.raises(Conflict):
-            await sandbox.client.start(pipeline, {"words": 300}, key="monday", asked=Brief(topic="coffee"))
+            await sandbox.client.start(pipeline, {"words": 300}, key="monday", request=Brief(topic="coffee"))
 
 
 async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSandbox) -> None:
@@ -211,7 +211,7 @@ async def test_a_start_sent_again_under_the_same_id_is_the_same_run(open_sandbox
     pipeline = an_article()
     async with open_sandbox(pipeline) as sandbox:
         start = await a_start(sandbox, pipeline)
-        starter = Starter(sandbox.database)
+        starter = RunStarter(sandbox.database)
         first = await starter.start(start)
         await sandbox.work()
         again = await starter.start(start)
@@ -226,9 +226,9 @@ async def test_a_start_whose_answer_is_lost_is_made_once(
 ) -> None:
     pipeline = an_article()
     lost: list[str] = []
-    fetch = Link.fetch
+    fetch = DedicatedConnection.fetch
 
-    async def fetch_and_lose(link: Link, statement: Statement, *arguments: Any, **named: Any) -> Any:
+    async def fetch_and_lose(link: DedicatedConnection, statement: Statement, *arguments: Any, **named: Any) -> Any:
         rows = await fetch(link, statement, *arguments, **named)
         if statement.name == "start_runs" and not lost:
             lost.append(statement.name)
@@ -237,7 +237,7 @@ async def test_a_start_whose_answer_is_lost_is_made_once(
         return rows
 
     async with open_sandbox(pipeline) as sandbox:
-        monkeypatch.setattr(Link, "fetch", fetch_and_lose)
+        monkeypatch.setattr(DedicatedConnection, "fetch", fetch_and_lose)
         started = await sandbox.client.start(pipeline)
         assert lost
         assert [run.id for run in await sandbox.client.runs()] == [started.id]
@@ -255,22 +255,22 @@ async def test_starts_made_at_once_travel_together(open_sandbox: OpenSandbox) ->
 
 async def test_runs_started_together_keep_their_order(open_sandbox: OpenSandbox) -> None:
     pipeline = an_article()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         started = await sandbox.client.start_many(pipeline, [{"topic": str(number)} for number in range(30)])
         claimed = [(await hands.claim(1))[0].run for _ in range(30)]
     assert claimed == [run.id for run in started]
 
 
-async def promoted_after(sandbox: Sandbox, time: timedelta) -> int:
+async def release_after(sandbox: Sandbox, time: timedelta) -> int:
     await sandbox.clock.advance(time)
     promoted: int = await value(sandbox, "select promoted from retoma.promote(10)")
     return promoted
 
 
-async def a_start(sandbox: Sandbox, pipeline: Pipeline) -> Start:
-    return Start(
+async def a_start(sandbox: Sandbox, pipeline: Pipeline) -> StartRequest:
+    return StartRequest(
         id=new_run_id(),
-        tenant=await Tenants(sandbox.database).id_of("default"),
+        tenant=await Tenants(sandbox.database).get_or_create_id("default"),
         version=await register(sandbox.database, pipeline),
         input='{"topic": "tea"}',
     )

@@ -11,12 +11,12 @@ import pytest
 
 from retoma import Pipeline, Webhook
 from retoma.states import (
-    DELIVERY_MOVES,
-    JOB_ENDS,
-    JOB_MOVES,
-    REVIEW_MOVES,
-    RUN_ENDS,
-    RUN_MOVES,
+    DELIVERY_TRANSITIONS,
+    JOB_FINAL_STATES,
+    JOB_TRANSITIONS,
+    REVIEW_TRANSITIONS,
+    RUN_FINAL_STATES,
+    RUN_TRANSITIONS,
     DeliveryState,
     JobState,
     ReviewState,
@@ -30,12 +30,12 @@ from tests.engine.builders import rows, value
 DELIVERY_ENDS = (DeliveryState.DELIVERED, DeliveryState.DEAD)
 
 
-async def test_the_database_knows_the_same_moves_as_the_code(open_sandbox: OpenSandbox) -> None:
+async def test_the_database_knows_the_same_transitions_as_the_code(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         stored = {tuple(row) for row in await rows(sandbox, "select of, before, after from retoma.moves")}
-    assert stored == pairs("job", JOB_MOVES) | pairs("run", RUN_MOVES) | pairs("review", REVIEW_MOVES) | pairs(
-        "delivery", DELIVERY_MOVES
-    )
+    assert stored == list_transitions("job", JOB_TRANSITIONS) | list_transitions(
+        "run", RUN_TRANSITIONS
+    ) | list_transitions("review", REVIEW_TRANSITIONS) | list_transitions("delivery", DELIVERY_TRANSITIONS)
 
 
 async def test_the_database_knows_the_same_states_as_the_code(open_sandbox: OpenSandbox) -> None:
@@ -49,35 +49,37 @@ async def test_the_database_knows_the_same_states_as_the_code(open_sandbox: Open
 
 
 @pytest.mark.parametrize("before", JobState)
-async def test_the_database_lets_a_job_make_the_permitted_moves_and_no_other(
+async def test_the_database_lets_a_job_make_only_the_permitted_transitions(
     open_sandbox: OpenSandbox, before: JobState
 ) -> None:
     async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "jobs", before) as (connection, run):
-        made = {after for after in JobState if await moves(connection, "jobs", "run", run, after)}
-    assert made == JOB_MOVES[before] | {before}
+        made = {after for after in JobState if await can_transition(connection, "jobs", "run", run, after)}
+    assert made == JOB_TRANSITIONS[before] | {before}
 
 
 @pytest.mark.parametrize("before", RunState)
-async def test_the_database_lets_a_run_make_the_permitted_moves_and_no_other(
+async def test_the_database_lets_a_run_make_only_the_permitted_transitions(
     open_sandbox: OpenSandbox, before: RunState
 ) -> None:
     async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "runs", before) as (connection, run):
-        made = {after for after in RunState if await moves(connection, "runs", "id", run, after)}
-    assert made == RUN_MOVES[before] | {before}
+        made = {after for after in RunState if await can_transition(connection, "runs", "id", run, after)}
+    assert made == RUN_TRANSITIONS[before] | {before}
 
 
 @pytest.mark.parametrize("before", DeliveryState)
-async def test_the_database_lets_a_delivery_make_the_permitted_moves_and_no_other(
+async def test_the_database_lets_a_delivery_make_only_the_permitted_transitions(
     open_sandbox: OpenSandbox, before: DeliveryState
 ) -> None:
     async with open_sandbox(one_step()) as sandbox, in_state(sandbox, "deliveries", before) as (connection, run):
-        made = {after for after in DeliveryState if await moves(connection, "deliveries", "run", run, after)}
-    assert made == DELIVERY_MOVES[before] | {before}
+        made = {after for after in DeliveryState if await can_transition(connection, "deliveries", "run", run, after)}
+    assert made == DELIVERY_TRANSITIONS[before] | {before}
 
 
 def test_a_state_in_which_something_has_ended_is_left_no_more() -> None:
-    assert {state for state, after in JOB_MOVES.items() if not after} == JOB_ENDS
-    assert {state for state, after in RUN_MOVES.items() if after <= {RunState.RUNNING}} == RUN_ENDS  # by an act
+    assert {state for state, after in JOB_TRANSITIONS.items() if not after} == JOB_FINAL_STATES
+    assert {
+        state for state, after in RUN_TRANSITIONS.items() if after <= {RunState.RUNNING}
+    } == RUN_FINAL_STATES  # by an act
 
 
 async def test_a_run_is_over_if_and_only_if_it_has_an_end_time(open_sandbox: OpenSandbox) -> None:
@@ -103,7 +105,7 @@ async def test_a_run_that_ended_says_when(open_sandbox: OpenSandbox) -> None:
         assert shown.ended_at == await sandbox.clock.now()
 
 
-def pairs(
+def list_transitions(
     of: str,
     moves: Mapping[JobState, frozenset[JobState]]
     | Mapping[RunState, frozenset[RunState]]
@@ -122,7 +124,7 @@ async def in_state(sandbox: Sandbox, table: str, state: str) -> AsyncIterator[tu
         transaction = connection.transaction()
         await transaction.start()
         # An update would be a move itself, so that the row is written anew.
-        columns = f"state = '{state}'{_ended(table, state)}"
+        columns = f"state = '{state}'{_required_columns(table, state)}"
         key = {"jobs": "run", "runs": "id", "deliveries": "run"}[table]
         await connection.execute(f"create temporary table born (like retoma.{table}) on commit drop")
         await connection.execute(f"insert into born select * from retoma.{table} where {key} = '{run}'")
@@ -135,13 +137,13 @@ async def in_state(sandbox: Sandbox, table: str, state: str) -> AsyncIterator[tu
             await transaction.rollback()
 
 
-async def moves(connection: Connection, table: str, key: str, run: UUID, after: str) -> bool:
+async def can_transition(connection: Connection, table: str, key: str, run: UUID, after: str) -> bool:
     """Whether the database lets the row go to this state; it is left where it was."""
     savepoint = connection.transaction()
     await savepoint.start()
     try:
         await connection.execute(
-            f"update retoma.{table} set state = '{after}'{_ended(table, after)} where {key} = '{run}'"
+            f"update retoma.{table} set state = '{after}'{_required_columns(table, after)} where {key} = '{run}'"
         )
     except asyncpg.CheckViolationError as error:
         return bool(error.constraint_name != "only_permitted_moves")
@@ -150,11 +152,11 @@ async def moves(connection: Connection, table: str, key: str, run: UUID, after: 
     return True
 
 
-def _ended(table: str, state: str) -> str:
+def _required_columns(table: str, state: str) -> str:
     """What must be set with the state, so that nothing else than the move can be refused."""
     if table == "jobs":
         return ""
-    return f", ended_at = {'now()' if state in {*RUN_ENDS, *DELIVERY_ENDS} else 'null'}"
+    return f", ended_at = {'now()' if state in {*RUN_FINAL_STATES, *DELIVERY_ENDS} else 'null'}"
 
 
 def one_step() -> Pipeline:

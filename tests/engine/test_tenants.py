@@ -10,14 +10,14 @@ from retoma import Context, Pipeline
 from retoma.errors import NotFound
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import a_lane
+from tests.engine.builders import open_channel
 
 
 async def test_tenants_take_turns_one_job_each(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, large=6, middle=6, small=2)
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         served, after = [], 0
         for _ in range(14):
             (claim,) = await reins.call(room=1, after=after)
@@ -30,7 +30,7 @@ async def test_a_tenant_with_a_hundred_jobs_does_not_starve_another(open_sandbox
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, large=100, small=3)
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         claims = await reins.call(room=8)
     assert Counter(names[claim.tenant] for claim in claims) == {"large": 5, "small": 3}
 
@@ -39,7 +39,7 @@ async def test_room_that_a_tenant_cannot_fill_is_shared_by_the_others(open_sandb
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, one=1, two=2, many=50)
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         claims = await reins.call(room=20)
     assert Counter(names[claim.tenant] for claim in claims) == {"one": 1, "two": 2, "many": 17}
 
@@ -48,7 +48,7 @@ async def test_more_tenants_than_room_are_all_served_in_the_end(open_sandbox: Op
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, **{f"tenant{number}": 5 for number in range(10)})
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         served: Counter[str] = Counter()
         after = 0
         for _ in range(8):
@@ -63,7 +63,7 @@ async def test_a_high_priority_does_not_let_a_tenant_go_before_its_turn(open_san
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline, tenant="first")
         await sandbox.client.start(pipeline, tenant="second", priority=9)
-        reins = await a_lane(sandbox)
+        reins = await open_channel(sandbox)
         (one,) = await reins.call(room=1)
         (two,) = await reins.call(room=1, after=one.tenant)
         assert one.tenant < two.tenant

@@ -79,7 +79,7 @@ async def test_a_timeout_that_the_step_met_itself_is_its_own_error(open_sandbox:
 async def test_all_tries_and_their_delays_fit_in_the_total(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("total")
 
-    @pipeline.step(retry=Retry(9, delays=[20], jitter=0), total=minutes(1))
+    @pipeline.step(retry=Retry(9, delays=[20], jitter=0), total_timeout=minutes(1))
     async def answer() -> int:
         raise OSError("away")
 
@@ -99,7 +99,7 @@ async def test_waits_that_a_step_asks_for_are_no_part_of_the_total(open_sandbox:
     pipeline = Pipeline("waits")
     asked: list[int] = []
 
-    @pipeline.step(retry=Retry(1, delays=[1]), total=minutes(1))
+    @pipeline.step(retry=Retry(1, delays=[1]), total_timeout=minutes(1))
     async def answer(*, ctx: Context) -> int:
         if len(asked) < 3:
             asked.append(1)

@@ -12,9 +12,9 @@ import pytest
 
 from retoma import Context, Items, Pipeline
 from retoma.engine.versions import register
-from retoma.worker.catalog import Catalog
+from retoma.worker.served_versions import ServedVersions
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, do, do_next, rows, state, states, value
+from tests.engine.builders import codes, rows, run_claims, run_next, state, states, value
 
 
 def yesterday() -> Pipeline:
@@ -65,9 +65,9 @@ async def test_an_open_run_keeps_its_shape_and_runs_todays_functions(open_sandbo
     async def summary(draft: str) -> str:
         return f"summary of {draft}"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
         begun = (await sandbox.client.start("article")).id
-        await do_next(hands, "outline")
+        await run_next(hands, "outline")
     async with open_sandbox(today) as sandbox:
         new = await sandbox.run("article")
         assert await state(sandbox, begun) == "completed"
@@ -106,14 +106,14 @@ async def test_a_release_that_adds_removes_or_moves_steps_leaves_a_run_at_the_st
     called: list[str] = []
     async with (
         open_sandbox(article_of("facts", "draft", "post", called=[])) as sandbox,
-        sandbox.hands() as hands,
+        sandbox.manual_worker() as hands,
     ):
         run = (await sandbox.client.start("article")).id
-        await do_next(hands, "facts")
+        await run_next(hands, "facts")
         before = await states(sandbox, run)
     async with open_sandbox(article_of(*today, called=called)) as sandbox:
         assert await states(sandbox, run) == before
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         after = await states(sandbox, run)
     assert called == done
     assert after == before | dict.fromkeys(done, "succeeded")
@@ -126,7 +126,7 @@ async def test_a_worker_of_yesterdays_code_goes_on_with_yesterdays_runs_only(ope
     async def summary(draft: str) -> str:
         return draft[:3]
 
-    async with open_sandbox(yesterday()) as old, old.hands() as hands, open_sandbox(today) as new:
+    async with open_sandbox(yesterday()) as old, old.manual_worker() as hands, open_sandbox(today) as new:
         await new.client.start("article")
         (version,) = {run.version for run in await new.client.runs()}
         assert await hands.claim(10) == [], "its version was stored after this worker had looked"
@@ -144,12 +144,12 @@ async def test_a_job_whose_step_is_gone_waits_with_that_cause_and_is_done_when_i
     async def outline() -> str:
         return "outline"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("article")).id
-        await do_next(hands, "outline")
-    async with open_sandbox(without_draft) as sandbox, sandbox.hands() as hands:
+        await run_next(hands, "outline")
+    async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as hands:
         now = await sandbox.clock.now()
-        await do_next(hands, "draft")
+        await run_next(hands, "draft")
         (job,) = (job for job in await sandbox.client.jobs(run) if job.step == "draft")
         assert (job.state, job.code, job.attempt) == ("ready", "UNDEFINED_STEP", 0)
         assert job.ready_at is not None
@@ -172,9 +172,9 @@ async def test_a_successor_that_stays_with_a_worker_which_does_not_define_it_goe
 
     async with open_sandbox(yesterday()) as sandbox:
         run = (await sandbox.client.start("article")).id
-    async with open_sandbox(without_draft) as sandbox, sandbox.hands() as hands:
-        kept = await hands.give_back(await hands.attempt(await hands.claim()), room=1)
-        await do(hands, kept, "draft")
+    async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as hands:
+        kept = await hands.record_outcomes(await hands.attempt(await hands.claim()), limit=1)
+        await run_claims(hands, kept, "draft")
         assert (await codes(sandbox, run))["draft"] == "UNDEFINED_STEP"
 
 
@@ -200,11 +200,11 @@ async def test_a_result_that_older_runs_do_not_have_is_taken_only_with_a_default
     async def may_have(outline: str, tone: str = "any") -> str:
         return f"{tone} {outline}"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("article")).id
-        await do_next(hands, "outline")
+        await run_next(hands, "outline")
     async with open_sandbox(with_tone(requires)) as sandbox:
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert (await codes(sandbox, run))["draft"] == "UNDEFINED_STEP"
     async with open_sandbox(with_tone(may_have)) as sandbox:
         await sandbox.clock.advance(timedelta(minutes=5))
@@ -232,9 +232,9 @@ async def test_a_step_that_has_lost_its_default_is_skipped_where_older_runs_lack
     async def without_default(song: str) -> str:
         raise AssertionError("run without its song")
 
-    async with open_sandbox(with_mix(with_default)) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(with_mix(with_default)) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("film")).id
-        await do_next(hands, "song")
+        await run_next(hands, "song")
         assert await states(sandbox, run) == {"song": "skipped", "mix": "ready"}
     async with open_sandbox(with_mix(without_default)) as sandbox:
         await sandbox.work()
@@ -253,9 +253,9 @@ async def test_a_result_that_is_no_longer_taken_is_left_aside(open_sandbox: Open
     async def draft() -> str:
         return "draft of nothing"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("article")).id
-        await do_next(hands, "outline")
+        await run_next(hands, "outline")
     async with open_sandbox(today) as sandbox:
         await sandbox.work()
         assert (await sandbox.client.results(run))["draft"] == "draft of nothing"
@@ -293,7 +293,7 @@ async def test_a_run_never_loses_its_items_because_todays_code_does_not_fan_out(
     async with open_sandbox(fan_out()) as sandbox:
         run = (await sandbox.client.start("labels")).id
     async with open_sandbox(plain) as sandbox:
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert (await codes(sandbox, run))["documents"] == "UNDEFINED_STEP"
         assert await state(sandbox, run) == "running"
     async with open_sandbox(fan_out()) as sandbox:
@@ -317,18 +317,18 @@ async def test_a_step_that_went_over_items_and_is_plain_today_is_not_run(open_sa
     async def report(label: str) -> int:
         raise AssertionError("given items as if they were one result")
 
-    async with open_sandbox(fan_out()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("labels")).id
-        await do_next(hands, "documents")
-    async with open_sandbox(plain) as sandbox, sandbox.hands() as hands:
-        await do_next(hands, "label:a", "label:b")
+        await run_next(hands, "documents")
+    async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as hands:
+        await run_next(hands, "label:a", "label:b")
         assert (await codes(sandbox, run))["label:a"] == "UNDEFINED_STEP"
-    async with open_sandbox(fan_out()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.clock.advance(timedelta(minutes=5))
         await rows(sandbox, "select retoma.promote(10)")
-        await do_next(hands, "label:a", "label:b")
-    async with open_sandbox(plain) as sandbox, sandbox.hands() as hands:
-        await do_next(hands, "report")
+        await run_next(hands, "label:a", "label:b")
+    async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as hands:
+        await run_next(hands, "report")
         assert (await states(sandbox, run))["report"] == "ready"
         assert (await codes(sandbox, run))["report"] == "UNDEFINED_STEP"
 
@@ -336,7 +336,7 @@ async def test_a_step_that_went_over_items_and_is_plain_today_is_not_run(open_sa
 async def test_the_work_of_another_application_is_left_to_it(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(fan_out()) as sandbox:
         await sandbox.client.start("labels")
-    async with open_sandbox(yesterday()) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("article")).id
         assert [claim.run for claim in await hands.claim(10)] == [run]
 
@@ -350,22 +350,24 @@ async def test_a_worker_learns_versions_that_others_store(open_sandbox: OpenSand
         return draft[:3]
 
     async with open_sandbox(newest) as sandbox:
-        catalog = Catalog(sandbox.app)
+        catalog = ServedVersions(sandbox.app)
         connection = await sandbox.database.connect()
         transaction = connection.transaction()
         await transaction.start()
-        late = await stored(connection, yesterday()) if committed_late else None
-        await catalog.open(sandbox.database)
+        late = await read_stored_graph(connection, yesterday()) if committed_late else None
+        await catalog.register_and_load(sandbox.database)
         await transaction.commit()
         number = late or await register(sandbox.database, yesterday())
-        assert number not in catalog.served
-        assert not committed_late or number < max(catalog.served), "numbers are not given in the order of commits"
+        assert number not in catalog.version_numbers
+        assert not committed_late or number < max(catalog.version_numbers), (
+            "numbers are not given in the order of commits"
+        )
         await catalog.refresh(sandbox.database)
-        assert number in catalog.served
+        assert number in catalog.version_numbers
         await connection.close()
 
 
-async def stored(connection: Any, pipeline: Pipeline) -> int:
+async def read_stored_graph(connection: Any, pipeline: Pipeline) -> int:
     graph = pipeline.graph
     number: int = await connection.fetchval(
         "insert into retoma.versions (pipeline, digest, graph, sinks) values ($1, $2, $3, 1) returning id",

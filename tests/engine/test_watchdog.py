@@ -6,16 +6,28 @@ from uuid import UUID
 
 import pytest
 
-from retoma import App, Context, Pipeline, Pool, ProviderRefuses, Report, Retry, RetryLater, hours, minutes, seconds
+from retoma import (
+    App,
+    Context,
+    Pipeline,
+    PollResult,
+    Pool,
+    ProviderRejected,
+    Retry,
+    RetryLater,
+    hours,
+    minutes,
+    seconds,
+)
 from retoma.define.pipeline import DEFAULT_STUCK_AFTER
 from retoma.engine import watchdog
-from retoma.errors import AtWork, DefinitionError, InvalidInput, NotFound
+from retoma.errors import DefinitionError, InvalidInput, NotFound, RunBusy
 from retoma.identifiers import new_run_id
 from retoma.records import WaitReason
 from retoma.store import workers
-from retoma.testing import NOON, Hands, Sandbox, sandbox
+from retoma.testing import NOON, ManualWorker, Sandbox, sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import SILENCE, do, do_next, kinds, state, states
+from tests.engine.builders import HEARTBEAT_TIMEOUT, kinds, run_claims, run_next, state, states
 
 TIMEOUT = minutes(2)
 
@@ -34,29 +46,29 @@ def lines(**options: object) -> Pipeline:
     return pipeline
 
 
-async def watch(sandbox: Sandbox, after: timedelta, *alive: Hands) -> int:
+async def run_watchdog(sandbox: Sandbox, after: timedelta, *alive: ManualWorker) -> int:
     await sandbox.clock.advance(after)
     for hands in alive:
-        await workers.beat(sandbox.database, hands.worker)
-    return await watchdog.look(sandbox.database, SILENCE)
+        await workers.send_heartbeat(sandbox.database, hands.worker)
+    return await watchdog.check_due_runs(sandbox.database, HEARTBEAT_TIMEOUT)
 
 
-async def held(sandbox: Sandbox, pipeline: Pipeline, hands: Hands) -> UUID:
+async def start_with_held_item(sandbox: Sandbox, pipeline: Pipeline, worker: ManualWorker) -> UUID:
     """A run with one item done, whose other is held by a worker that lives."""
     run = (await sandbox.client.start(pipeline)).id
-    await do_next(hands, "texts")
-    claims = await hands.claim(2)
-    await do(hands, claims, "line:a")
+    await run_next(worker, "texts")
+    claims = await worker.claim(2)
+    await run_claims(worker, claims, "line:a")
     return run
 
 
 async def test_a_worker_counts_however_many_newer_ones_serve_other_queues(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         for number in range(100):
-            await workers.register(sandbox.database, f"other-{number}", ["other"], 1, 1)
+            await workers.register_worker(sandbox.database, f"other-{number}", ["other"], 1, 1)
         run = (await sandbox.client.start(pipeline)).id
-        assert [wait.reason for wait in await sandbox.client.waits(run)] == [WaitReason.NOT_TAKEN]
+        assert [wait.reason for wait in await sandbox.client.waits(run)] == [WaitReason.NOT_CLAIMED]
         assert hands.worker in {worker.id for worker in await sandbox.client.workers()}
 
 
@@ -64,16 +76,16 @@ async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_s
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        await watch(sandbox, minutes(5) - seconds(1))
+        await run_watchdog(sandbox, minutes(5) - seconds(1))
         assert await state(sandbox, run) == "running"
-        await watch(sandbox, seconds(1))
+        await run_watchdog(sandbox, seconds(1))
         assert await state(sandbox, run) == "stuck"
         (stuck,) = await sandbox.client.stuck()
         assert (stuck.run, stuck.cause, stuck.data["queue"]) == (run, "no_worker", "default")
-        assert "start one: retoma worker" in stuck.data["why"]
+        assert "start one: retoma worker" in stuck.data["explanation"]
 
         for _ in range(20):  # it does not fail for what others must mend
-            await watch(sandbox, minutes(1))
+            await run_watchdog(sandbox, minutes(1))
         assert await state(sandbox, run) == "stuck"
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
@@ -84,10 +96,10 @@ async def test_a_worker_that_comes_back_ends_it_before_anything_is_done(open_san
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        await watch(sandbox, minutes(5))
-        async with sandbox.hands() as hands:
-            await do_next(hands, "texts")
-            await watch(sandbox, seconds(5), hands)
+        await run_watchdog(sandbox, minutes(5))
+        async with sandbox.manual_worker() as hands:
+            await run_next(hands, "texts")
+            await run_watchdog(sandbox, seconds(5), hands)
             assert await state(sandbox, run) == "running"
             assert (await kinds(sandbox, run))[-2:] == ["result texts", "resume"]
 
@@ -96,7 +108,7 @@ async def test_a_stuck_run_that_ends_before_the_next_look_has_gone_on_first(open
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        await watch(sandbox, minutes(5))
+        await run_watchdog(sandbox, minutes(5))
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
         assert (await kinds(sandbox, run))[-2:] == ["resume", "end"]
@@ -104,9 +116,9 @@ async def test_a_stuck_run_that_ends_before_the_next_look_has_gone_on_first(open
 
 async def test_a_job_that_is_held_beyond_its_time_makes_its_run_stuck(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
-        run = await held(sandbox, pipeline, hands)
-        await watch(sandbox, minutes(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_with_held_item(sandbox, pipeline, hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         (stuck,) = await sandbox.client.stuck(run=run)
         assert (stuck.cause, stuck.data["step"], stuck.data["item"]) == ("no_progress", "line", "b")
         assert (stuck.data["last_item"], stuck.data["worker"]) == ("a", hands.worker)
@@ -115,47 +127,47 @@ async def test_a_job_that_is_held_beyond_its_time_makes_its_run_stuck(open_sandb
 
 async def test_it_is_resumed_after_five_seconds_and_what_was_held_runs_elsewhere(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, sandbox.hands() as others:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands, sandbox.manual_worker() as others:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "texts")
+        await run_next(hands, "texts")
         claims = await hands.claim(2)
-        await watch(sandbox, minutes(5), hands, others)
-        assert await watch(sandbox, seconds(4.9), hands, others) == 0
-        await watch(sandbox, seconds(0.1), hands, others)
+        await run_watchdog(sandbox, minutes(5), hands, others)
+        assert await run_watchdog(sandbox, seconds(4.9), hands, others) == 0
+        await run_watchdog(sandbox, seconds(0.1), hands, others)
         assert await state(sandbox, run) == "running"
-        await do_next(others, "line:a", "line:b")
+        await run_next(others, "line:a", "line:b")
         assert await state(sandbox, run) == "completed"
-        await do(hands, claims)
-        assert hands.refused == 2
+        await run_claims(hands, claims)
+        assert hands.rejected_outcomes == 2
 
 
 async def test_it_fails_after_so_many_resumes_without_progress(open_sandbox: OpenSandbox) -> None:
     pipeline = lines(resumes=2)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
-        run = await held(sandbox, pipeline, hands)
-        await watch(sandbox, minutes(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_with_held_item(sandbox, pipeline, hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         for pause in (5, 10):
-            await watch(sandbox, seconds(pause), hands)
+            await run_watchdog(sandbox, seconds(pause), hands)
             assert await state(sandbox, run) == "running"
             assert await hands.claim(2)
-            await watch(sandbox, minutes(5), hands)
+            await run_watchdog(sandbox, minutes(5), hands)
             assert await state(sandbox, run) == "stuck"
         (stuck,) = await sandbox.client.stuck()
-        assert (stuck.resumes, stuck.may_resume) == (2, 2)
-        await watch(sandbox, minutes(1), hands)
+        assert (stuck.resumes, stuck.max_resumes) == (2, 2)
+        await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "failed"
         assert await states(sandbox, run) == {"texts": "succeeded", "line:a": "succeeded", "line:b": "cancelled"}
 
 
 async def test_resumes_of_people_are_not_counted_as_its_own(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
-        run = await held(sandbox, pipeline, hands)
-        await watch(sandbox, minutes(5), hands)
-        await watch(sandbox, seconds(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_with_held_item(sandbox, pipeline, hands)
+        await run_watchdog(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, seconds(5), hands)
         assert await sandbox.client.resumes(run) == 1
         await hands.claim(2)
-        await watch(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         await sandbox.client.resume(run)
         assert await sandbox.client.resumes(run) == 0
 
@@ -165,14 +177,14 @@ async def test_a_refusal_of_the_provider_makes_a_run_stuck_and_names_the_pool(op
 
     @pipeline.step(pool=pool)
     def asked() -> None:
-        raise ProviderRefuses("no credit")
+        raise ProviderRejected("no credit")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await hands.give_back(await hands.attempt(await hands.claim()))
-        await watch(sandbox, minutes(5), hands)
+        await hands.record_outcomes(await hands.attempt(await hands.claim()))
+        await run_watchdog(sandbox, minutes(5), hands)
         (stuck,) = await sandbox.client.stuck(run=run)
-        assert (stuck.cause, stuck.data["pool"]) == ("provider_refuses", "paid")
+        assert (stuck.cause, stuck.data["pool"]) == ("provider_rejected", "paid")
         assert "until" in stuck.data
         assert [event.kind for event in await sandbox.client.events(run, kinds=["stuck"])] == ["stuck"]
 
@@ -184,48 +196,48 @@ async def test_what_the_attempt_before_a_held_one_said_is_told(open_sandbox: Ope
     def asked() -> None:
         raise ValueError("no page 3")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
-        await hands.give_back(await hands.attempt(await hands.claim()))
+        await hands.record_outcomes(await hands.attempt(await hands.claim()))
         await hands.claim()
-        await watch(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         (stuck,) = await sandbox.client.stuck()
         assert (stuck.cause, stuck.data["message"]) == ("no_progress", "no page 3")
         assert "ValueError" in stuck.data["stack"]
 
 
-async def test_progress_lets_the_counting_begin_anew(open_sandbox: OpenSandbox) -> None:
+async def test_progress_restarts_the_timeout(open_sandbox: OpenSandbox) -> None:
     pipeline = lines(resumes=1)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        await do_next(hands, "texts")
+        await run_next(hands, "texts")
         await hands.claim(2)
-        await watch(sandbox, minutes(5), hands)
-        await watch(sandbox, seconds(5), hands)
+        await run_watchdog(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, seconds(5), hands)
         claims = await hands.claim(2)
-        await do(hands, claims, "line:a")
-        await watch(sandbox, minutes(5), hands)
+        await run_claims(hands, claims, "line:a")
+        await run_watchdog(sandbox, minutes(5), hands)
         (stuck,) = await sandbox.client.stuck()
         assert (stuck.run, stuck.resumes) == (run, 0)
 
 
 async def test_a_person_resumes_it_after_the_automatic_resumes_are_spent(open_sandbox: OpenSandbox) -> None:
     pipeline = lines(resumes=0)
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
-        run = await held(sandbox, pipeline, hands)
-        await watch(sandbox, minutes(5), hands)
-        await watch(sandbox, minutes(1), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_with_held_item(sandbox, pipeline, hands)
+        await run_watchdog(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.resume(run, by="ana") == "running"
-        assert await do_next(hands, "line:b")
+        assert await run_next(hands, "line:b")
         assert await state(sandbox, run) == "completed"
 
 
 async def test_of_fifty_resumes_one_counts_and_all_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
-        run = await held(sandbox, pipeline, hands)
-        await watch(sandbox, minutes(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_with_held_item(sandbox, pipeline, hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         assert set(await asyncio.gather(*(sandbox.client.resume(run) for _ in range(50)))) == {"running"}
         assert (await kinds(sandbox, run)).count("resume") == 1
 
@@ -234,7 +246,7 @@ async def test_a_run_that_has_ended_well_cannot_be_resumed(open_sandbox: OpenSan
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        with pytest.raises(AtWork, match="is completed: only a run that is stuck or has failed"):
+        with pytest.raises(RunBusy, match="is completed: only a run that is stuck or has failed"):
             await sandbox.client.resume(run.id)
         with pytest.raises(NotFound):
             await sandbox.client.resume(new_run_id())
@@ -247,16 +259,16 @@ async def test_a_job_within_its_time_is_no_reason(open_sandbox: OpenSandbox) -> 
     def film() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await hands.claim(1)
-        await watch(sandbox, hours(2), hands)
+        await run_watchdog(sandbox, hours(2), hands)
         assert await state(sandbox, run) == "running"
-        await watch(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         assert await state(sandbox, run) == "stuck"
 
 
-async def test_waiting_for_a_delay_capacity_or_the_outside_is_no_reason(open_sandbox: OpenSandbox) -> None:
+async def test_waiting_for_delays_capacity_or_external_work_is_not_stuck(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("waits")
 
     @pipeline.step(queue="delayed")
@@ -272,14 +284,14 @@ async def test_waiting_for_a_delay_capacity_or_the_outside_is_no_reason(open_san
         return int(await ctx.external("handle", poll=host.status))
 
     for queue in ("delayed", "pooled", "outside"):
-        async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox, sandbox.hands() as hands:
+        async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox, sandbox.manual_worker() as hands:
             run = (await sandbox.client.start(pipeline)).id
-            await do(hands, await hands.claim(10, queues=[queue]))
-            await watch(sandbox, hours(1), hands)
+            await run_claims(hands, await hands.claim(10, queues=[queue]))
+            await run_watchdog(sandbox, hours(1), hands)
             assert await state(sandbox, run) == "running"
 
 
-async def test_outside_work_that_no_worker_asks_about_is_stuck_until_one_lives(open_sandbox: OpenSandbox) -> None:
+async def test_external_work_that_no_worker_polls_is_stuck_until_one_does(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("rendered")
 
     @pipeline.step(timeout=hours(20))
@@ -287,17 +299,17 @@ async def test_outside_work_that_no_worker_asks_about_is_stuck_until_one_lives(o
         return int(await ctx.external("handle", poll=host.status))
 
     async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
-        async with sandbox.hands() as hands:
+        async with sandbox.manual_worker() as hands:
             run = (await sandbox.client.start(pipeline)).id
-            await do(hands, await hands.claim(10))
+            await run_claims(hands, await hands.claim(10))
             (wait,) = await sandbox.client.waits(run)
-            assert wait.reason == "outside"
+            assert wait.reason == "external_work"
         (wait,) = await sandbox.client.waits(run)
         assert wait.reason == "no_worker"
-        await watch(sandbox, minutes(5))
+        await run_watchdog(sandbox, minutes(5))
         assert await state(sandbox, run) == "stuck"
-        async with sandbox.hands():
-            await watch(sandbox, seconds(5))
+        async with sandbox.manual_worker():
+            await run_watchdog(sandbox, seconds(5))
             assert await state(sandbox, run) == "running"
 
 
@@ -310,16 +322,16 @@ async def test_external_work_is_stuck_while_only_another_application_has_workers
 
     other = App("other", pipelines=[lines()])
     async with open_sandbox(pipeline, resources={"host": Host()}) as mine:
-        async with mine.hands() as hands:
+        async with mine.manual_worker() as hands:
             run = (await mine.client.start(pipeline)).id
-            await do(hands, await hands.claim(10))
-        async with sandbox(other, mine.database) as theirs, theirs.hands() as others:
+            await run_claims(hands, await hands.claim(10))
+        async with sandbox(other, mine.database) as theirs, theirs.manual_worker() as others:
             (wait,) = await mine.client.waits(run)
             assert wait.reason == "no_worker"
-            await watch(mine, minutes(5), others)
+            await run_watchdog(mine, minutes(5), others)
             assert await state(mine, run) == "stuck"
-            async with mine.hands():
-                await watch(mine, seconds(5), others)
+            async with mine.manual_worker():
+                await run_watchdog(mine, seconds(5), others)
                 assert await state(mine, run) == "running"
 
 
@@ -331,13 +343,13 @@ async def test_a_ready_job_says_that_only_another_application_has_workers(open_s
 
     async with open_sandbox(lines()) as mine:
         run = (await mine.client.start("lines")).id
-        async with sandbox(App("other", pipelines=[other]), mine.database) as theirs, theirs.hands():
+        async with sandbox(App("other", pipelines=[other]), mine.database) as theirs, theirs.manual_worker():
             assert [wait.reason for wait in await mine.client.waits(run)] == ["no_worker"]
 
 
 class Host:
-    async def status(self, handle: str) -> Report:
-        return Report("running")
+    async def status(self, external_id: str) -> PollResult:
+        return PollResult("running")
 
 
 async def test_a_run_that_is_not_due_yet_is_not_watched(open_sandbox: OpenSandbox) -> None:
@@ -345,7 +357,7 @@ async def test_a_run_that_is_not_due_yet_is_not_watched(open_sandbox: OpenSandbo
     async with open_sandbox(pipeline) as sandbox:
         at = await sandbox.clock.now() + hours(10)
         run = (await sandbox.client.start(pipeline, run_at=at)).id
-        await watch(sandbox, hours(9))
+        await run_watchdog(sandbox, hours(9))
         assert await state(sandbox, run) == "pending"
 
 
@@ -354,18 +366,18 @@ async def test_two_watchdogs_find_it_stuck_once(open_sandbox: OpenSandbox) -> No
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await sandbox.clock.advance(minutes(5))
-        await asyncio.gather(*(watchdog.look(sandbox.database, SILENCE) for _ in range(5)))
+        await asyncio.gather(*(watchdog.check_due_runs(sandbox.database, HEARTBEAT_TIMEOUT) for _ in range(5)))
         assert (await kinds(sandbox, run)).count("stuck texts") == 1
 
 
 async def test_a_start_may_have_its_own_number_of_resumes(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline, resumes=7)
         await hands.claim(1)
-        await watch(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, minutes(5), hands)
         (stuck,) = await sandbox.client.stuck()
-        assert stuck.may_resume == 7
+        assert stuck.max_resumes == 7
 
 
 async def test_the_application_says_when_a_run_is_stuck(open_sandbox: OpenSandbox) -> None:
@@ -373,7 +385,7 @@ async def test_the_application_says_when_a_run_is_stuck(open_sandbox: OpenSandbo
     pipeline = lines(stuck_after=seconds(30))
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        await watch(sandbox, seconds(30))
+        await run_watchdog(sandbox, seconds(30))
         assert await state(sandbox, run) == "stuck"
         await sandbox.client.cancel(run)
         assert await state(sandbox, run) == "cancelled"
@@ -388,12 +400,12 @@ def test_limits_are_checked_at_import() -> None:
 
 async def test_a_run_that_is_not_over_by_its_deadline_fails(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
-        await do_next(hands, "texts")
-        await watch(sandbox, minutes(2) - seconds(1), hands)
+        await run_next(hands, "texts")
+        await run_watchdog(sandbox, minutes(2) - seconds(1), hands)
         assert await state(sandbox, run) == "running"
-        await watch(sandbox, seconds(1), hands)
+        await run_watchdog(sandbox, seconds(1), hands)
         assert await state(sandbox, run) == "failed"
         assert (await sandbox.client.errors(run))["", ""]["code"] == "DEADLINE"
 
@@ -404,8 +416,8 @@ async def test_a_run_that_fails_by_its_deadline_is_logged(
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline, deadline=minutes(2), tenant="ours")).id
-        await watch(sandbox, minutes(2))
-        await watch(sandbox, minutes(2))
+        await run_watchdog(sandbox, minutes(2))
+        await run_watchdog(sandbox, minutes(2))
     (told,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
     assert told["message"].startswith("failed: it was not over by its deadline  ")
     assert (told["run"], told["pipeline"], told["tenant"]) == (str(run), "lines", "ours")
@@ -417,16 +429,16 @@ async def test_a_deadline_counts_from_when_the_run_may_begin(open_sandbox: OpenS
         at = await sandbox.clock.now() + hours(1)
         run = (await sandbox.client.start(pipeline, run_at=at, deadline=minutes(2))).id
         await sandbox.clock.advance(hours(1))
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "completed"
 
 
-async def test_a_deadline_cancels_what_goes_on_outside(open_sandbox: OpenSandbox) -> None:
+async def test_a_deadline_cancels_external_work(open_sandbox: OpenSandbox) -> None:
     class Renderer(Host):
         cancelled = False
 
-        async def status(self, handle: str) -> Report:
-            return Report("cancelled" if self.cancelled else "running")
+        async def status(self, external_id: str) -> PollResult:
+            return PollResult("cancelled" if self.cancelled else "running")
 
         async def cancel(self, handle: str) -> None:
             self.cancelled = True
@@ -438,24 +450,24 @@ async def test_a_deadline_cancels_what_goes_on_outside(open_sandbox: OpenSandbox
         return int(await ctx.external("handle", poll=host.status, cancel=host.cancel))
 
     host = Renderer()
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, deadline=minutes(10))).id
-        await do_next(hands, "clip")
-        await watch(sandbox, minutes(10), hands)
+        await run_next(hands, "clip")
+        await run_watchdog(sandbox, minutes(10), hands)
         assert (await state(sandbox, run), host.cancelled) == ("running", False)
-        await hands.look()
+        await hands.poll_external_work()
         assert (await state(sandbox, run), host.cancelled) == ("failed", True)
 
 
-async def test_a_run_that_is_made_anew_has_its_time_anew(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_that_is_rerun_has_its_whole_timeout(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
-        await watch(sandbox, minutes(2), hands)
+        await run_watchdog(sandbox, minutes(2), hands)
         await sandbox.client.resume(run)
-        await watch(sandbox, minutes(1), hands)
+        await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "running"
-        await watch(sandbox, minutes(1), hands)
+        await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "failed"
 
 
@@ -483,6 +495,6 @@ async def test_the_databases_clock_decides_when_a_run_is_stuck(open_sandbox: Ope
         states = []
         for passed in (timedelta(0), minutes(4), minutes(6)):
             await sandbox.clock.set(start + passed)
-            await sandbox.watch()
+            await sandbox.run_watchdog()
             states.append((await sandbox.client.show(run)).state)
         assert states == ["running", "running", "stuck"]

@@ -36,7 +36,7 @@ async def test_an_example_prints_what_it_says(
     monkeypatch.setenv("RETOMA_DATABASE_URL", database.url)  # for those that use no sandbox
     main = _module(path).main
     await (main() if inspect.iscoroutinefunction(main) else asyncio.to_thread(main))
-    assert _lines(capsys.readouterr().out) == _promised(path)
+    assert _lines(capsys.readouterr().out) == _expected_output(path)
 
 
 @every_example
@@ -49,7 +49,7 @@ def test_an_example_can_be_read_at_a_glance(path: Path) -> None:
 def test_an_example_is_a_program_of_its_own() -> None:
     path = EXAMPLES / "quickstart.py"
     ended = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-    assert _lines(ended.stdout) == _promised(path)
+    assert _lines(ended.stdout) == _expected_output(path)
 
 
 def _module(path: Path) -> ModuleType:
@@ -61,7 +61,7 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _promised(path: Path) -> list[str]:
+def _expected_output(path: Path) -> list[str]:
     promised = [line.removeprefix(PROMISE) for line in path.read_text().splitlines() if line.startswith(PROMISE)]
     assert promised, f"{path.name} does not end with what it prints"
     return promised

@@ -9,79 +9,81 @@ from pathlib import Path
 
 from bench.chaos import application as chaos
 from bench.chaos import farm, ledger
-from bench.chaos.application import Given, Made, done
+from bench.chaos.application import Inputs, StepOutput, record_success
 from bench.chaos.farm import Farm
 from bench.chaos.model import PIPELINES, Story
-from retoma import App, Context, Pipeline, Pool, Report, Retry, minutes
+from retoma import App, Context, Pipeline, PollResult, Pool, Retry, minutes
 
 
-def go(nonce: str) -> Path:
+def release_file(nonce: str) -> Path:
     """The file whose appearance lets the held steps of this run end."""
-    return ledger.place().with_name(f"go-{nonce}")
+    return ledger.get_path().with_name(f"go-{nonce}")
 
 
-held = Pipeline("held", inputs=Given, retry=Retry(0))
+held = Pipeline("held", inputs=Inputs, retry=Retry(0))
 
 
 @held.step
-async def waiting(nonce: str, *, ctx: Context) -> Made:
-    token = ledger.began(ctx, os.getpid())
-    while not go(nonce).exists():  # noqa: ASYNC110  (another process makes it)
+async def waiting(nonce: str, *, ctx: Context) -> StepOutput:
+    token = ledger.record_start(ctx, os.getpid())
+    while not release_file(nonce).exists():  # noqa: ASYNC110  (another process makes it)
         await asyncio.sleep(0.01)
-    return done(ctx, token, nonce)
+    return record_success(ctx, token, nonce)
 
 
 @held.step
-async def afterwards(waiting: Made, *, ctx: Context) -> Made:
-    return done(ctx, ledger.began(ctx, os.getpid()), waiting)
+async def afterwards(waiting: StepOutput, *, ctx: Context) -> StepOutput:
+    return record_success(ctx, ledger.record_start(ctx, os.getpid()), waiting)
 
 
-blocking = Pipeline("blocking", inputs=Given, retry=Retry(0))
+blocking = Pipeline("blocking", inputs=Inputs, retry=Retry(0))
 
 
 @blocking.step
-async def blocked(nonce: str, *, ctx: Context) -> Made:
-    token = ledger.began(ctx, os.getpid())
-    while not go(nonce).exists():
+async def blocked(nonce: str, *, ctx: Context) -> StepOutput:
+    token = ledger.record_start(ctx, os.getpid())
+    while not release_file(nonce).exists():
         time.sleep(0.01)  # noqa: ASYNC251  (that is the mistake)
-    return done(ctx, token, nonce)
+    return record_success(ctx, token, nonce)
 
 
-outsourced = Pipeline("outsourced", inputs=Given, retry=Retry(0))
+outsourced = Pipeline("outsourced", inputs=Inputs, retry=Retry(0))
 
 
 @outsourced.step(pool=Pool("bench", capacity=1))
-async def crafted(nonce: str, *, farm: Farm, ctx: Context) -> Made:
+async def crafted(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
     handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
     outside = {"handle": handle, "nonce": nonce}
-    crafted = await ctx.external(outside, poll=asked_after, cancel=given_notice, every=0.1, total=minutes(10))
-    return done(ctx, ledger.began(ctx, os.getpid()), nonce, crafted)
+    crafted = await ctx.external(
+        outside, poll=poll_work, cancel=cancel_work, poll_interval=0.1, total_timeout=minutes(10)
+    )
+    return record_success(ctx, ledger.record_start(ctx, os.getpid()), nonce, crafted)
 
 
-async def asked_after(outside: dict[str, str]) -> Report:
+async def poll_work(external_work: dict[str, str]) -> PollResult:
     """What the test says of the work when it is asked after; a test that holds it back lets the answer come late."""
-    nonce = outside["nonce"]
-    said = says(nonce).read_text() if says(nonce).exists() else "running"
-    asked(nonce, os.getpid()).touch()
-    while holds(nonce).exists():  # noqa: ASYNC110  (another process removes it)
+    nonce = external_work["nonce"]
+    said = answer_file(nonce).read_text() if answer_file(nonce).exists() else "running"
+    poll_marker(nonce, os.getpid()).touch()
+    while hold_file(nonce).exists():  # noqa: ASYNC110  (another process removes it)
         await asyncio.sleep(0.01)
-    return Report(said, result=farm.worth(farm.Work(outside["handle"]).key))  # type: ignore[arg-type]
+    return PollResult(said, result=farm.result_of(farm.Work(external_work["handle"]).key))  # type: ignore[arg-type]
 
 
-async def given_notice(outside: dict[str, str]) -> None:
-    says(outside["nonce"]).write_text("cancelled")
+async def cancel_work(external_work: dict[str, str]) -> None:
+    answer_file(external_work["nonce"]).write_text("cancelled")
 
 
-def says(nonce: str) -> Path:
-    return ledger.place().with_name(f"says-{nonce}")
+def answer_file(nonce: str) -> Path:
+    return ledger.get_path().with_name(f"says-{nonce}")
 
 
-def holds(nonce: str) -> Path:
-    return ledger.place().with_name(f"holds-{nonce}")
+def hold_file(nonce: str) -> Path:
+    return ledger.get_path().with_name(f"holds-{nonce}")
 
 
-def asked(nonce: str, pid: int) -> Path:
-    return ledger.place().with_name(f"asked-{nonce}-{pid}")
+def poll_marker(nonce: str, pid: int) -> Path:
+    return ledger.get_path().with_name(f"asked-{nonce}-{pid}")
 
 
 def held_model(story: Story) -> None:
@@ -93,7 +95,7 @@ def blocking_model(story: Story) -> None:
 
 
 def outsourced_model(story: Story) -> None:
-    story.step("crafted", story.nonce, farm.worth(farm.key_of(story.run, "crafted")))
+    story.step("crafted", story.nonce, farm.result_of(farm.key_of(story.run, "crafted")))
 
 
 PIPELINES |= {"held": held_model, "blocking": blocking_model, "outsourced": outsourced_model}

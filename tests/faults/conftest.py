@@ -8,13 +8,13 @@ import pytest
 
 from retoma.store.database import Database
 from retoma.testing import fresh_database
-from retoma.worker import poller
-from tests.conftest import empty
-from tests.faults.stage import LEASE, Stage, on_stage
+from retoma.worker import external_work_poller
+from tests.conftest import empty_database
+from tests.faults.testbed import LEASE, Testbed, open_testbed
 
 
 @pytest.fixture(scope="session")
-async def real_time() -> AsyncIterator[Database]:
+async def real_time_database() -> AsyncIterator[Database]:
     """A database whose clock nobody sets."""
     async with fresh_database() as made:
         yield made
@@ -26,12 +26,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CHAOS_HURRY", "1")
-    monkeypatch.setattr(poller, "LEASE", LEASE)
+    monkeypatch.setattr(external_work_poller, "LEASE", LEASE)
     return tmp_path
 
 
 @pytest.fixture
-async def stage(real_time: Database, folder: Path) -> AsyncIterator[Stage]:
-    await empty(real_time)
-    async with on_stage(real_time, folder) as made:
+async def testbed(real_time_database: Database, folder: Path) -> AsyncIterator[Testbed]:
+    await empty_database(real_time_database)
+    async with open_testbed(real_time_database, folder) as made:
         yield made

@@ -9,19 +9,19 @@ import pytest
 
 from bench.chaos.proxy import Call
 from retoma.client import Client
-from retoma.engine import exchange
+from retoma.engine import claim_protocol
 from retoma.settings import Settings
 from retoma.store import database
 from retoma.worker.worker import Worker
 from tests.faults.application import app
-from tests.faults.stage import SOON, Stage, until
-from tests.patience import PATIENCE
+from tests.faults.testbed import LONG_TIMEOUT, Testbed, wait_until
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
-async def test_a_start_whose_answer_was_lost_is_one_run(stage: Stage) -> None:
+async def test_a_start_whose_answer_was_lost_is_one_run(testbed: Testbed) -> None:
     answers = count()
-    stage.proxy.loses_answer = lambda call: "retoma.start_runs" in call.sql and next(answers) < 3
-    client = Client(app, stage.through)
+    testbed.proxy.loses_answer = lambda call: "retoma.start_runs" in call.sql and next(answers) < 3
+    client = Client(app, testbed.through)
     try:
         first, second = await asyncio.gather(
             *(client.start("chain", {"nonce": "one"}, key="one") for _ in range(2)),
@@ -29,88 +29,88 @@ async def test_a_start_whose_answer_was_lost_is_one_run(stage: Stage) -> None:
         unkeyed = await client.start("chain", {"nonce": "two"})
     finally:
         await client.close()
-    assert stage.proxy.lost_answers == 3
+    assert testbed.proxy.lost_answers == 3
     assert first.id == second.id
-    assert {run.id for run in await stage.client.runs()} == {first.id, unkeyed.id}
+    assert {run.id for run in await testbed.client.runs()} == {first.id, unkeyed.id}
 
 
-async def test_answers_of_exchanges_that_are_lost_cost_no_attempt(stage: Stage) -> None:
+async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: Testbed) -> None:
     calls = count()
-    stage.proxy.loses_answer = lambda call: "retoma.exchange" in call.sql and next(calls) % 3 == 0
-    worker = stage.worker()
+    testbed.proxy.loses_answer = lambda call: "retoma.exchange" in call.sql and next(calls) % 3 == 0
+    worker = testbed.worker()
     shapes = ("chain", "album", "diamond", "film", "gallery", "parcel")
-    runs = [await stage.start(shape, shape, size=3) for shape in shapes]
-    await stage.ended(*runs)
-    await until(lambda: stage.proxy.lost_answers >= 5, "it asks on, and its answers are lost")
-    assert {line.attempt for line in stage.lines} == {1}
-    assert worker.said("refused") == []
-    await stage.check()
+    runs = [await testbed.start(shape, shape, size=3) for shape in shapes]
+    await testbed.wait_for_end(*runs)
+    await wait_until(lambda: testbed.proxy.lost_answers >= 5, "it asks on, and its answers are lost")
+    assert {line.attempt for line in testbed.lines} == {1}
+    assert worker.list_log_events("refused") == []
+    await testbed.check()
 
 
-async def test_cut_connections_cost_no_attempt(stage: Stage) -> None:
-    worker = stage.worker()
-    await until(lambda: worker.is_ready, "the worker is ready")
-    runs = [await stage.start("album", f"cut-{number}", size=5) for number in range(10)]
+async def test_cut_connections_cost_no_attempt(testbed: Testbed) -> None:
+    worker = testbed.worker()
+    await wait_until(lambda: worker.is_ready, "the worker is ready")
+    runs = [await testbed.start("album", f"cut-{number}", size=5) for number in range(10)]
     for reset in (True, False, True):
-        await until(lambda: stage.proxy.connections, "it connects again")
-        stage.proxy.cut(reset=reset)
-    await stage.ended(*runs)
-    assert worker.lives
-    assert {line.attempt for line in stage.lines} == {1}
-    await stage.check()
+        await wait_until(lambda: testbed.proxy.connections, "it connects again")
+        testbed.proxy.cut(reset=reset)
+    await testbed.wait_for_end(*runs)
+    assert worker.is_running
+    assert {line.attempt for line in testbed.lines} == {1}
+    await testbed.check()
 
 
-async def test_everything_ends_without_notifications(stage: Stage) -> None:
-    stage.proxy.drops_notifications = True
-    worker = stage.worker()
-    await until(lambda: worker.is_ready, "the worker is ready")
-    await until(lambda: listeners(stage), "it listens")
-    runs = [await stage.start(shape, shape, size=2) for shape in ("chain", "album", "film", "weather")]
-    await stage.ended(*runs)
-    assert stage.proxy.dropped_notifications > 0
-    await stage.check()
+async def test_everything_ends_without_notifications(testbed: Testbed) -> None:
+    testbed.proxy.drops_notifications = True
+    worker = testbed.worker()
+    await wait_until(lambda: worker.is_ready, "the worker is ready")
+    await wait_until(lambda: listeners(testbed), "it listens")
+    runs = [await testbed.start(shape, shape, size=2) for shape in ("chain", "album", "film", "weather")]
+    await testbed.wait_for_end(*runs)
+    assert testbed.proxy.dropped_notifications > 0
+    await testbed.check()
 
 
-async def listeners(stage: Stage) -> int:
+async def listeners(testbed: Testbed) -> int:
     sql = "select count(*) from pg_stat_activity where datname = current_database() and query ilike 'listen %'"
-    async with stage.database.connection() as connection:
+    async with testbed.database.connection() as connection:
         return int(await connection.fetchval(sql))
 
 
-async def test_a_connection_is_replaced_whose_server_said_that_it_ends(stage: Stage) -> None:
+async def test_a_connection_is_replaced_whose_server_said_that_it_ends(testbed: Testbed) -> None:
     """The driver is confused by words that answer nothing, and must not be asked again."""
-    worker = stage.worker()
-    await until(lambda: worker.is_ready, "the worker is ready")
-    assert await stage.ended(await stage.start("diamond", "before")) == ["completed"]
-    assert stage.proxy.last_words() >= 3
-    assert await stage.ended(await stage.start("diamond", "after")) == ["completed"]
-    assert worker.lives
-    assert {line.attempt for line in stage.lines} == {1}
-    await stage.check()
+    worker = testbed.worker()
+    await wait_until(lambda: worker.is_ready, "the worker is ready")
+    assert await testbed.wait_for_end(await testbed.start("diamond", "before")) == ["completed"]
+    assert testbed.proxy.announce_shutdown() >= 3
+    assert await testbed.wait_for_end(await testbed.start("diamond", "after")) == ["completed"]
+    assert worker.is_running
+    assert {line.attempt for line in testbed.lines} == {1}
+    await testbed.check()
 
 
-async def test_a_connection_that_died_in_silence_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (exchange, database):
-        monkeypatch.setattr(module, "PATIENCE", 0.3)
+async def test_a_connection_that_died_silently_is_replaced(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (claim_protocol, database):
+        monkeypatch.setattr(module, "CALL_TIMEOUT", 0.3)
     silenced: list[str] = []
 
     def silences(call: Call) -> bool:
         """The first answer that brings a job never comes, and nobody is told."""
         if "retoma.exchange" in call.sql and call.rows and not silenced:
             silenced.append(call.sql)
-            for connection in stage.proxy.connections:
+            for connection in testbed.proxy.connections:
                 connection.open.clear()
         return False
 
-    stage.proxy.loses_answer = silences
-    worker = Worker(app, stage.through, Settings(silence_seconds=SOON), concurrency=4)
+    testbed.proxy.loses_answer = silences
+    worker = Worker(app, testbed.through, Settings(heartbeat_timeout_seconds=LONG_TIMEOUT), concurrency=4)
     working = asyncio.create_task(worker.run())
     try:
-        run = await stage.start("chain", "silence")
-        assert await stage.ended(run) == ["completed"]
+        run = await testbed.start("chain", "silence")
+        assert await testbed.wait_for_end(run) == ["completed"]
     finally:
         worker.stop()
-        await asyncio.wait_for(working, PATIENCE)
+        await asyncio.wait_for(working, WAIT_TIMEOUT)
     assert silenced
-    assert {line.attempt for line in stage.lines} == {1}
-    await stage.check()
+    assert {line.attempt for line in testbed.lines} == {1}
+    await testbed.check()

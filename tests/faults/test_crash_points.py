@@ -16,7 +16,7 @@ import pytest
 
 from bench.chaos import ledger
 from bench.chaos.proxy import Call
-from tests.faults.stage import Stage, WorkerProcess, until
+from tests.faults.testbed import Testbed, WorkerProcess, wait_until
 
 # Small, but with at least two items where there are any.
 SIZES = {
@@ -35,7 +35,7 @@ SIZES = {
 }
 MOST_POINTS = 40
 MOST_ENDED_EARLY = 20
-OUTSIDE = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look")
+EXTERNAL_WORK_CALLS = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look")
 RESULTS, SETBACKS = 3, 13  # which parameters of an exchange hold the runs of its outcomes
 
 
@@ -48,12 +48,14 @@ class Killer:
         self._called = False
 
     def on_call(self, call: Call) -> bool:
-        matters = is_outside(call) or (is_exchange(call) and (gives_back(call) or not self._called))
+        matters = is_external_work(call) or (is_claim_call(call) and (carries_outcomes(call) or not self._called))
         self._called = True
         return self._strike() if matters else False
 
     def on_answer(self, call: Call) -> bool:
-        matters = (is_outside(call) and call.rows) or (is_exchange(call) and (gives_back(call) or call.rows))
+        matters = (is_external_work(call) and call.rows) or (
+            is_claim_call(call) and (carries_outcomes(call) or call.rows)
+        )
         return self._strike() if matters else False
 
     def _strike(self) -> bool:
@@ -63,15 +65,15 @@ class Killer:
         return self._left <= 0
 
 
-def is_exchange(call: Call) -> bool:
+def is_claim_call(call: Call) -> bool:
     return "retoma.exchange" in call.sql
 
 
-def is_outside(call: Call) -> bool:
-    return any(name in call.sql for name in OUTSIDE)
+def is_external_work(call: Call) -> bool:
+    return any(name in call.sql for name in EXTERNAL_WORK_CALLS)
 
 
-def gives_back(call: Call) -> bool:
+def carries_outcomes(call: Call) -> bool:
     """Whether it carries results or other outcomes: an array without elements has no dimensions."""
     parameters = call.parameters
     return any((parameters[place] or b"")[:4] == b"\0\0\0\1" for place in (RESULTS, SETBACKS))
@@ -84,46 +86,46 @@ POINTS = [(shape, moment) for shape in SIZES for moment in ONLY.get(shape, MOMEN
 
 
 @pytest.mark.parametrize(("shape", "moment"), POINTS)
-async def test_a_worker_killed_at_any_point_costs_nothing(stage: Stage, shape: str, moment: str) -> None:
+async def test_a_worker_killed_at_any_point_costs_nothing(testbed: Testbed, shape: str, moment: str) -> None:
     points = 0
     for number in count(1):
-        if not await has_point(stage, shape, moment, number):
+        if not await has_point(testbed, shape, moment, number):
             break
         points = number
         assert points < MOST_POINTS
     assert points >= 2
-    await stage.check()
+    await testbed.check()
 
 
-async def has_point(stage: Stage, shape: str, moment: str, number: int) -> bool:
+async def has_point(testbed: Testbed, shape: str, moment: str, number: int) -> bool:
     """Whether runs of this shape have such a point. One that is rejected or dismissed ends early: it tells nothing."""
     for again in range(MOST_ENDED_EARLY):
-        run = await stage.start(shape, f"{shape}-{number}-{again}", size=SIZES[shape])
-        if await crashes(stage, run, moment, number):
+        run = await testbed.start(shape, f"{shape}-{number}-{again}", size=SIZES[shape])
+        if await crashes(testbed, run, moment, number):
             return True
-        if (await stage.client.show(run)).state not in ("rejected", "failed"):
+        if (await testbed.client.show(run)).state not in ("rejected", "failed"):
             return False
     raise AssertionError(f"{MOST_ENDED_EARLY} runs in a row ended early")
 
 
-async def crashes(stage: Stage, run: UUID, moment: str, number: int) -> bool:
+async def crashes(testbed: Testbed, run: UUID, moment: str, number: int) -> bool:
     """Whether the run of a worker that is to die at this point had such a point. It ends in any case."""
     killer = Killer(lambda: worker, number)
     if moment == "before a commit":
-        stage.proxy.loses_call = killer.on_call
+        testbed.proxy.loses_call = killer.on_call
     elif moment == "after a commit":
-        stage.proxy.loses_answer = killer.on_answer
+        testbed.proxy.loses_answer = killer.on_answer
     else:
-        ledger.die_at(stage.folder, run, number)
-    worker = stage.worker(silence=30.0)
-    async with stage.editor():
-        await until(lambda: not worker.lives or stage.is_over(run), f"{worker.pid} dies, or ends the run")
-    died = not worker.lives
+        ledger.kill_worker_at(testbed.folder, run, number)
+    worker = testbed.worker(heartbeat_timeout=30.0)
+    async with testbed.run_reviewer():
+        await wait_until(lambda: not worker.is_running or testbed.is_over(run), f"{worker.pid} dies, or ends the run")
+    died = not worker.is_running
     assert worker.exit_code in (None, 0, -signal.SIGKILL), worker.log.read_text()
     await worker.end()
-    stage.proxy.loses_call = stage.proxy.loses_answer = lambda call: False
-    await stage.bury()
+    testbed.proxy.loses_call = testbed.proxy.loses_answer = lambda call: False
+    await testbed.declare_all_dead()
     if died:
-        async with stage.editor(), stage.other_worker():
-            await stage.ended(run)
+        async with testbed.run_reviewer(), testbed.other_worker():
+            await testbed.wait_for_end(run)
     return died

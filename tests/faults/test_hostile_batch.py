@@ -24,22 +24,22 @@ from uuid import UUID
 import httpx2
 
 from retoma.client import Client
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma_apps.classifier.application import make_app
 from retoma_apps.classifier.reading import read
 from retoma_apps.providers.llm import Message, OpenRouter
-from retoma_apps.providers.llm.prompts import unquoted
+from retoma_apps.providers.llm.prompts import find_quoted_text
 from retoma_apps.providers.llm.standin import StandIn, by_mention
 from tests.apps.classifier.papers import KINDS, Paper, batch
-from tests.conftest import empty
+from tests.conftest import empty_database
 
 PROJECT = Path(__file__).parents[2]
 KEY = "sk-or-test"
 SEED = 5
-PATIENCE = timedelta(minutes=10)
+WAIT_TIMEOUT = timedelta(minutes=10)
 SIZES = {  # by the number of documents: corrupt ones, crashing, hanging, workers that are killed, retries of each
     200: (4, 2, 1, 2, 0),
     2_000: (20, 7, 3, 10, 1),
@@ -49,7 +49,7 @@ CORRUPT, CRASHING, HANGING, KILLS, RETRIES = SIZES[DOCUMENTS]
 WORKERS = 2
 
 
-class Crew:
+class WorkerCrew:
     """Workers, each followed by another when it has ended."""
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
@@ -74,7 +74,7 @@ class Crew:
 
     async def _keep(self) -> None:
         while True:
-            process = await self._started()
+            process = await self._start_worker()
             self._alive.add(process)
             try:
                 await process.wait()
@@ -84,8 +84,16 @@ class Crew:
                     process.kill()
                 await process.wait()
 
-    async def _started(self) -> Process:
-        command = ("-m", "retoma", "worker", "tests.faults.classifying:app", "-c", "2", "--until-stdin-closes")
+    async def _start_worker(self) -> Process:
+        command = (
+            "-m",
+            "retoma",
+            "worker",
+            "tests.faults.classifier_application:app",
+            "-c",
+            "2",
+            "--until-stdin-closes",
+        )
         with self._log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, *command), cwd=self._folder, env=self._environment, stdin=PIPE, stdout=log, stderr=log
@@ -98,10 +106,10 @@ class Provider:
 
     calls: Counter[str] = field(default_factory=Counter)
     kills_at: set[int] = field(default_factory=set)
-    crew: Crew | None = None
+    crew: WorkerCrew | None = None
 
     def answer(self, body: dict[str, Any]) -> Any:
-        text = unquoted([Message(each["role"], each["content"]) for each in body["messages"]])
+        text = find_quoted_text([Message(each["role"], each["content"]) for each in body["messages"]])
         assert text is not None
         self.calls[_digest(text)] += 1
         if self.crew is not None and self.calls.total() in self.kills_at:
@@ -112,7 +120,7 @@ class Provider:
         return self.calls[_digest(read(paper.data).text)]
 
 
-class Office:
+class ClassifierApp:
     """The classifier's own routes, in this process."""
 
     def __init__(self, http: httpx2.AsyncClient, client: Client, database: Database) -> None:
@@ -122,12 +130,12 @@ class Office:
 
     async def begin(self, papers: list[Paper]) -> str:
         project = {"nome": "Peças", "taxonomia": [{"rotulo": kind} for kind in KINDS], "max_retries_documento": RETRIES}
-        sent = [each for paper in papers for each in (await self._sent(paper))]
+        sent = [each for paper in papers for each in (await self._upload(paper))]
         assert len(sent) == len(papers)
         made = await self.post("/projetos", json=project)
         return str((await self.post("/execucoes", json={"projeto": made["id"], "documentos": sent}))["id"])
 
-    async def _sent(self, paper: Paper) -> list[dict[str, Any]]:
+    async def _upload(self, paper: Paper) -> list[dict[str, Any]]:
         answer = await self.post("/arquivos", params={"nome": paper.name}, content=paper.data)
         return list(answer["documentos"])
 
@@ -136,9 +144,9 @@ class Office:
         assert answer.status_code < 300, answer.text
         return dict(answer.json())
 
-    async def ended(self, execution: str) -> str:
+    async def wait_for_end(self, execution: str) -> str:
         """Its state, once it is over."""
-        await self._client.wait(UUID(execution), PATIENCE)
+        await self._client.wait(UUID(execution), WAIT_TIMEOUT)
         return str((await self._http.get(f"/execucoes/{execution}")).json()["status"])
 
     async def documents(self, execution: str) -> list[dict[str, Any]]:
@@ -161,24 +169,26 @@ class Office:
 
 
 @asynccontextmanager
-async def an_office(database: Database, folder: Path, base_url: str) -> AsyncIterator[tuple[Office, Crew]]:
-    application = make_app(files_of(FileSettings(_env_file=None, home=folder)), OpenRouter())
+async def running_classifier_app(
+    database: Database, folder: Path, base_url: str
+) -> AsyncIterator[tuple[ClassifierApp, WorkerCrew]]:
+    application = make_app(create_file_store(FileSettings(_env_file=None, home=folder)), OpenRouter())
     client = Client(application, database)
-    server = make_server(application, client, Settings(rate_limit_per_minute=1_000_000), development="token")
+    server = make_server(application, client, Settings(rate_limit_per_minute=1_000_000), dev_token="token")
     transport = httpx2.ASGITransport(app=server, client=("127.0.0.1", 50_000))
     surroundings = {
         "PYTHONPATH": str(PROJECT),
         "RETOMA_DATABASE_URL": database.url,
         "RETOMA_HOME": str(folder),
-        "RETOMA_SILENCE_SECONDS": "3",
+        "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": "3",
         "OPENROUTER_API_KEY": KEY,
         "OPENROUTER_BASE_URL": base_url,
     }
     token = {"X-API-Key": "token"}
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=token, timeout=60) as http:
-        crew = Crew(os.environ | surroundings, folder)
+        crew = WorkerCrew(os.environ | surroundings, folder)
         try:
-            yield Office(http, client, database), crew
+            yield ClassifierApp(http, client, database), crew
         finally:
             await crew.end()
             server.state.live.close()
@@ -186,19 +196,19 @@ async def an_office(database: Database, folder: Path, base_url: str) -> AsyncIte
 
 
 async def test_exactly_the_bad_documents_of_a_hostile_batch_fail_and_no_other_is_classified_twice(
-    real_time: Database, tmp_path: Path
+    real_time_database: Database, tmp_path: Path
 ) -> None:
-    await empty(real_time)
+    await empty_database(real_time_database)
     bad = CORRUPT + CRASHING + HANGING
     papers = batch(DOCUMENTS - bad, corrupt=CORRUPT, crashing=CRASHING, hanging=HANGING, seed=SEED)
     provider = Provider(kills_at=set(Random(SEED).sample(range(10, (DOCUMENTS - bad) * 9 // 10), KILLS)))
     async with (
         StandIn(key=KEY, answer=provider.answer).serving() as base_url,
-        an_office(real_time, tmp_path, base_url) as (office, crew),
+        running_classifier_app(real_time_database, tmp_path, base_url) as (office, crew),
     ):
         provider.crew = crew
         execution = await office.begin(papers)
-        assert await office.ended(execution) == "CONCLUIDO_COM_ERROS"
+        assert await office.wait_for_end(execution) == "CONCLUIDO_COM_ERROS"
         assert crew.killed == KILLS
         documents = await office.documents(execution)
         check_outcomes(papers, documents)
@@ -208,7 +218,7 @@ async def test_exactly_the_bad_documents_of_a_hostile_batch_fail_and_no_other_is
         calls = provider.calls.copy()
         answer = await office.post(f"/execucoes/{execution}/reprocessar-erros")
         assert answer["rodada"] == 2
-        assert await office.ended(execution) == "CONCLUIDO_COM_ERROS"
+        assert await office.wait_for_end(execution) == "CONCLUIDO_COM_ERROS"
         assert provider.calls == calls
         check_outcomes(papers, await office.documents(execution))
         again = await office.jobs(execution)

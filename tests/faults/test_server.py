@@ -17,8 +17,8 @@ from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
 from retoma.store.database import Database
-from tests.faults.application import app, asked, says
-from tests.faults.stage import SOON, Stage, on_stage, until
+from tests.faults.application import answer_file, app, poll_marker
+from tests.faults.testbed import LONG_TIMEOUT, Testbed, open_testbed, wait_until
 
 KILLS = 2
 USERS = 12
@@ -37,76 +37,76 @@ def postgres() -> Iterator[Postgres]:
 async def test_no_acknowledged_run_is_lost_and_no_worker_ends(postgres: Postgres, tmp_path: Path) -> None:
     async with await Database.open(Settings(database_url=postgres.url_by(postgres.port))) as database:
         await database.upgrade()
-        async with on_stage(database, tmp_path) as stage:
-            await kill_under_load(stage, postgres)
+        async with open_testbed(database, tmp_path) as testbed:
+            await kill_under_load(testbed, postgres)
 
 
-async def test_work_goes_on_outside_while_the_database_is_killed(postgres: Postgres, folder: Path) -> None:
+async def test_external_work_continues_while_the_database_is_killed(postgres: Postgres, folder: Path) -> None:
     async with await Database.open(Settings(database_url=postgres.url_by(postgres.port))) as database:
         await database.upgrade()
-        async with on_stage(database, folder) as stage:
-            await kill_while_parked(stage, postgres)
+        async with open_testbed(database, folder) as testbed:
+            await kill_while_parked(testbed, postgres)
 
 
-async def kill_while_parked(stage: Stage, postgres: Postgres) -> None:
-    worker = stage.worker(silence=SOON)
-    run = await stage.start("outsourced", "parked")
-    await until(lambda: asked("parked", worker.pid).exists(), "it is looked at")
+async def kill_while_parked(testbed: Testbed, postgres: Postgres) -> None:
+    worker = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
+    run = await testbed.start("outsourced", "parked")
+    await wait_until(lambda: poll_marker("parked", worker.pid).exists(), "it is looked at")
     before = postgres.pid
     postgres.kill()
-    await until(partial(is_another, postgres, before), "the server is started again")
-    await until(partial(answers, stage), "the server answers")
-    (bench,) = await stage.client.pools("bench")
+    await wait_until(partial(is_another, postgres, before), "the server is started again")
+    await wait_until(partial(answers, testbed), "the server answers")
+    (bench,) = await testbed.client.pools("bench")
     assert bench.used == 1
-    says("parked").write_text("succeeded")
-    assert await stage.ended(run) == ["completed"]
-    (job,) = await stage.client.jobs(run)
-    assert (job.attempt, len(farm.works(stage.folder)), worker.lives) == (1, 1, True)
-    await stage.check()
+    answer_file("parked").write_text("succeeded")
+    assert await testbed.wait_for_end(run) == ["completed"]
+    (job,) = await testbed.client.jobs(run)
+    assert (job.attempt, len(farm.list_work(testbed.folder)), worker.is_running) == (1, 1, True)
+    await testbed.check()
 
 
-async def kill_under_load(stage: Stage, postgres: Postgres) -> None:
-    fleet = [stage.worker(silence=SOON) for _ in range(2)]
-    await until(lambda: all(worker.is_ready for worker in fleet), "the workers are ready")
-    client = Client(app, stage.through)
+async def kill_under_load(testbed: Testbed, postgres: Postgres) -> None:
+    fleet = [testbed.worker(heartbeat_timeout=LONG_TIMEOUT) for _ in range(2)]
+    await wait_until(lambda: all(worker.is_ready for worker in fleet), "the workers are ready")
+    client = Client(app, testbed.through)
     stop = asyncio.Event()
-    users = [asyncio.create_task(keep_starting(stage, client, user, stop)) for user in range(USERS)]
+    users = [asyncio.create_task(keep_starting(testbed, client, user, stop)) for user in range(USERS)]
     try:
         for number in range(1, KILLS + 1):
-            await until(partial(has_started, stage, number * 25), "runs are started")
+            await wait_until(partial(has_started, testbed, number * 25), "runs are started")
             before = postgres.pid
             postgres.kill()
-            await until(partial(is_another, postgres, before), "the server is started again")
+            await wait_until(partial(is_another, postgres, before), "the server is started again")
         stop.set()
         runs = [run for user in users for run in await user]
     finally:
         stop.set()
         await asyncio.gather(*users, return_exceptions=True)
         await client.close()
-    await stage.ended(*runs)
-    assert all(worker.lives for worker in fleet)
-    assert {line.attempt for line in stage.lines} == {1}
-    await stage.check()
+    await testbed.wait_for_end(*runs)
+    assert all(worker.is_running for worker in fleet)
+    assert {line.attempt for line in testbed.lines} == {1}
+    await testbed.check()
 
 
-async def keep_starting(stage: Stage, client: Client, user: int, stop: asyncio.Event) -> list[UUID]:
+async def keep_starting(testbed: Testbed, client: Client, user: int, stop: asyncio.Event) -> list[UUID]:
     runs: list[UUID] = []
     while not stop.is_set():
         try:
-            runs.append(await stage.start("chain", f"{user}-{len(runs)}", client=client))
+            runs.append(await testbed.start("chain", f"{user}-{len(runs)}", client=client))
         except DatabaseUnavailable:
             continue  # with the same key
     return runs
 
 
-def has_started(stage: Stage, runs: int) -> bool:
-    return len(stage.told.acknowledged) >= runs
+def has_started(testbed: Testbed, runs: int) -> bool:
+    return len(testbed.user_log.acknowledged) >= runs
 
 
-async def answers(stage: Stage) -> bool:
+async def answers(testbed: Testbed) -> bool:
     """Its recovery may take longer than a client waits."""
     try:
-        return bool(await stage.client.now())
+        return bool(await testbed.client.now())
     except DatabaseUnavailable:
         return False
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from retoma.define.graph import Edge, Graph, StepShape
-from tests.model.outside import Beside, Clock
+from tests.model.external_work import Clock, JobResources
 
 FINAL = {"succeeded", "failed", "skipped", "cancelled", "quarantined"}
 Name = tuple[str, str]  # a step and an item
@@ -26,8 +26,8 @@ class Job:
     crashes: int = 0
     deaths: int = 0
     delayed: bool = False
-    failed_need: bool = False  # it was skipped for want of a result, not because it was not wanted
-    beside: Beside = field(default_factory=Beside)
+    failed_dependency: bool = False  # it was skipped for want of a result, not because it was not wanted
+    resources: JobResources = field(default_factory=JobResources)
 
     @property
     def is_final(self) -> bool:
@@ -35,7 +35,7 @@ class Job:
 
     @property
     def holds_slots(self) -> bool:
-        return self.beside.held is not None and not self.is_final
+        return self.resources.held is not None and not self.is_final
 
 
 @dataclass
@@ -44,21 +44,21 @@ class Run:
     clock: Clock = field(default_factory=Clock)
     jobs: dict[Name, Job] = field(default_factory=dict)
     items: dict[str, list[str]] = field(default_factory=dict)  # of the sources that have succeeded
-    ends_as: Literal["cancelled", "failed"] | None = None
+    final_state: Literal["cancelled", "failed"] | None = None
     pending: bool = False
-    with_errors: bool = False
+    has_errors: bool = False
 
     @property
     def state(self) -> str:
         alive = any(job.state in ("running", "parked") for job in self.jobs.values())
-        if self.ends_as == "cancelled":
+        if self.final_state == "cancelled":
             return "cancelling" if alive else "cancelled"
-        if self.ends_as == "failed":
+        if self.final_state == "failed":
             return "running" if alive else "failed"
         if self.pending:
             return "pending"
         if self.is_all_final():
-            return "completed_with_errors" if self.with_errors else "completed"
+            return "completed_with_errors" if self.has_errors else "completed"
         return "running"
 
     @property
@@ -73,17 +73,17 @@ class Run:
 
     def grow(self) -> None:
         """Make every job whose needs have all ended, until there are no more."""
-        while self.ends_as is None and sum(self._make(step) for step in self.graph.steps):
+        while self.final_state is None and sum(self._create_jobs(step) for step in self.graph.steps):
             pass
 
-    def stop(self, ends_as: Literal["cancelled", "failed"]) -> None:
-        self.ends_as = ends_as
+    def stop(self, final_state: Literal["cancelled", "failed"]) -> None:
+        self.final_state = final_state
         self.pending = False
         for job in self.jobs.values():
             if job.state in ("ready", "waiting"):
                 job.state = "cancelled"
-            if job.beside.outside is not None and job.beside.outside.is_open:
-                job.beside.outside.due_at = self.clock.now
+            if job.resources.external_work is not None and job.resources.external_work.is_open:
+                job.resources.external_work.due_at = self.clock.now
 
     def end(self, name: Name, state: str, items: list[str] | None = None) -> None:
         """A job is final, and what that sets in motion."""
@@ -92,19 +92,21 @@ class Run:
         if state == "succeeded" and items is not None:
             self.items[name[0]] = items
         if state in ("failed", "quarantined"):
-            self.with_errors = True
-            if self.shape(name[0]).on_failure == "stop" and self.ends_as is None:
+            self.has_errors = True
+            if self.shape(name[0]).on_failure == "stop" and self.final_state is None:
                 self.stop("failed")
         self.grow()
 
-    def _make(self, step: StepShape) -> bool:
+    def _create_jobs(self, step: StepShape) -> bool:
         """True if something was made."""
         made = False
         for item in self._items_of(step):
             name = step.name, item
-            if name not in self.jobs and self._needs_final(step, item):
-                state, failed_need = self._birth(step, item)
-                self.jobs[name] = Job(state, failed_need=failed_need, beside=Beside(step.pool, slots=step.slots))
+            if name not in self.jobs and self._are_dependencies_final(step, item):
+                state, failed_need = self._initial_state(step, item)
+                self.jobs[name] = Job(
+                    state, failed_dependency=failed_need, resources=JobResources(step.pool, slots=step.slots)
+                )
                 made = True
         return made
 
@@ -113,16 +115,16 @@ class Run:
             return [""]
         return self.items.get(step.source or "", [])
 
-    def _needs_final(self, step: StepShape, item: str) -> bool:
-        return all(self._is_need_final(edge, item) for edge in self._into(step))
+    def _are_dependencies_final(self, step: StepShape, item: str) -> bool:
+        return all(self._is_dependency_final(edge, item) for edge in self._into(step))
 
-    def _is_need_final(self, edge: Edge, item: str) -> bool:
+    def _is_dependency_final(self, edge: Edge, item: str) -> bool:
         if edge.kind == "join":
             return self._is_step_final(self.shape(edge.from_step))
         need = self.jobs.get((edge.from_step, item if edge.kind == "item" else ""))
         return need is not None and need.is_final
 
-    def _birth(self, step: StepShape, item: str) -> tuple[str, bool]:
+    def _initial_state(self, step: StepShape, item: str) -> tuple[str, bool]:
         missing = [edge for edge in self._into(step) if self._is_missing(edge, item)]
         if not missing:
             return "ready", False
@@ -140,7 +142,7 @@ class Run:
             need = self.jobs[self.shape(edge.from_step).source or "", ""]
         else:
             need = self.jobs[edge.from_step, item if edge.kind == "item" else ""]
-        return need.state in ("failed", "quarantined") or need.failed_need
+        return need.state in ("failed", "quarantined") or need.failed_dependency
 
     def _is_step_final(self, step: StepShape) -> bool:
         if step.each and step.source not in self.items:

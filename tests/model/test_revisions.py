@@ -27,19 +27,19 @@ from hypothesis.stateful import (
 )
 
 from retoma import App, Decision
-from retoma.engine.exchange import Claim, Result, SetBack
-from retoma.errors import AlreadyDecided, AtWork, Conflict, NotFound
+from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.errors import AlreadyDecided, Conflict, NotFound, RunBusy
 from retoma.store import workers
 from retoma.store.database import Database
-from retoma.testing import Hands, Sandbox, fresh_database, sandbox
-from tests.conftest import empty
-from tests.model import asking
-from tests.model.asking import ASKING, DOUBTFUL, LOT, REVIEWED
-from tests.model.revised import Job, Name, Review, Run
+from retoma.testing import ManualWorker, Sandbox, fresh_database, sandbox
+from tests.conftest import empty_database
+from tests.model import review_pipelines
+from tests.model.review_pipelines import BEHAVIOUR, DOUBTFUL, REVIEW_PIPELINES, REVIEWED
+from tests.model.revision_model import Job, Name, Review, Run
 
 Answer = TypeVar("Answer")
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "10"))
-APP = App("model", pipelines=list(ASKING.values()))
+APP = App("model", pipelines=list(REVIEW_PIPELINES.values()))
 NUMBER = st.integers(0, 999)
 EXPIRES = timedelta(hours=4)
 CAPS = {"approved": 2, "sure": 10}
@@ -49,7 +49,7 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 DAYS = int(os.environ.get("MODEL_DAYS", "4"))
 FIRST_DAY = int(os.environ.get("MODEL_FIRST_DAY", "1"))
 WORDS = [["a", "b"], ["a", "b"], ["b", "c"], []]
-REMAKES = ["step", "step", "step", "item", "after", "fresh", "stale", "alone", "two"]
+RERUN_KINDS = ["step", "step", "step", "item", "after", "fresh", "stale", "alone", "two"]
 DECISIONS = ["approve", "approve", "edit", "send_back", "send_back", "reject"]
 WRONG = [0, 0, 0, 0, -1, 1]  # how far from the revision is what a person saw
 
@@ -63,8 +63,8 @@ def luck(chance: random.Random) -> dict[str, Any]:
 
 
 # How often each of a day's acts comes, and what it is given.
-ACTS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
-    "start": (1, lambda c: {"shape": c.choice(sorted(ASKING))}),
+ACTIONS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
+    "start": (1, lambda c: {"shape": c.choice(sorted(REVIEW_PIPELINES))}),
     "claim": (3, lambda c: which(c) | {"room": c.randint(1, 3)}),
     "finish": (8, lambda c: which(c) | luck(c) | {"words": c.choice(WORDS), "room": c.randint(0, 2)}),
     "much_is_done": (2, lambda c: luck(c) | {"rounds": c.randint(1, 6)}),
@@ -86,21 +86,21 @@ ACTS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "undo": (2, which),
     "time_passes": (2, lambda c: {"seconds": c.choice([1, 11, 11, 3600, 14400])}),
     "cancel": (0.4, which),
-    "rerun": (6, lambda c: which(c) | {"step": c.randrange(1000), "how": c.choice(REMAKES)}),
+    "rerun": (6, lambda c: which(c) | {"step": c.randrange(1000), "how": c.choice(RERUN_KINDS)}),
     "edit": (3, lambda c: which(c) | {"name": c.randrange(1000), "goes_on": c.random() < 0.5}),
     "fork": (1, lambda c: which(c) | {"field": c.choice(["topic", "tone", None])}),
 }
 
 
-def chosen(some: list[Answer], number: int) -> Answer:
+def choose(some: list[Answer], number: int) -> Answer:
     return some[number % len(some)]
 
 
 @dataclass
-class Held:
+class HeldClaim:
     """A claim that is never forgotten, however stale."""
 
-    hands: Hands
+    worker: ManualWorker
     claim: Claim
     run: Run
     job: Job
@@ -111,7 +111,7 @@ class Held:
 
 
 @dataclass
-class Seen:
+class SeenReview:
     """A review as a person once saw it."""
 
     id: UUID
@@ -129,9 +129,9 @@ class People(RuleBasedStateMachine):
         super().__init__()
         self.runs: dict[UUID, Run] = {}
         self.inputs: dict[UUID, dict[str, str]] = {}
-        self.hands: list[Hands] = []
-        self.claims: list[Held] = []
-        self.seen: dict[UUID, Seen] = {}
+        self.hands: list[ManualWorker] = []
+        self.claims: list[HeldClaim] = []
+        self.seen: dict[UUID, SeenReview] = {}
         self.written: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.stack = ExitStack()
         self.count = 0
@@ -144,12 +144,12 @@ class People(RuleBasedStateMachine):
         self.stack.callback(lambda: self.wait(context.__aexit__(None, None, None)))
         return entered
 
-    @initialize(shape=st.sampled_from(sorted(ASKING)))
+    @initialize(shape=st.sampled_from(sorted(REVIEW_PIPELINES)))
     def open(self, shape: str) -> None:
-        self.wait(empty(self.database))
+        self.wait(empty_database(self.database))
         self.sandbox: Sandbox = self.enter(sandbox(APP, self.database))
         self.now: datetime = self.wait(self.sandbox.clock.now())
-        self.hands = [self.enter(self.sandbox.hands()) for _ in range(2)]
+        self.hands = [self.enter(self.sandbox.manual_worker()) for _ in range(2)]
         self.start(shape)
 
     def teardown(self) -> None:
@@ -158,18 +158,18 @@ class People(RuleBasedStateMachine):
     def expiry(self, step: str) -> datetime | None:
         return self.now + EXPIRES if step == "approved" else None
 
-    @rule(shape=st.sampled_from(sorted(ASKING)))
+    @rule(shape=st.sampled_from(sorted(REVIEW_PIPELINES)))
     def start(self, shape: str) -> None:
         if len(self.runs) > 2:
             return
         started = self.wait(self.sandbox.client.start(shape, {}))
-        self.runs[started.id] = run = Run(ASKING[shape].graph, self.expiry)
+        self.runs[started.id] = run = Run(REVIEW_PIPELINES[shape].graph, self.expiry)
         self.inputs[started.id] = {"topic": "tea", "tone": "calm"}
         run.start()
 
     # Workers
 
-    def take(self, hands: Hands, claims: list[Claim]) -> None:
+    def take(self, worker: ManualWorker, claims: list[Claim]) -> None:
         for claim in claims:
             run = self.runs[claim.run]
             job = run.job((claim.step, claim.item))
@@ -181,14 +181,14 @@ class People(RuleBasedStateMachine):
                 job.revision,
             )
             job.state, job.holder = "running", claim
-            self.claims.append(Held(hands, claim, run, job))
+            self.claims.append(HeldClaim(worker, claim, run, job))
 
     @rule(which=NUMBER, room=st.integers(1, 3))
     def claim(self, which: int, room: int) -> None:
-        hands = chosen(self.hands, which)
+        hands = choose(self.hands, which)
         self.take(hands, self.wait(hands.claim(room)))
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldClaim]:
         return [held for held in self.claims if held.job.state == "running" and held.job.holder is held.claim]
 
     @rule(
@@ -201,18 +201,18 @@ class People(RuleBasedStateMachine):
     def finish(self, which: int, salt: int, fails: bool, words: list[str], room: int) -> None:
         if not self.held():
             return
-        held = chosen(self.held(), which)
-        LOT.salt, LOT.fails, LOT.words = salt, fails, words
+        held = choose(self.held(), which)
+        BEHAVIOUR.salt, BEHAVIOUR.fails, BEHAVIOUR.words = salt, fails, words
         expected = self.expected(held)
-        LOT.called.clear()
-        (outcome,) = self.wait(held.hands.attempt([held.claim]))
-        assert told(outcome) == expected
-        assert bool(LOT.called) == self.calls_body(held), (LOT.called, held.job)
-        before = held.hands.refused
-        claims = self.wait(held.hands.give_back([outcome], room))
-        assert held.hands.refused == before
+        BEHAVIOUR.called.clear()
+        (outcome,) = self.wait(held.worker.attempt([held.claim]))
+        assert describe_outcome(outcome) == expected
+        assert bool(BEHAVIOUR.called) == self.calls_body(held), (BEHAVIOUR.called, held.job)
+        before = held.worker.rejected_outcomes
+        claims = self.wait(held.worker.record_outcomes([outcome], room))
+        assert held.worker.rejected_outcomes == before
         self.apply(held, *expected)
-        self.take(held.hands, claims)
+        self.take(held.worker, claims)
 
     @rule(rounds=st.integers(1, 6), salt=st.sampled_from([0, 0, 1]), fails=st.sampled_from([False, False, True]))
     def much_is_done(self, rounds: int, salt: int, fails: bool) -> None:
@@ -225,54 +225,54 @@ class People(RuleBasedStateMachine):
     def all_of_it_is_done(self, salt: int, fails: bool) -> None:
         for _ in range(4):
             self.much_is_done(3, salt, fails)
-            self.look()
+            self.see_open_reviews()
             for number in [place for place, seen in enumerate(self.seen.values()) if seen.review.is_open]:
                 self.decide(number, "approve", 0, 0, 0, newest=False)
 
-    def calls_body(self, held: Held) -> bool:
+    def calls_body(self, held: HeldClaim) -> bool:
         return not (
             held.job.kept or held.job.review or held.run.missing(held.name) or held.run.shape(held.name[0]).review
         )
 
-    def expected(self, held: Held) -> tuple[str, Any]:
+    def expected(self, held: HeldClaim) -> tuple[str, Any]:
         """How this job ends: by what was kept, by what was decided, or by the step itself."""
         job, step = held.job, held.run.shape(held.name[0])
         if job.kept:
             return "succeeded", job.value
         if held.run.missing(held.name):
-            return "skipped", "NEED_FAILED"
+            return "skipped", "DEPENDENCY_FAILED"
         if job.review is not None:
             if job.review.value is not None:
                 return "succeeded", job.review.value
             return ("succeeded", subject(job)) if job.review.planned else ("skipped", "NOT_WANTED")
         if step.review:
             return ("review", None) if subject(job).endswith(DOUBTFUL) else ("succeeded", subject(job))
-        if LOT.fails and step.name in asking.CAN_FAIL:
+        if BEHAVIOUR.fails and step.name in review_pipelines.CAN_FAIL:
             return "failed", "BROKEN"
         return "succeeded", self.value_of(held)
 
-    def value_of(self, held: Held) -> Any:
-        function = getattr(asking, held.claim.step)
+    def value_of(self, held: HeldClaim) -> Any:
+        function = getattr(review_pipelines, held.claim.step)
         known = self.inputs[held.claim.run] | {
-            parameter: as_given(value) for parameter, value in held.job.used.items() if value is not None
+            parameter: normalise_input(value) for parameter, value in held.job.used.items() if value is not None
         }
         names = inspect.signature(function).parameters
         known = {"word" if name == "element" else name: value for name, value in known.items()}
         return function(**{name: known[name] for name in names if name in known})
 
-    def apply(self, held: Held, how: str, what: Any) -> None:
+    def apply(self, held: HeldClaim, how: str, what: Any) -> None:
         run, name, job = held.run, held.name, held.job
         if how == "succeeded":
             run.end(name, how, what)
-        elif run.ends_as is not None and how == "review":
+        elif run.final_state is not None and how == "review":
             run.end(name, "cancelled")
         elif how == "review":
-            run.ask(name, job, planned=True)
+            run.open_review(name, job, planned=True)
         elif how == "failed" and run.shape(name[0]).on_failure == "review":
-            if run.ends_as is not None:
+            if run.final_state is not None:
                 run.end(name, "cancelled")
             else:
-                run.ask(name, job, planned=False)
+                run.open_review(name, job, planned=False)
         else:
             run.end(name, how, code=what)
 
@@ -281,28 +281,28 @@ class People(RuleBasedStateMachine):
         now = self.held()
         if len(now) == len(self.claims):
             return
-        held = chosen([held for held in self.claims if held not in now], which)
-        before = held.hands.refused
+        held = choose([held for held in self.claims if held not in now], which)
+        before = held.worker.rejected_outcomes
         items = {"z": '"z"'} if held.run.is_source(held.claim.step) else None
-        assert self.wait(held.hands.give_back([Result(held.claim, '["z"]' if items else '"late"', items)])) == []
-        assert held.hands.refused == before + 1
+        assert self.wait(held.worker.record_outcomes([Result(held.claim, '["z"]' if items else '"late"', items)])) == []
+        assert held.worker.rejected_outcomes == before + 1
 
     # Reviews
 
-    def look(self) -> None:
+    def see_open_reviews(self) -> None:
         """People see what is open now, and never forget it."""
         found = self.wait(self.sandbox.client.reviews(limit=100))
         open_ones = {
             (number, *name, job.revision): (run, name, job, job.review)
             for number, run in self.runs.items()
-            for name, job in run.standing().items()
+            for name, job in run.current_jobs().items()
             if job.state == "asking" and job.review is not None and job.review.is_open
         }
         assert {(one.run, one.step, one.item, one.revision): one.planned for one in found} == {
             key: review.planned for key, (*_, review) in open_ones.items()
         }
         for one in sorted(found, key=lambda one: (list(self.runs).index(one.run), one.step, one.item)):
-            self.seen[one.id] = Seen(one.id, *open_ones[one.run, one.step, one.item, one.revision])
+            self.seen[one.id] = SeenReview(one.id, *open_ones[one.run, one.step, one.item, one.revision])
 
     @rule(
         which=NUMBER,
@@ -316,10 +316,10 @@ class People(RuleBasedStateMachine):
         if not self.seen:
             return
         known = list(self.seen.values())
-        seen = chosen([one for one in known if newest and one.review.is_open] or known, which)
+        seen = choose([one for one in known if newest and one.review.is_open] or known, which)
         review, step = seen.review, seen.name[0]
         self.count += 1
-        back_to = chosen(list(REVIEWED[step]), to) if review.planned else None
+        back_to = choose(list(REVIEWED[step]), to) if review.planned else None
         delay = timedelta(seconds=undo, milliseconds=self.count if undo else 0)
         edited: dict[str, Any] = {"value": "mine"} if action == "edit" else {}
         decision = Decision(
@@ -346,7 +346,7 @@ class People(RuleBasedStateMachine):
             if not undo:
                 self.take_effect(seen)
 
-    def take_effect(self, seen: Seen) -> None:
+    def take_effect(self, seen: SeenReview) -> None:
         review, run = seen.review, seen.run
         if review.state == "sent_back":
             step = review.back_to or ""
@@ -356,7 +356,7 @@ class People(RuleBasedStateMachine):
                 review.effective_at = self.now + timedelta(seconds=1)
                 return
             review.in_effect = True
-            run.anew({target})
+            run.rerun({target})
         elif review.state == "rejected":
             review.in_effect = True
             run.stop("rejected")
@@ -369,7 +369,7 @@ class People(RuleBasedStateMachine):
         if not self.seen:
             return
         known = list(self.seen.values())
-        seen = chosen([one for one in known if not one.review.is_open and not one.review.in_effect] or known, which)
+        seen = choose([one for one in known if not one.review.is_open and not one.review.in_effect] or known, which)
         if seen.review.in_effect:
             with pytest.raises(Conflict):
                 self.wait(self.sandbox.client.undo(seen.id, by="ana"))
@@ -381,8 +381,8 @@ class People(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
         self.wait(self.sandbox.clock.set(self.now))
-        self.look()
-        self.wait(workers.promote(self.database, 1_000))
+        self.see_open_reviews()
+        self.wait(workers.release_due_jobs(self.database, 1_000))
         for seen in sorted(self.seen.values(), key=lambda seen: due_at(seen.review)):
             if due_at(seen.review) <= self.now and not seen.review.in_effect:
                 if seen.review.is_open:
@@ -393,15 +393,15 @@ class People(RuleBasedStateMachine):
 
     @rule(which=NUMBER)
     def cancel(self, which: int) -> None:
-        number = chosen(list(self.runs), which)
+        number = choose(list(self.runs), which)
         run = self.runs[number]
-        if not run.is_over and run.ends_as != "cancelled":
+        if not run.is_over and run.final_state != "cancelled":
             run.stop("cancelled")
         assert self.wait(self.sandbox.client.cancel(number)) == run.state
 
     def may_be_acted_on(self, run: Run, *, over: bool) -> bool:
-        alone = any(job.alone and job.is_live for job in run.standing().values())
-        return run.ends_as is None and not alone and (run.is_over or not over)
+        alone = any(job.isolated_rerun and job.is_live for job in run.current_jobs().values())
+        return run.final_state is None and not alone and (run.is_over or not over)
 
     @rule(
         which=NUMBER,
@@ -409,17 +409,19 @@ class People(RuleBasedStateMachine):
         how=st.sampled_from(["step", "step", "step", "item", "after", "fresh", "stale", "alone", "two"]),
     )
     def rerun(self, which: int, step: int, how: str) -> None:
-        number = chosen(list(self.runs), which)
+        number = choose(list(self.runs), which)
         run = self.runs[number]
-        steps = [] if how == "stale" else [chosen(run.graph.names, step)]
-        steps += [chosen(run.graph.names, step // 7)] if how == "two" else []
-        items = [chosen(["a", "b", "c"], step)] if how == "item" else None
-        options: dict[str, Any] = (
-            {"items": items, how: True} if how in ("fresh", "stale", "alone") else {"items": items}
-        )
+        steps = [] if how == "stale" else [choose(run.graph.names, step)]
+        steps += [choose(run.graph.names, step // 7)] if how == "two" else []
+        items = [choose(["a", "b", "c"], step)] if how == "item" else None
+        options: dict[str, Any] = {"items": items} | {
+            "fresh": {"reuse": False},
+            "stale": {"stale": True},
+            "alone": {"downstream": False},
+        }.get(how, {})
         if how == "after":
-            options["after"] = steps.pop()
-        named = {*steps, *([options["after"]] if how == "after" else [])}
+            options["from_step"] = steps.pop()
+        named = {*steps, *([options["from_step"]] if how == "after" else [])}
         targets = {
             name
             for name in run.names()
@@ -427,50 +429,50 @@ class People(RuleBasedStateMachine):
         }
         if how == "stale":
             targets = run.stale()
-        self.act_anew(number, run, targets, named, steps, options)
+        self.apply_rerun(number, run, targets, named, steps, options)
 
-    def act_anew(
+    def apply_rerun(
         self, number: UUID, run: Run, targets: set[Name], named: set[str], steps: list[str], options: dict[str, Any]
     ) -> None:
-        alone, fresh = "alone" in options, "fresh" in options or "after" in options
+        alone, fresh = "downstream" in options, "reuse" in options or "from_step" in options
         affected = set() if alone else run.affected(targets)
         to_come = any(run.shape(one).each and run.shape(one).source not in run.lists for one in named)
         try:
             revision = self.wait(self.sandbox.client.rerun(number, *steps, **options))
-        except AtWork:
+        except RunBusy:
             assert (
                 not self.may_be_acted_on(run, over=alone)
-                or run.is_at_work(affected)
+                or run.is_busy(affected)
                 or run.waits_for_others(targets, affected)
                 or to_come
                 or (alone and any(run.is_source(step) for step, _ in targets))
             )
             return
         assert self.may_be_acted_on(run, over=alone)
-        assert not run.is_at_work(affected)
+        assert not run.is_busy(affected)
         assert (revision.number, revision.jobs) == (run.revision + bool(targets), len(targets)), targets
         if targets and alone:
-            run.alone(targets)
+            run.rerun_isolated(targets)
         elif targets:
-            run.anew(targets, keeps=targets if "stale" in options else None, fresh=fresh)
+            run.rerun(targets, keeps=targets if "stale" in options else None, fresh=fresh)
 
     @rule(which=NUMBER, name=NUMBER, goes_on=st.booleans())
     def edit(self, which: int, name: int, goes_on: bool) -> None:
-        number = chosen(list(self.runs), which)
+        number = choose(list(self.runs), which)
         run = self.runs[number]
-        step, item = chosen(list(run.jobs), name)
+        step, item = choose(list(run.jobs), name)
         value = ["a"] if run.is_source(step) else "edited"
         stands = (step, item) in set(run.names())
         affected = run.affected({(step, item)}) - {(step, item)}
         try:
             revision = self.wait(
-                self.sandbox.client.edit(number, step, value, item=item, and_continue=goes_on, by="ana")
+                self.sandbox.client.edit(number, step, value, item=item, rerun_dependents=goes_on, by="ana")
             )
-        except AtWork:
+        except RunBusy:
             assert (
                 not self.may_be_acted_on(run, over=not goes_on)
                 or run.is_source(step)
-                or run.is_at_work(affected)
+                or run.is_busy(affected)
                 or run.waits_for_others(set(), affected | {(step, item)})
                 or not stands
                 or not run.job((step, item)).is_final
@@ -483,44 +485,44 @@ class People(RuleBasedStateMachine):
         assert stands
         assert not run.is_source(step)
         assert run.job((step, item)).is_final
-        assert not run.is_at_work(affected if goes_on else set())
+        assert not run.is_busy(affected if goes_on else set())
         assert revision.number == run.revision + 1
         run.put((step, item), value)
         if goes_on:
-            run.anew(set(), given=[(step, item)])
+            run.rerun(set(), edited=[(step, item)])
         else:
             run.revision += 1
 
     @rule(which=NUMBER, field=st.sampled_from(["topic", "tone", None]))
     def fork(self, which: int, field: str | None) -> None:
-        number = chosen(list(self.runs), which)
+        number = choose(list(self.runs), which)
         run = self.runs[number]
         changes = {field: f"other {len(self.runs)}"} if field else {}
         if not run.is_over:
-            with pytest.raises(AtWork):
+            with pytest.raises(RunBusy):
                 self.wait(self.sandbox.client.fork(number, changes, by="ana"))
             return
-        if run.ends_as is not None:  # what a cancel or a rejection left undone follows rules of its own
+        if run.final_state is not None:  # what a cancel or a rejection left undone follows rules of its own
             return
         if len(self.runs) > 3:
             return
         started = self.wait(self.sandbox.client.fork(number, changes, by="ana"))
-        new = run.forked()
+        new = run.fork()
         takes = {"topic": {"facts", "words"}, "tone": {"picture", "style"}, None: set()}[field]
         targets = {name for name in new.names() if name[0] in takes | {"post", "approved"}}
         stale = run.stale()
         if targets | stale:
-            new.anew(targets | stale)
+            new.rerun(targets | stale)
         self.runs[started.id] = new
         self.inputs[started.id] = self.inputs[number] | changes
 
     # What holds after every act
 
     @invariant()
-    def the_database_agrees(self) -> None:
+    def compare_with_database(self) -> None:
         if not self.runs:
             return
-        self.look()
+        self.see_open_reviews()
         runs, jobs = self.wait(rows_of(self.database))
         for number, run in self.runs.items():
             row = runs[number]
@@ -531,17 +533,17 @@ class People(RuleBasedStateMachine):
                 left = {step: run.left(run.shape(step)) for step in row["ends"]}
                 assert row["open_sinks"] == sum(left.values()), (row["open_sinks"], left)
             self.check_jobs(number, run, [job for job in jobs if job["run"] == number])
-            if run.is_over and run.ends_as is None:
+            if run.is_over and run.final_state is None:
                 found = set(self.wait(self.sandbox.client.stale(number)))
                 assert found == run.stale(), (found, run.stale())
 
     def check_jobs(self, number: UUID, run: Run, jobs: list[Any]) -> None:
         found = {(job["step"], job["item"], job["revision"]): job for job in jobs}
-        standing = run.standing()
+        standing = run.current_jobs()
         expected = {
             (*name, job.revision): ({"asking": "parked"}.get(job.state, job.state), job.value if job.is_final else None)
             for name, job in standing.items()
-            if job.is_made
+            if job.is_rerun
         }
         for key, (state, value) in expected.items():
             output = json.loads(found[key]["output"] or "null")
@@ -565,7 +567,7 @@ def subject(job: Job) -> Any:
     return value
 
 
-def as_given(value: Any) -> Any:
+def normalise_input(value: Any) -> Any:
     """A join's items, as far as the step looks at them."""
     if not isinstance(value, tuple):
         return value
@@ -575,10 +577,10 @@ def as_given(value: Any) -> Any:
     )
 
 
-def told(outcome: Result | SetBack) -> tuple[str, Any]:
+def describe_outcome(outcome: Result | AttemptOutcome) -> tuple[str, Any]:
     if isinstance(outcome, Result):
         return "succeeded", json.loads(outcome.output)
-    return outcome.outcome, outcome.code
+    return outcome.kind, outcome.code
 
 
 async def rows_of(database: Database) -> tuple[dict[UUID, Any], list[Any]]:
@@ -619,11 +621,11 @@ def test_a_long_day_of_people_and_workers_ends_as_the_model_says(machine: type[P
     for seed in range(FIRST_DAY, FIRST_DAY + DAYS):
         chance, day = random.Random(seed), machine()
         try:
-            day.open(chance.choice(sorted(ASKING)))
+            day.open(chance.choice(sorted(REVIEW_PIPELINES)))
             for _ in range(40):
-                act = chance.choices(list(ACTS), [weight for weight, _ in ACTS.values()])[0]
-                getattr(day, act)(**ACTS[act][1](chance))
-                day.the_database_agrees()
+                act = chance.choices(list(ACTIONS), [weight for weight, _ in ACTIONS.values()])[0]
+                getattr(day, act)(**ACTIONS[act][1](chance))
+                day.compare_with_database()
         except BaseException as error:
             error.add_note(f"on day {seed}")
             raise

@@ -34,7 +34,7 @@ OWNER = {"email": "owner@example.com", "firstName": "O", "lastName": "W", "passw
 def program() -> str:
     """Return where n8n is, after installing it if that is asked for, or skip the test."""
     asked = os.environ.get(ASKED_BY)
-    found = _installed() if asked == "1" else asked or shutil.which("n8n")
+    found = _install_n8n() if asked == "1" else asked or shutil.which("n8n")
     if not found:
         pytest.skip(
             f"n8n is not installed: put it on the PATH, or set {ASKED_BY} to its program or, to install it, to 1"
@@ -42,7 +42,7 @@ def program() -> str:
     return found
 
 
-def _installed() -> str:
+def _install_n8n() -> str:
     """Install n8n by npm into a folder that later runs use again, and return its program, or skip the test."""
     npm = shutil.which("npm")
     if npm is None:
@@ -111,7 +111,7 @@ class N8n:
 
 
 @contextmanager
-def running(folder: Path, port: int | None = None, **variables: str) -> Iterator[N8n]:
+def run_n8n(folder: Path, port: int | None = None, **variables: str) -> Iterator[N8n]:
     """Run n8n with its data in `folder`. It may have run there before, and then keeps its workflows."""
     port = port or free_port()
     address = f"http://127.0.0.1:{port}"

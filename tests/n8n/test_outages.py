@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tests.n8n.gateway import Gateway, open_gateway
-from tests.n8n.instance import N8n, running
-from tests.n8n.test_workflows import SCRIPT, SCRIPT_JOB, Served, n8n, served, submitted
+from tests.n8n.instance import N8n, run_n8n
+from tests.n8n.test_workflows import SCRIPT, SCRIPT_JOB, ServedGpuApp, n8n, served, submit_and_wait
 from tests.ports import free_port
 
 __all__ = ["n8n", "served"]
 
 
 @pytest.fixture
-async def gateway(served: Served) -> AsyncIterator[Gateway]:
+async def gateway(served: ServedGpuApp) -> AsyncIterator[Gateway]:
     """Stands between n8n and the server that the test serves."""
     async with open_gateway(served.address) as gateway:
         yield gateway
@@ -34,53 +34,53 @@ def _unpublish(n8n: N8n) -> Iterator[None]:
             n8n.call("POST", f"/rest/workflows/{workflow['id']}/deactivate", json={})
 
 
-async def list_jobs(served: Served) -> list[Any]:
-    return list((await served.studio.api.get("/jobs")).json()["jobs"])
+async def list_jobs(served: ServedGpuApp) -> list[Any]:
+    return list((await served.gpu_app.api.get("/jobs")).json()["jobs"])
 
 
-async def test_a_submission_whose_answer_got_lost_creates_one_job(served: Served, gateway: Gateway) -> None:
+async def test_a_submission_whose_answer_got_lost_creates_one_job(served: ServedGpuApp, gateway: Gateway) -> None:
     gateway.losing = 2
-    await submitted(replace(served, address=gateway.address))
+    await submit_and_wait(replace(served, address=gateway.address))
     keys = gateway.header("idempotency-key")
     assert (len(keys), len(set(keys)), gateway.losing) == (3, 1, 0)
     assert len(await list_jobs(served)) == 1
 
 
-async def test_a_script_that_is_sent_twice_with_a_key_creates_one_job(served: Served) -> None:
+async def test_a_script_that_is_sent_twice_with_a_key_creates_one_job(served: ServedGpuApp) -> None:
     workflow = await served.publish("submit-and-wait")
     for expected in ("waiting", "error"):
         answer = await served.trigger("/webhook/roteiro", json=SCRIPT, headers={"Idempotency-Key": "script-34"})
         assert answer.status_code == 200
-        second = await served.until_execution(workflow, expected)
+        second = await served.wait_for_execution(workflow, expected)
     assert "belongs to a job with another body" in await asyncio.to_thread(served.n8n.data, second["id"])
     assert len(await list_jobs(served)) == 1
 
 
-async def test_a_script_is_submitted_once_retoma_is_back(served: Served, gateway: Gateway) -> None:
+async def test_a_script_is_submitted_once_retoma_is_back(served: ServedGpuApp, gateway: Gateway) -> None:
     gateway.is_down = True
-    waiting = asyncio.create_task(submitted(replace(served, address=gateway.address)))
-    await served.until(lambda: dropped(gateway, 2))
+    waiting = asyncio.create_task(submit_and_wait(replace(served, address=gateway.address)))
+    await served.wait_until(lambda: dropped(gateway, 2))
     assert not await list_jobs(served)
     gateway.is_down = False
     await waiting
     assert len(await list_jobs(served)) == 1
 
 
-async def test_a_job_that_ended_is_read_once_retoma_is_back(served: Served, gateway: Gateway) -> None:
-    workflow, job = await submitted(replace(served, address=gateway.address))
-    await served.studio.work([job])
+async def test_a_job_that_ended_is_read_once_retoma_is_back(served: ServedGpuApp, gateway: Gateway) -> None:
+    workflow, job = await submit_and_wait(replace(served, address=gateway.address))
+    await served.gpu_app.work([job])
     gateway.is_down = True
 
     async def asked_in_vain() -> bool:
         await served.send_callbacks()
         return await dropped(gateway, 2)
 
-    await served.until(asked_in_vain)
-    assert (await served.last(workflow))["status"] == "running"
+    await served.wait_until(asked_in_vain)
+    assert (await served.get_last_execution(workflow))["status"] == "running"
     gateway.is_down = False
-    ended = await served.until_execution(workflow, "success", "error")
+    ended = await served.wait_for_execution(workflow, "success", "error")
     assert ended["status"] == "success"
-    (delivery,) = await served.studio.client.deliveries(limit=5)
+    (delivery,) = await served.gpu_app.client.deliveries(limit=5)
     assert str(delivery.state) == "delivered"
 
 
@@ -88,35 +88,35 @@ async def dropped(gateway: Gateway, count: int) -> bool:
     return gateway.dropped >= count
 
 
-async def test_a_callback_that_n8n_answered_with_500_arrives_later(served: Served, tmp_path: Path) -> None:
+async def test_a_callback_that_n8n_answered_with_500_arrives_later(served: ServedGpuApp, tmp_path: Path) -> None:
     port = free_port()
-    with running(tmp_path, port, NODE_FUNCTION_ALLOW_BUILTIN="") as broken:
+    with run_n8n(tmp_path, port, NODE_FUNCTION_ALLOW_BUILTIN="") as broken:
         workflow = await replace(served, n8n=broken).publish("webhook-trigger")
-        job = await served.studio.submit({**SCRIPT_JOB, "webhook_url": f"{broken.address}/webhook/gerarVideo"})
-        await served.studio.work([job])
+        job = await served.gpu_app.submit({**SCRIPT_JOB, "webhook_url": f"{broken.address}/webhook/gerarVideo"})
+        await served.gpu_app.work([job])
         await served.send_callbacks()
         assert await attempts(served) == [500]
     await served.send_callbacks()
     assert await attempts(served) == [500, None]
-    with running(tmp_path, port) as mended:
+    with run_n8n(tmp_path, port) as mended:
         again = replace(served, n8n=mended)
-        await again.until(lambda: is_published(mended))
+        await again.wait_until(lambda: is_published(mended))
 
         async def delivered() -> bool:
             await served.send_callbacks()
             return (await attempts(served))[-1] == 200
 
-        await again.until(delivered)
-        used = await again.until_execution(workflow, "success")
+        await again.wait_until(delivered)
+        used = await again.wait_for_execution(workflow, "success")
         assert job in await asyncio.to_thread(mended.data, used["id"])
-        (delivery,) = await served.studio.client.deliveries(limit=5)
+        (delivery,) = await served.gpu_app.client.deliveries(limit=5)
         assert str(delivery.state) == "delivered"
 
 
-async def attempts(served: Served) -> list[int | None]:
+async def attempts(served: ServedGpuApp) -> list[int | None]:
     """Return the status that each attempt to deliver the callback was answered with; None for no answer."""
-    (delivery,) = await served.studio.client.deliveries(limit=5)
-    shown = await served.studio.client.delivery(delivery.id)
+    (delivery,) = await served.gpu_app.client.deliveries(limit=5)
+    shown = await served.gpu_app.client.delivery(delivery.id)
     return [each.status for each in shown.attempts]
 
 

@@ -14,11 +14,11 @@ import httpx2
 import pytest
 
 from retoma import Settings
-from retoma.cli.listening import address, bound, serving
+from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.store.database import Database
-from tests.apps.videos.quick import QuickHouse, a_quick_house
-from tests.conftest import empty
-from tests.n8n.instance import SECONDS, N8n, running
+from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
+from tests.conftest import empty_database
+from tests.n8n.instance import SECONDS, N8n, run_n8n
 
 ORDER = {"topic": "Como investir em renda fixa <b>hoje</b>", "channel": "financas"}
 FIELDS = ("Decisão", "Notas", "Miniatura", "Revisor")
@@ -26,7 +26,7 @@ FIELDS = ("Decisão", "Notas", "Miniatura", "Revisor")
 
 @pytest.fixture(scope="module")
 def n8n(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N8n]:
-    with running(tmp_path_factory.mktemp("n8n")) as made:
+    with run_n8n(tmp_path_factory.mktemp("n8n")) as made:
         yield made
 
 
@@ -34,7 +34,7 @@ def n8n(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N8n]:
 class Approval:
     """The workflow, published in n8n and subscribed to the reviews of a server."""
 
-    house: QuickHouse
+    video_app: FastVideoApp
     n8n: N8n
     workflow: str
 
@@ -46,8 +46,8 @@ class Approval:
 
     async def open_form(self) -> str:
         """Do all that can be done, let Retoma tell n8n of the review, and return the address of the form."""
-        await self.house.work()
-        await self.house.api.sandbox.send_webhooks()
+        await self.video_app.work()
+        await self.video_app.api.sandbox.send_webhooks()
         execution = await self.wait_for(self.find_waiting)
         return f"{self.n8n.address}/form-waiting/{execution}"
 
@@ -71,9 +71,9 @@ class Approval:
         assert answer.status_code == 200, answer.text
         return str(answer.json()["formSubmittedText"])
 
-    async def wait_for(self, look: Callable[[], Awaitable[Any]]) -> Any:
+    async def wait_for(self, condition: Callable[[], Awaitable[Any]]) -> Any:
         async with asyncio.timeout(SECONDS):
-            while not (found := await look()):  # noqa: ASYNC110  (it happens in n8n)
+            while not (found := await condition()):  # noqa: ASYNC110  (it happens in n8n)
                 await asyncio.sleep(0.2)
         return found
 
@@ -92,14 +92,14 @@ class Approval:
 async def approval(
     database: Database, tmp_path: Path, n8n: N8n, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Approval]:
-    await empty(database)
-    async with a_quick_house(database, tmp_path, monkeypatch) as house:
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch) as house:
         settings = Settings(port=0)
-        listening = bound(settings, "127.0.0.1")
-        async with serving(house.api.server, listening, settings):
+        listening = bind_socket(settings, "127.0.0.1")
+        async with run_server(house.api.server, listening, settings):
             key = await house.api.make_key("runs:read", "runs:write", "reviews:write")
             credential = await asyncio.to_thread(n8n.save_key, key)
-            workflow = await asyncio.to_thread(n8n.publish, "video-approval", address(listening), credential)
+            workflow = await asyncio.to_thread(n8n.publish, "video-approval", get_address(listening), credential)
             subscriber = await house.api.make_key("runs:read", "deliveries:write")
             subscription = {"url": f"{n8n.address}/webhook/revisao", "events": ["review.opened"]}
             made = await house.api.post("/api/v1/webhooks", json=subscription, key=subscriber)
@@ -119,7 +119,7 @@ async def test_a_person_orders_and_decides_every_checkpoint_in_forms(approval: A
     ]
     for checkpoint, given in decisions:
         form = await approval.open_form()
-        waiting = (await approval.house.show(video))["checkpoint"]
+        waiting = (await approval.video_app.show(video))["checkpoint"]
         page = await approval.show_form(form)
         assert waiting["type"] == checkpoint
         assert checkpoint in page
@@ -130,10 +130,10 @@ async def test_a_person_orders_and_decides_every_checkpoint_in_forms(approval: A
         assert bool(media_links(page)) == (checkpoint != "script_review")
         assert await approval.send(form, **given) == "A decisão foi registrada."
         await approval.wait_for_end()
-    await approval.house.work()
-    shown = await approval.house.show(video)
+    await approval.video_app.work()
+    shown = await approval.video_app.show(video)
     assert (shown["status"], shown["revision"]) == ("completed", 2)
-    (delivery, *_) = await approval.house.client.deliveries(limit=10)
+    (delivery, *_) = await approval.video_app.client.deliveries(limit=10)
     assert (str(delivery.state), delivery.status) == ("delivered", 200)
 
 
@@ -150,7 +150,7 @@ async def test_a_refused_decision_is_shown_and_can_be_made_again(approval: Appro
     assert "cannot be followed" in said
     assert await approval.open_form() == form
     assert "cannot be followed" in await approval.show_form(form)
-    assert (await approval.house.show(video))["revision"] == 1
+    assert (await approval.video_app.show(video))["revision"] == 1
     assert await approval.send(form, Decisão="approved") == "A decisão foi registrada."
     await approval.wait_for_end()
 
@@ -158,8 +158,8 @@ async def test_a_refused_decision_is_shown_and_can_be_made_again(approval: Appro
 async def test_a_person_who_comes_second_reads_that_it_was_decided(approval: Approval) -> None:
     video = await approval.order()
     form = await approval.open_form()
-    checkpoint = await approval.house.checkpoint((await approval.house.show(video))["checkpoint"]["id"])
-    await approval.house.approve(checkpoint)
+    checkpoint = await approval.video_app.checkpoint((await approval.video_app.show(video))["checkpoint"]["id"])
+    await approval.video_app.approve(checkpoint)
     said = await approval.send(form, Decisão="rejected", Notas="não")
     assert said.startswith("Nada foi registrado: ")
     await approval.wait_for_end()
@@ -182,4 +182,4 @@ async def test_an_order_that_is_sent_twice_with_a_key_creates_one_video(approval
     answers = [await asyncio.to_thread(lambda: approval.n8n.trigger("/webhook/video", **sent)) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [202, 202]
     assert answers[0].json()["id"] == answers[1].json()["id"]
-    assert len(await approval.house.client.runs(limit=5)) == 1
+    assert len(await approval.video_app.client.runs(limit=5)) == 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from retoma.errors import NoAnswer, UnsafeUrl
-from retoma.outgoing import Guard, Outgoing
-from retoma.outgoing.connector import Connector
-from tests.receiver import receiver, says
+from retoma.errors import NoResponse, UnsafeUrl
+from retoma.outgoing import Guard, HttpClient
+from retoma.outgoing.connector import GuardedConnector
+from tests.receiver import receiver, respond_with
 
 
 class Names:
@@ -24,16 +24,19 @@ class Names:
 
 async def test_a_request_goes_to_the_address_and_names_the_host() -> None:
     names = Names(["127.0.0.1"])
-    async with receiver(says(200, b"ok")) as there, Outgoing(Guard.allow(["hooks.test"]), resolve=names) as outgoing:
+    async with (
+        receiver(respond_with(200, b"ok")) as there,
+        HttpClient(Guard.from_hosts(["hooks.test"]), resolve=names) as outgoing,
+    ):
         answer = await outgoing.request("GET", f"http://hooks.test:{there.port}/a?b=c")
     assert (answer.status, answer.body) == (200, b"ok")
-    assert (there.got[0].path, there.got[0].headers["host"]) == ("/a?b=c", f"hooks.test:{there.port}")
+    assert (there.requests[0].path, there.requests[0].headers["host"]) == ("/a?b=c", f"hooks.test:{there.port}")
     assert names.asked == ["hooks.test"]
 
 
 async def test_a_name_that_turns_private_between_check_and_use_is_not_reached() -> None:
     names = Names(["93.184.215.14"], ["127.0.0.1"], ["127.0.0.1"])
-    async with receiver() as there, Outgoing(resolve=names) as outgoing:
+    async with receiver() as there, HttpClient(resolve=names) as outgoing:
         assert await names("hooks.test", 443) == ["93.184.215.14"]  # what a check would have seen
         with pytest.raises(UnsafeUrl, match=r"'hooks\.test' leads to 127\.0\.0\.1, which is not a public address"):
             await outgoing.request("POST", "https://hooks.test/", content=b"secret")
@@ -53,13 +56,13 @@ async def test_a_name_that_turns_private_between_check_and_use_is_not_reached() 
     ],
 )
 async def test_one_private_address_among_public_ones_is_enough_to_refuse(found: list[str]) -> None:
-    async with Outgoing(resolve=Names(found)) as outgoing:
+    async with HttpClient(resolve=Names(found)) as outgoing:
         with pytest.raises(UnsafeUrl, match="not a public address"):
             await outgoing.request("GET", "https://hooks.test/")
 
 
-async def test_each_connection_is_checked_anew() -> None:
-    connector = Connector(Guard.allow(["127.0.0.0/8"]), Names(["127.0.0.1"], ["10.0.0.1"]))
+async def test_each_connection_is_checked_again() -> None:
+    connector = GuardedConnector(Guard.from_hosts(["127.0.0.0/8"]), Names(["127.0.0.1"], ["10.0.0.1"]))
     async with receiver() as there:
         first = await connector.connect_tcp("hooks.test", there.port, 5)
         await first.aclose()
@@ -68,14 +71,14 @@ async def test_each_connection_is_checked_anew() -> None:
 
 
 async def test_an_allowed_network_is_reached_by_a_name() -> None:
-    async with Outgoing(Guard.allow(["127.0.0.0/8"]), resolve=Names(["127.0.0.1"])) as outgoing:
-        with pytest.raises(NoAnswer):  # nobody speaks TLS there, but it was tried
+    async with HttpClient(Guard.from_hosts(["127.0.0.0/8"]), resolve=Names(["127.0.0.1"])) as outgoing:
+        with pytest.raises(NoResponse):  # nobody speaks TLS there, but it was tried
             await outgoing.request("GET", "https://hooks.test/")
 
 
 async def test_the_next_address_is_tried_if_the_first_refuses() -> None:
     names = Names(["127.0.0.2", "127.0.0.1"])
-    async with receiver() as there, Outgoing(Guard.allow(["hooks.test"]), resolve=names) as outgoing:
+    async with receiver() as there, HttpClient(Guard.from_hosts(["hooks.test"]), resolve=names) as outgoing:
         assert (await outgoing.request("GET", f"http://hooks.test:{there.port}/")).status == 200
 
 
@@ -86,13 +89,13 @@ async def test_a_name_without_an_address_is_no_answer_and_surely_not_sent(found:
             raise OSError("Name or service not known")
         return found
 
-    async with Outgoing(resolve=resolve) as outgoing:
-        with pytest.raises(NoAnswer, match=r"https://hooks\.test cannot be reached") as failed:
+    async with HttpClient(resolve=resolve) as outgoing:
+        with pytest.raises(NoResponse, match=r"https://hooks\.test cannot be reached") as failed:
             await outgoing.request("GET", "https://hooks.test/secret")
     assert failed.value.maybe_sent is False
     assert "secret" not in str(failed.value)
 
 
 async def test_the_system_resolves_the_name_of_this_machine() -> None:
-    async with receiver() as there, Outgoing(Guard.allow(["localhost"])) as outgoing:
+    async with receiver() as there, HttpClient(Guard.from_hosts(["localhost"])) as outgoing:
         assert (await outgoing.request("GET", f"http://localhost:{there.port}/")).status == 200

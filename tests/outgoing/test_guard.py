@@ -7,8 +7,8 @@ from ipaddress import ip_address
 import pytest
 
 from retoma.errors import DefinitionError, UnsafeUrl
-from retoma.outgoing import LOOPBACK, Guard, addresses, without_path, without_values
-from retoma.outgoing.target import target_of
+from retoma.outgoing import LOOPBACK, Guard, addresses, mask_query_values, strip_path
+from retoma.outgoing.target import parse_target
 from retoma.settings import Settings
 from tests.outgoing.hosts import BAD_URLS, GOOD_URLS, NOT_PUBLIC, ODD_SPELLINGS, PRIVATE_NAMES, PUBLIC
 
@@ -57,17 +57,17 @@ def test_plain_http_is_refused_unless_the_host_is_allowed() -> None:
         UnsafeUrl, match=r"only https is sent to 'example\.com'.*add example\.com to RETOMA_ALLOW_HOSTS"
     ):
         Guard().check("http://example.com/")
-    Guard.allow(["Example.com."]).check("http://example.com/")
+    Guard.from_hosts(["Example.com."]).check("http://example.com/")
 
 
 def test_other_ports_are_refused_unless_the_host_is_allowed() -> None:
     with pytest.raises(UnsafeUrl, match=r"port 5432 of 'example\.com' is neither 443 nor 80"):
         Guard().check("https://example.com:5432/")
-    Guard.allow(["example.com"]).check("https://example.com:5432/")
+    Guard.from_hosts(["example.com"]).check("https://example.com:5432/")
 
 
 def test_a_network_can_be_allowed_and_nothing_beside_it_is() -> None:
-    guard = Guard.allow(["10.1.0.0/16", "fd00::/8"])
+    guard = Guard.from_hosts(["10.1.0.0/16", "fd00::/8"])
     for allowed in ("http://10.1.2.3:5678/", "http://[fd00::1]/", "http://[::ffff:10.1.2.3]/"):
         guard.check(allowed)
     for refused in ("https://10.2.0.1/", "https://127.0.0.1/", "https://[fe80::1]/", "http://example.com/"):
@@ -76,7 +76,7 @@ def test_a_network_can_be_allowed_and_nothing_beside_it_is() -> None:
 
 
 def test_a_name_that_leads_into_an_allowed_network_may_be_called() -> None:
-    Guard.allow(["10.1.0.0/16"]).check_addresses("n8n.example.com", 443, [ip_address("10.1.2.3")])
+    Guard.from_hosts(["10.1.0.0/16"]).check_addresses("n8n.example.com", 443, [ip_address("10.1.2.3")])
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_a_name_that_leads_into_an_allowed_network_may_be_called() -> None:
     ],
 )
 def test_allowing_a_base_url_allows_its_origin_alone(other: str) -> None:
-    guard = Guard().allowing("http://gpu.internal:8000/v2")
+    guard = Guard().with_origin_of("http://gpu.internal:8000/v2")
     guard.check("http://gpu.internal:8000/v2/run")
     with pytest.raises(UnsafeUrl):
         guard.check(other)
 
 
 def test_a_private_address_is_allowed_only_at_the_port_of_the_base_url() -> None:
-    guard = Guard().allowing("https://gpu.example.com/v2")
+    guard = Guard().with_origin_of("https://gpu.example.com/v2")
     guard.check_addresses("gpu.example.com", 443, [ip_address("10.0.0.1")])
     with pytest.raises(UnsafeUrl, match="leads to"):
         guard.check_addresses("gpu.example.com", 80, [ip_address("10.0.0.1")])
@@ -113,7 +113,7 @@ def test_a_placeholder_is_called_one() -> None:
 
 def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETOMA_ALLOW_HOSTS", "n8n.internal, 127.0.0.1")
-    guard = Guard.of(Settings())
+    guard = Guard.from_settings(Settings())
     for url in ("http://n8n.internal:5678/webhook/x", "http://127.0.0.1:9000/"):
         guard.check(url)
     with pytest.raises(UnsafeUrl):
@@ -125,35 +125,35 @@ def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_setting_that_allows_nothing_is_told(given: str) -> None:
     with pytest.raises(DefinitionError, match=r"RETOMA_ALLOW_HOSTS has .* without a scheme, a port or a wildcard"):
-        Guard.of(Settings(allow_hosts=("n8n.internal", given)))
+        Guard.from_settings(Settings(allow_hosts=("n8n.internal", given)))
 
 
 def test_nothing_private_is_allowed_unless_it_is_set() -> None:
-    assert Guard.of(Settings(allow_hosts=())) == Guard()
+    assert Guard.from_settings(Settings(allow_hosts=())) == Guard()
 
 
 def test_this_machine_can_be_allowed_as_a_whole() -> None:
-    guard = Guard.allow(LOOPBACK)
+    guard = Guard.from_hosts(LOOPBACK)
     for host in ("127.0.0.1", "127.0.0.53", "[::1]", "localhost"):
         guard.check(f"http://{host}:8080/")
 
 
 def test_an_address_of_this_machine_is_not_public_however_public_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_can_bind", lambda address: str(address) == "93.184.215.14")
-    addresses._tells_own_from_others.cache_clear()
+    addresses._can_detect_local.cache_clear()
     with pytest.raises(UnsafeUrl, match="not a public address"):
         Guard().check("https://93.184.215.14/")
     Guard().check("https://93.184.215.15/")
-    addresses._tells_own_from_others.cache_clear()
+    addresses._can_detect_local.cache_clear()
 
 
 def test_loopback_is_known_as_an_address_of_this_machine() -> None:
-    assert addresses.is_own(ip_address("127.0.0.1"))
-    assert not addresses.is_own(ip_address("8.8.8.8"))
+    assert addresses.is_local(ip_address("127.0.0.1"))
+    assert not addresses.is_local(ip_address("8.8.8.8"))
 
 
 def test_what_is_checked_is_what_is_used() -> None:
-    target = target_of("https://EXAMPLE.com.:8443/a/../b?c=d#e")
+    target = parse_target("https://EXAMPLE.com.:8443/a/../b?c=d#e")
     assert (target.scheme, target.host, target.port) == ("https", "example.com", 8443)
     assert b"#" not in target.path
 
@@ -162,7 +162,7 @@ def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
     with pytest.raises(UnsafeUrl) as refused:
         Guard().check("http://10.0.0.1/token-4711?key=4712")
     assert "471" not in str(refused.value)
-    assert without_path("https://example.com/token-4711?key=4712") == "https://example.com"
+    assert strip_path("https://example.com/token-4711?key=4712") == "https://example.com"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
     ],
 )
 def test_no_value_of_a_query_is_shown(url: str, shown: str) -> None:
-    assert without_values(url) == shown
+    assert mask_query_values(url) == shown
 
 
 def url_of(host: str) -> str:

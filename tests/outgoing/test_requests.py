@@ -11,31 +11,35 @@ from pathlib import Path
 
 import pytest
 
-from retoma.errors import NoAnswer
-from retoma.outgoing import Guard, Outgoing
-from tests.patience import PATIENCE
-from tests.receiver import Act, Writer, hangs_up, receiver, says
+from retoma.errors import NoResponse
+from retoma.outgoing import Guard, HttpClient
+from tests.receiver import Responder, Writer, hang_up, receiver, respond_with
+from tests.wait_timeout import WAIT_TIMEOUT
 
-HERE = Guard.allow(["127.0.0.1"])
+HERE = Guard.from_hosts(["127.0.0.1"])
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
 
 
 async def test_an_answer_is_given_whatever_its_status() -> None:
-    async with receiver(says(503, b"busy", retry_after="7")) as there, Outgoing(HERE) as outgoing:
+    async with receiver(respond_with(503, b"busy", retry_after="7")) as there, HttpClient(HERE) as outgoing:
         answer = await outgoing.request("POST", there.url, json={"a": "é"}, headers={"X-Key": "k"})
     assert (answer.status, answer.text, answer.headers["retry-after"], answer.is_success) == (503, "busy", "7", False)
-    (got,) = there.got
+    (got,) = there.requests
     assert (got.json, got.headers["content-type"], got.headers["x-key"]) == ({"a": "é"}, "application/json", "k")
 
 
 async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
-    async with receiver() as other, receiver(says(302, location=other.url)) as there, Outgoing(HERE) as outgoing:
+    async with (
+        receiver() as other,
+        receiver(respond_with(302, location=other.url)) as there,
+        HttpClient(HERE) as outgoing,
+    ):
         assert (await outgoing.request("GET", there.url)).status == 302
-    assert other.got == []
+    assert other.requests == []
 
 
 async def test_no_more_is_read_than_the_limit() -> None:
-    async with receiver(endless()) as there, Outgoing(HERE) as outgoing:
+    async with receiver(endless()) as there, HttpClient(HERE) as outgoing:
         answer = await outgoing.request("GET", there.url, limit=1_000)
     assert (len(answer.body), answer.is_cut) == (1_000, True)
     with pytest.raises(ValueError, match="longer than the 1000 bytes"):
@@ -43,32 +47,32 @@ async def test_no_more_is_read_than_the_limit() -> None:
 
 
 async def test_a_body_of_just_the_limit_is_whole() -> None:
-    async with receiver(says(200, b"1" * 1_000)) as there, Outgoing(HERE) as outgoing:
+    async with receiver(respond_with(200, b"1" * 1_000)) as there, HttpClient(HERE) as outgoing:
         answer = await outgoing.request("GET", there.url, limit=1_000)
     assert (len(answer.body), answer.is_cut) == (1_000, False)
 
 
 async def test_what_is_packed_is_not_unpacked() -> None:
     bomb = gzip.compress(b"0" * 10_000_000)
-    async with receiver(says(200, bomb, content_encoding="gzip")) as there, Outgoing(HERE) as outgoing:
+    async with receiver(respond_with(200, bomb, content_encoding="gzip")) as there, HttpClient(HERE) as outgoing:
         answer = await outgoing.request("GET", there.url)
     assert answer.body == bomb
-    assert there.got[0].headers["accept-encoding"] == "identity"
+    assert there.requests[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("slow", ["silent", "drips a body", "drips headers"])
 async def test_the_deadline_is_for_the_whole_however_often_a_byte_comes(slow: str) -> None:
     act = {"silent": silence(), "drips a body": drips(_HEAD), "drips headers": drips(b"HTTP/1.1 200 OK\r\nx-a: ")}[slow]
-    async with receiver(act) as there, Outgoing(HERE) as outgoing:
-        with pytest.raises(NoAnswer, match=r"did not answer whole within 1 s") as failed:
+    async with receiver(act) as there, HttpClient(HERE) as outgoing:
+        with pytest.raises(NoResponse, match=r"did not answer whole within 1 s") as failed:
             await outgoing.request("GET", there.url, timeout=1)  # in which it is surely sent
     assert failed.value.maybe_sent is True
 
 
 async def test_an_answer_that_breaks_off_may_have_been_acted_on() -> None:
-    async with receiver(hangs_up(), says(200, content_length="99")) as there, Outgoing(HERE) as outgoing:
+    async with receiver(hang_up(), respond_with(200, content_length="99")) as there, HttpClient(HERE) as outgoing:
         for _ in range(2):
-            with pytest.raises(NoAnswer, match="broke off") as failed:
+            with pytest.raises(NoResponse, match="broke off") as failed:
                 await outgoing.request("GET", there.url)
             assert failed.value.maybe_sent is True
 
@@ -78,51 +82,54 @@ async def test_what_is_no_http_is_no_answer() -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.6\r\n")
         await writer.drain()
 
-    async with receiver(act) as there, Outgoing(HERE) as outgoing:
-        with pytest.raises(NoAnswer, match="broke off"):
+    async with receiver(act) as there, HttpClient(HERE) as outgoing:
+        with pytest.raises(NoResponse, match="broke off"):
             await outgoing.request("GET", there.url)
 
 
 async def test_nobody_there_is_surely_not_sent() -> None:
     async with receiver() as there:
         pass
-    async with Outgoing(HERE) as outgoing:
-        with pytest.raises(NoAnswer, match="cannot be reached") as failed:
+    async with HttpClient(HERE) as outgoing:
+        with pytest.raises(NoResponse, match="cannot be reached") as failed:
             await outgoing.request("GET", there.url)
     assert failed.value.maybe_sent is False
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
-    async with receiver(tls=self_signed(tmp_path)) as there, Outgoing(HERE) as outgoing:
-        with pytest.raises(NoAnswer, match=r"(?i)certificate") as failed:
+    async with receiver(tls=self_signed(tmp_path)) as there, HttpClient(HERE) as outgoing:
+        with pytest.raises(NoResponse, match=r"(?i)certificate") as failed:
             await outgoing.request("GET", there.url)
-    assert (failed.value.maybe_sent, there.got) == (False, [])
+    assert (failed.value.maybe_sent, there.requests) == (False, [])
 
 
 async def test_a_header_cannot_smuggle_another() -> None:
-    async with receiver() as there, Outgoing(HERE) as outgoing:
-        with pytest.raises(NoAnswer):
+    async with receiver() as there, HttpClient(HERE) as outgoing:
+        with pytest.raises(NoResponse):
             await outgoing.request("GET", there.url, headers={"x-name": "a\r\nx-other: b"})
-    assert there.got == []
+    assert there.requests == []
 
 
 async def test_the_environment_names_no_proxy_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with receiver() as proxy, receiver() as there, Outgoing(HERE) as outgoing:
+    async with receiver() as proxy, receiver() as there, HttpClient(HERE) as outgoing:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
         await outgoing.request("GET", there.url)
-    assert (len(there.got), proxy.got) == (1, [])
+    assert (len(there.requests), proxy.requests) == (1, [])
 
 
 async def test_a_connection_is_used_again() -> None:
-    async with receiver() as there, Outgoing(HERE) as outgoing:
+    async with receiver() as there, HttpClient(HERE) as outgoing:
         for _ in range(3):
             await outgoing.request("GET", there.url)
     assert there.connections == 1
 
 
 async def test_a_download_is_there_whole(tmp_path: Path) -> None:
-    async with receiver(says(200, b"film" * 100, content_type="video/mp4")) as there, Outgoing(HERE) as outgoing:
+    async with (
+        receiver(respond_with(200, b"film" * 100, content_type="video/mp4")) as there,
+        HttpClient(HERE) as outgoing,
+    ):
         answer = await outgoing.download(there.url, tmp_path / "film.mp4", limit=1_000)
     assert (tmp_path / "film.mp4").read_bytes() == b"film" * 100
     assert answer.headers["content-type"] == "video/mp4"
@@ -131,18 +138,18 @@ async def test_a_download_is_there_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("act", "why"),
     [
-        (lambda: says(200, b"x" * 1_001), "longer than 1000 bytes"),
+        (lambda: respond_with(200, b"x" * 1_001), "longer than 1000 bytes"),
         (lambda: endless(), "longer than 1000 bytes"),
-        (lambda: says(404), "the answer is 404"),
-        (lambda: says(302, location="http://127.0.0.1/"), "redirects are not followed"),
-        (lambda: hangs_up(), "broke off"),
+        (lambda: respond_with(404), "the answer is 404"),
+        (lambda: respond_with(302, location="http://127.0.0.1/"), "redirects are not followed"),
+        (lambda: hang_up(), "broke off"),
         (lambda: drips(_HEAD), "did not answer whole"),
     ],
 )
-async def test_a_download_that_fails_leaves_nothing(tmp_path: Path, act: Callable[[], Act], why: str) -> None:
-    patience = 0.5 if why == "did not answer whole" else PATIENCE
-    async with receiver(act()) as there, Outgoing(HERE) as outgoing:
-        with pytest.raises(NoAnswer, match=why):
+async def test_a_download_that_fails_leaves_nothing(tmp_path: Path, act: Callable[[], Responder], why: str) -> None:
+    patience = 0.5 if why == "did not answer whole" else WAIT_TIMEOUT
+    async with receiver(act()) as there, HttpClient(HERE) as outgoing:
+        with pytest.raises(NoResponse, match=why):
             await outgoing.download(there.url, tmp_path / "film.mp4", limit=1_000, timeout=patience)
     assert entries(tmp_path) == []
 
@@ -151,7 +158,7 @@ def entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def endless() -> Act:
+def endless() -> Responder:
     async def act(writer: Writer) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         while True:
@@ -161,7 +168,7 @@ def endless() -> Act:
     return act
 
 
-def drips(start: bytes) -> Act:
+def drips(start: bytes) -> Responder:
     async def act(writer: Writer) -> None:
         writer.write(start)
         while True:
@@ -172,7 +179,7 @@ def drips(start: bytes) -> Act:
     return act
 
 
-def silence() -> Act:
+def silence() -> Responder:
     async def act(writer: Writer) -> None:
         await asyncio.Event().wait()
 

@@ -16,24 +16,24 @@ import pytest
 from tests.planted.bugs import BUGS, Bug
 
 PROJECT = Path(__file__).parents[2]
-QUICKLY = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_PATIENCE": "4"}
-THOROUGHLY = {"MODEL_EXAMPLES": "500"}  # the first that fails ends it
+FAST_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_WAIT_TIMEOUT": "4"}
+MODEL_ENVIRONMENT = {"MODEL_EXAMPLES": "500"}  # the first that fails ends it
 
 
-class Nursery:
+class ForkServer:
     """Runs tests in forks of one process, which spares each of them half a second of imports."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.planted.nursery"],
+            [sys.executable, "-m", "tests.planted.fork_server"],
             cwd=PROJECT,
-            env=os.environ | QUICKLY | THOROUGHLY,
+            env=os.environ | FAST_ENVIRONMENT | MODEL_ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def said(self, test: str, sources: Path, output: Path) -> str:
+    def run_test(self, test: str, sources: Path, output: Path) -> str:
         """What pytest says of this test on these sources."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -48,20 +48,20 @@ class Nursery:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug: Bug, nursery: Nursery, tmp_path: Path) -> None:
+def test_a_planted_bug_is_noticed(bug: Bug, fork_server: ForkServer, tmp_path: Path) -> None:
     shutil.copytree(PROJECT / "src", tmp_path / "src", copy_function=os.symlink)
     file = tmp_path / "src" / "retoma" / bug.file
     sources = file.read_text()
     assert sources.count(bug.right) == 1, f"{bug.file} has changed: plant this bug anew"
     file.unlink()
     file.write_text(sources.replace(bug.right, bug.wrong))
-    said = nursery.said(bug.killed_by, tmp_path / "src", tmp_path / "output")
+    said = fork_server.run_test(bug.killed_by, tmp_path / "src", tmp_path / "output")
     # A test that cannot even begin proves nothing.
     assert re.search(r"^1 failed(?!.*error)", said, re.MULTILINE), said[-2000:]

@@ -100,7 +100,7 @@ async def an_api(
 ) -> AsyncIterator[Api]:
     async with sandbox(application, database) as made:
         token = DEVELOPMENT_TOKEN if development else None
-        server = make_server(application, made.client, Settings(**settings), development=token)
+        server = make_server(application, made.client, Settings(**settings), dev_token=token)
         key = token if scopes is None else (await made.client.make_key("test", scopes)).secret
         api = Api(server, made, key, address, host)
         try:

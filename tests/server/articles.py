@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from retoma import App, CannotFollow, Context, Feedback, NeedsReview, Pipeline, Retry
+from retoma import App, Context, Feedback, FeedbackNotSupported, NeedsReview, Pipeline, Retry
 from tests.server.api import Api, film
 
 
@@ -32,8 +32,8 @@ def facts(topic: str) -> list[str]:
 
 
 def no_music(feedback: Feedback) -> None:
-    if "music" in feedback.said:
-        raise CannotFollow("an outline has no music: ask for other words")
+    if "music" in feedback.text:
+        raise FeedbackNotSupported("an outline has no music: ask for other words")
 
 
 @article.step(feedback=no_music)
@@ -43,12 +43,12 @@ def outline(facts: list[str], tone: str, *, ctx: Context) -> str:
     return f"{tone} outline of {facts[0]}{told}"
 
 
-class Wishes(BaseModel):
+class FeedbackForm(BaseModel):
     tone: str | None = Field(None, max_length=20)
     words: dict[str, str] = {}
 
 
-article.review("good_outline", of=outline, send_back_to=[outline, facts], feedback_form=Wishes, most_revisions=2)
+article.review("good_outline", of=outline, send_back_to=[outline, facts], feedback_form=FeedbackForm, max_revisions=2)
 
 
 @article.step
@@ -68,11 +68,11 @@ article.group("texts", [outline, titles])
 app = App("articles", pipelines=[film, article])
 
 
-async def asked(api: Api, *, tenant: str | None = None, **given: Any) -> dict[str, Any]:
+async def start_until_review(api: Api, *, tenant: str | None = None, **given: Any) -> dict[str, Any]:
     """The open review of a run that has come to it."""
     body = {"pipeline": "article", "input": given} | ({"tenant": tenant} if tenant else {})
     run = (await api.post("/api/v1/runs", json=body)).json()["id"]
-    await api.sandbox.work(until_later=False)
+    await api.sandbox.work(advance_clock=False)
     return await open_review(api, run)
 
 
@@ -87,17 +87,17 @@ async def decide(api: Api, review: dict[str, Any], action: str, **more: Any) -> 
     return await api.post(path, json={"action": action, **more}, headers=headers)
 
 
-async def completed(api: Api, **given: Any) -> str:
+async def run_to_completion(api: Api, **given: Any) -> str:
     """A run with both decisions taken."""
-    review = await asked(api, **given)
-    await go_on(api, review)
+    review = await start_until_review(api, **given)
+    await approve_all(api, review)
     return str(review["run"])
 
 
-async def go_on(api: Api, review: dict[str, Any]) -> None:
+async def approve_all(api: Api, review: dict[str, Any]) -> None:
     """Approve this and what is asked after it."""
     assert (await decide(api, review, "approve")).status_code == 200
-    await api.sandbox.work(until_later=False)
+    await api.sandbox.work(advance_clock=False)
     last = await open_review(api, review["run"])
     assert (await decide(api, last, "approve", value={"title": 0})).status_code == 200
-    await api.sandbox.work(until_later=False)
+    await api.sandbox.work(advance_clock=False)

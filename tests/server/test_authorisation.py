@@ -12,11 +12,11 @@ from fastapi import FastAPI
 from fastapi.routing import RouteContext
 
 from retoma.client import Client
-from retoma.engine.keys import new_secret
-from retoma.records import SCOPES_OF_ALL_TENANTS, Delivery, Scope
+from retoma.engine.api_keys import generate_secret
+from retoma.records import CROSS_TENANT_SCOPES, Delivery, Scope
 from retoma.server import make_server
-from retoma.server.callers import Need, need_of
-from retoma.server.server import routes_of
+from retoma.server.principal import RouteAccess, get_route_access
+from retoma.server.server import list_routes
 from retoma.settings import Settings
 from retoma.store.database import Database
 from tests.server import articles
@@ -76,12 +76,12 @@ STARTS = {
 class Route:
     method: str
     path: str
-    need: Need | None
+    need: RouteAccess | None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
-    def filled(self, run: UUID, delivery: UUID, endpoint: int, review: UUID = NO_REVIEW) -> str:
+    def fill_path(self, run: UUID, delivery: UUID, endpoint: int, review: UUID = NO_REVIEW) -> str:
         # A stream that follows what happens would never end.
         path = f"{self.path}?follow=false" if self.path.endswith("/live") else self.path
         return (
@@ -97,19 +97,19 @@ class Route:
         )
 
 
-Ask = Callable[[str | None], Awaitable[Any]]  # the answer to a call with this key
+Request = Callable[[str | None], Awaitable[Any]]  # the answer to a call with this key
 
 
-def table(server: FastAPI) -> Iterator[Route]:
-    for context in routes_of(server):
-        yield from (Route(method, str(context.path_format), need_of(context)) for method in methods(context))
+def list_all_routes(server: FastAPI) -> Iterator[Route]:
+    for context in list_routes(server):
+        yield from (Route(method, str(context.path_format), get_route_access(context)) for method in methods(context))
 
 
 def methods(context: RouteContext) -> list[str]:
     return sorted((context.methods or set()) - {"HEAD", "OPTIONS"})
 
 
-ROUTES = list(table(make_server(app, Client(app, Database("never asked", None)), Settings())))
+ROUTES = list(list_all_routes(make_server(app, Client(app, Database("never asked", None)), Settings())))
 WITH_KEY = [route for route in ROUTES if route.path not in PUBLIC]
 each_route = pytest.mark.parametrize("route", WITH_KEY, ids=str)
 
@@ -121,8 +121,8 @@ def test_every_route_says_who_may_call_it(route: Route) -> None:
 
 def check_need(route: Route, public: set[str]) -> None:
     assert route.need is not None, route
-    assert route.need.key == (route.path not in public), route
-    if route.need.key and route.path != "/api/v1/openapi.json":
+    assert route.need.needs_key == (route.path not in public), route
+    if route.need.needs_key and route.path != "/api/v1/openapi.json":
         wanted = "write" if route.method in ("POST", "PUT", "PATCH", "DELETE") else "read"
         assert route.need.scope is not None, route
         assert route.need.scope.endswith(f":{wanted}"), route
@@ -136,10 +136,10 @@ async def test_nobody_passes_without_a_valid_key(api: Api, route: Route) -> None
 async def bad_keys(api: Api) -> list[str | None]:
     revoked = await api.client.make_key("revoked", list(Scope)[:2])
     await api.client.revoke_key(revoked.key.id)
-    return [None, "wrong", new_secret(), revoked.secret]
+    return [None, "wrong", generate_secret(), revoked.secret]
 
 
-async def check_keys(ask: Ask, bad: Iterable[str | None]) -> None:
+async def check_keys(ask: Request, bad: Iterable[str | None]) -> None:
     for key in bad:
         assert (await ask(key)).status_code == 401
 
@@ -153,7 +153,7 @@ async def keys_by_scope(api: Api) -> dict[Scope, str]:
     return {scope: await api.make_key(scope) for scope in Scope}
 
 
-async def check_scopes(route: Route, ask: Ask, keys: Mapping[Scope, str]) -> None:
+async def check_scopes(route: Route, ask: Request, keys: Mapping[Scope, str]) -> None:
     assert route.need is not None
     for scope, key in keys.items():
         answer = await ask(key)
@@ -165,7 +165,7 @@ async def check_scopes(route: Route, ask: Ask, keys: Mapping[Scope, str]) -> Non
 @each_route
 async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Route) -> None:
     assert route.need is not None
-    if route.need.scope in SCOPES_OF_ALL_TENANTS:
+    if route.need.scope in CROSS_TENANT_SCOPES:
         return
     async with open_api(application=articles.app) as api:
         await check_tenants(api, route, route.need.scope or Scope.RUNS_READ)
@@ -173,13 +173,15 @@ async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Ro
 
 async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
     delivery = await a_delivery(api, tenant="blog")
-    review = UUID((await articles.asked(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
+    review = (
+        UUID((await articles.start_until_review(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
+    )
     if "/webhooks" in route.path:
         there = await api.client.endpoint(delivery.endpoint)
         await api.client.subscribe(there.url, ["run.ended"], tenant="blog")
     key = await api.make_key(scope, tenant="shop")
     own = await api.make_key(scope, tenant="blog")
-    path = route.filled(delivery.run, delivery.id, delivery.endpoint, review)
+    path = route.fill_path(delivery.run, delivery.id, delivery.endpoint, review)
     answer = await api.call(route.method, path, key=key, json=BODIES.get(route.path))
     mine = await api.call(route.method, path, key=own, json=BODIES.get(route.path))
     if any(part in route.path for part in OF_A_TENANT):
@@ -206,7 +208,7 @@ async def test_a_key_starts_runs_of_its_own_tenant_only(api: Api, path: str) -> 
 
 
 async def call(api: Api, route: Route, key: str | None) -> Any:
-    path = route.filled(UUID(int=7), UUID(int=8), 1)
+    path = route.fill_path(UUID(int=7), UUID(int=8), 1)
     return await api.call(route.method, path, key=key, json=BODIES.get(route.path))
 
 

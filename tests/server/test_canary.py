@@ -10,9 +10,9 @@ import pytest
 from fastapi import APIRouter
 
 from retoma import App, GiveUp, NeedsReview, Pipeline, logs
-from retoma.engine.exchange import SetBack
-from retoma.engine.keys import new_secret
-from retoma.server import Caller, caller
+from retoma.engine.api_keys import generate_secret
+from retoma.engine.claim_protocol import AttemptOutcome
+from retoma.server import Principal, require_scope
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
 from tests.server.api import film
@@ -25,7 +25,7 @@ def broken_routes() -> APIRouter:
     router = APIRouter()
 
     @router.post("/broken")
-    async def broken(given: dict[str, str], by: Annotated[Caller, caller("runs:write")]) -> None:
+    async def broken(given: dict[str, str], by: Annotated[Principal, require_scope("runs:write")]) -> None:
         raise RuntimeError(f"could not handle {given}")
 
     return router
@@ -33,7 +33,7 @@ def broken_routes() -> APIRouter:
 
 async def test_planted_secrets_show_nowhere(open_api: OpenApi, caplog: pytest.LogCaptureFixture) -> None:
     application = App("films", pipelines=[film], routes=[broken_routes()])
-    canary, wrong = "canary-5b1f-topic", new_secret()
+    canary, wrong = "canary-5b1f-topic", generate_secret()
     async with open_api(application=application) as api:
         assert api.key is not None
         revoked = await api.client.make_key("revoked", ["runs:write"])
@@ -88,12 +88,12 @@ async def test_no_secret_of_the_environment_shows_in_what_is_told_of_an_error(
         error.add_note("x" * 2000 + secrets[1] + "x" * 7990)  # where the stack is cut
         raise error from LookupError(secrets)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         (outcome,) = await hands.attempt(await hands.claim())
-        await hands.give_back([outcome])
+        await hands.record_outcomes([outcome])
         events = "".join(row["text"] for row in await rows(sandbox, "select e::text as text from retoma.events e"))
-    assert isinstance(outcome, SetBack)
+    assert isinstance(outcome, AttemptOutcome)
     assert "[NUMBER_0_KEY]" in str(outcome.error)
     logged = "".join(str(record.__dict__) for record in caplog.records)
     assert "canary" not in f"{outcome.error}{events}{logged}"
@@ -106,7 +106,7 @@ def test_no_secret_of_the_environment_shows_in_a_log_line(
     handlers: list[logging.Handler] = []
     monkeypatch.setenv("RETOMA_LOG", form)
     monkeypatch.setattr(logging, "basicConfig", lambda **given: handlers.extend(given["handlers"]))
-    logs.set_up()
+    logs.configure_logging()
     error = ValueError(secrets[0])
     record = logging.LogRecord("step", 40, "", 1, f"refused: {secrets}", None, (ValueError, error, None))
     line = handlers[0].format(record)

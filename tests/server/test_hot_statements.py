@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from retoma import Pipeline
-from retoma.engine.keys import digest
+from retoma.engine.api_keys import hash_secret
 from retoma.errors import Conflict
 from retoma.states import RunState
 from retoma.store import runs
@@ -17,17 +17,17 @@ from retoma.store.database import Connection
 from retoma.store.statements import Statement, statements
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.test_hot_statements import FEW, TABLES, Table, prepared, reading
+from tests.engine.test_hot_statements import FEW, TABLES, Table, measure_reads, prepare_history
 from tests.server.api import Api
 
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepared(open_sandbox, table) as (sandbox, _, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, _, connection):
         made = await sandbox.client.make_key("one", ["runs:read"])
         await sandbox.client.key_of(made.secret)
-        async with reading(connection) as read:
-            await connection.fetch(statements("keys")["use_key"].sql, digest(made.secret))
+        async with measure_reads(connection) as read:
+            await connection.fetch(statements("keys")["use_key"].sql, hash_secret(made.secret))
     assert "jobs" not in read.whole_tables
     assert "runs" not in read.whole_tables
 
@@ -44,9 +44,9 @@ async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, asked: di
     def one() -> int:
         return 1
 
-    async with prepared(open_sandbox, "analysed", rare) as (sandbox, _, connection):
+    async with prepare_history(open_sandbox, "analysed", rare) as (sandbox, _, connection):
         run = (await sandbox.client.start("rare", tenant="small")).id
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             found = await list_runs(sandbox, connection, **asked)
         unfinished = await connection.fetchval("select count(*) from retoma.runs where ended_at is null")
     assert found == ([] if asked.get("states") == [RunState.FAILED] else [run])
@@ -66,11 +66,11 @@ async def list_runs(sandbox: Sandbox, connection: Connection, **asked: Any) -> l
             asked["tenant"] = await connection.fetchval(
                 "select id from retoma.tenants where name = $1", asked["tenant"]
             )
-        return [run.id for run in await runs.listed(sandbox.database, **asked)]
+        return [run.id for run in await runs.list_runs(sandbox.database, **asked)]
 
 
 async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: OpenSandbox) -> None:
-    async with prepared(open_sandbox, "analysed") as (sandbox, _, connection):
+    async with prepare_history(open_sandbox, "analysed") as (sandbox, _, connection):
         run = (await sandbox.client.start("labels")).id
         await connection.execute(
             "insert into retoma.events (run, at, revision, attempt, kind, step, item, data) "
@@ -82,7 +82,7 @@ async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: 
         names = ("last_errors_of_run", "count_errors_of_run", "last_failure_of_run")
         errors, count, last = (statements("runs")[name] for name in names)
         asked = {"run": run, "through": None, "limit": 3, "with_stack": False}
-        async with reading(connection) as read:
+        async with measure_reads(connection) as read:
             found = await connection.fetch(errors.sql, *errors.bind(asked))
             jobs = await connection.fetchval(count.sql, run)
             await connection.fetch(last.sql, run, 1)

@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 import pytest
 
 from retoma import Client
-from retoma.engine.keys import digest, is_well_formed, new_secret
+from retoma.engine.api_keys import generate_secret, hash_secret, is_well_formed
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.records import Scope
-from retoma.server import door
+from retoma.server import auth
 from tests.engine.builders import rows, value
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
 
 
 def test_a_secret_can_be_told_from_other_text() -> None:
-    secret = new_secret()
+    secret = generate_secret()
     assert is_well_formed(secret)
-    assert len({new_secret() for _ in range(100)}) == 100
+    assert len({generate_secret() for _ in range(100)}) == 100
     for wrong in (
         "",
         "rtm_",
@@ -35,7 +35,7 @@ def test_a_secret_can_be_told_from_other_text() -> None:
 async def test_only_the_digest_of_a_key_is_kept(api: Api) -> None:
     made = await api.client.make_key("n8n", ["runs:read"])
     (row,) = await rows(api.sandbox, "select k::text as text, digest from retoma.api_keys k where name = 'n8n'")
-    assert row["digest"] == digest(made.secret)
+    assert row["digest"] == hash_secret(made.secret)
     assert made.secret not in row["text"]
     assert made.secret not in repr(made)
     assert made.secret.startswith(made.key.hint)
@@ -56,7 +56,7 @@ async def test_a_key_in_the_url_is_not_looked_at(api: Api) -> None:
 
 
 async def test_two_different_keys_in_one_request_are_refused(api: Api) -> None:
-    answer = await api.get("/api/v1/runs", headers={"Authorization": f"Bearer {new_secret()}"})
+    answer = await api.get("/api/v1/runs", headers={"Authorization": f"Bearer {generate_secret()}"})
     assert answer.status_code == 401
 
 
@@ -68,7 +68,7 @@ async def test_what_is_no_key_is_refused(api: Api, key: str) -> None:
 
 async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api: OpenApi) -> None:
     async with open_api() as api:
-        keyring = api.server.state.door._keyring
+        keyring = api.server.state.auth._keyring
         now = 100.0
         keyring._clock = lambda: now
         assert (await api.get("/api/v1/runs")).status_code == 200
@@ -80,7 +80,7 @@ async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api
 
 
 async def test_a_valid_key_is_looked_up_once_a_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.server.state.door._keyring._clock = lambda: 100.0
+    api.server.state.auth._keyring._clock = lambda: 100.0
     asked: list[str] = []
     key_of = api.client.key_of
 
@@ -166,7 +166,7 @@ async def test_a_key_that_is_not_there_is_not_found(api: Api) -> None:
 async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> None:
     async with open_api(rate_limit_per_minute=3) as api:
         now = 100.0
-        api.server.state.door._requests._clock = lambda: now
+        api.server.state.auth._requests._clock = lambda: now
         other = await api.make_key("runs:read")
         assert [(await api.get("/api/v1/runs")).status_code for _ in range(4)] == [200, 200, 200, 429]
         refused = await api.get("/api/v1/runs")
@@ -176,22 +176,22 @@ async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> No
         assert [(await api.get("/api/v1/runs")).status_code for _ in range(2)] == [200, 429]
 
 
-@pytest.mark.usefixtures("no_bucket_fills")
+@pytest.mark.usefixtures("frozen_rate_limit")
 async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(api: Api) -> None:
     fresh = await api.make_key("runs:read")
     assert (await api.get("/api/v1/runs")).status_code == 200
-    guesses = [(await api.get("/api/v1/runs", key=new_secret())).status_code for _ in range(31)]
+    guesses = [(await api.get("/api/v1/runs", key=generate_secret())).status_code for _ in range(31)]
     assert guesses == [401] * 30 + [429]
     for key, status in ((None, 429), ("no key at all", 429), (api.key, 200), (fresh, 200)):
         assert (await api.get("/api/v1/runs", key=key)).status_code == status
 
 
-@pytest.mark.usefixtures("no_bucket_fills")
+@pytest.mark.usefixtures("frozen_rate_limit")
 async def test_who_guesses_keys_of_the_right_form_does_not_keep_the_database_busy(
     open_api: OpenApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1)
-    monkeypatch.setattr(door, "LOOKUPS_PER_MINUTE", 2)
+    monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 1)
+    monkeypatch.setattr(auth, "KEY_LOOKUPS_PER_MINUTE", 2)
     looked_for: list[str] = []
 
     async def none(client: Client, secret: str) -> None:
@@ -199,5 +199,5 @@ async def test_who_guesses_keys_of_the_right_form_does_not_keep_the_database_bus
 
     monkeypatch.setattr(Client, "key_of", none)
     async with open_api() as api:
-        guesses = [(await api.get("/api/v1/runs", key=new_secret())).status_code for _ in range(9)]
+        guesses = [(await api.get("/api/v1/runs", key=generate_secret())).status_code for _ in range(9)]
     assert (guesses, len(looked_for)) == ([401] + [429] * 8, 3)

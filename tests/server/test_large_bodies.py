@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from retoma import App
-from retoma.server import Caller, caller, edge
+from retoma.server import Principal, request_limits, require_scope
 from tests.server.api import Api, film
 from tests.server.conftest import OpenApi
 
@@ -26,7 +26,7 @@ def an_app(seen: Seen) -> App:
     router = APIRouter()
 
     @router.post("/large")
-    async def large(request: Request, by: Annotated[Caller, caller("runs:write")]) -> dict[str, int]:
+    async def large(request: Request, by: Annotated[Principal, require_scope("runs:write")]) -> dict[str, int]:
         async for part in request.stream():
             seen.parts.append(len(part))
         return {"bytes": sum(seen.parts)}
@@ -41,7 +41,7 @@ async def parts(count: int, size: int = 1_000) -> AsyncIterator[bytes]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "LARGEST_BODY", 2_000)
+    monkeypatch.setattr(request_limits, "MAX_BODY_BYTES", 2_000)
 
 
 async def test_a_large_body_reaches_its_route_part_by_part(open_api: OpenApi) -> None:
@@ -90,14 +90,14 @@ async def test_a_body_that_has_come_whole_leaves_its_route_as_long_as_it_needs()
 
     async with asyncio.timeout(60) as deadline:
         first = deadline.when()
-        answer = edge._Answer(receive)
+        answer = request_limits._ResponseSender(receive)
         answer.deadline = deadline
-        counted = edge._Counted(receive, MOST, answer)
+        counted = request_limits._LimitedReceive(receive, MOST, answer)
         await counted()
         assert deadline.when() not in (None, first)
         await counted()
         assert deadline.when() is None
-        assert answer.has_come
+        assert answer.request_complete
 
 
 async def test_who_leaves_in_the_middle_is_no_failure_of_ours(
@@ -143,7 +143,7 @@ async def test_a_body_that_stops_coming_is_408_and_no_fault_of_the_database(
         yield b"x"
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(edge, "SECONDS", 0.5)
+    monkeypatch.setattr(request_limits, "RESPONSE_TIMEOUT_SECONDS", 0.5)
     async with open_api(application=an_app(Seen())) as api:
         answer = await api.post(path, content=stalled())
         assert (answer.status_code, answer.json()["code"]) == (408, "REQUEST_TIMEOUT")

@@ -14,17 +14,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from retoma.cli.listening import address, bound, serving
-from retoma.engine import loops
+from retoma.cli.http_server import bind_socket, get_address, run_server
+from retoma.engine import background_loops
 from retoma.errors import DatabaseUnavailable
 from retoma.records import LiveEvent
 from retoma.server import streams
-from retoma.server.streams import LARGEST_BACKLOG, Stream, Streams, frame
+from retoma.server.streams import MAX_BACKLOG_BYTES, Stream, Streams, encode_event
 from retoma.settings import Settings
-from tests.patience import PATIENCE
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
-from tests.server.pages.visitor import HASH, opened
+from tests.server.pages.visitor import HASH, visit_pages
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def no_ping_but_those_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass
-class Told:
+class StreamContent:
     """What came over a stream: events, and the names of the fields that have no event."""
 
     kinds: list[str] = field(default_factory=list)
@@ -41,9 +41,9 @@ class Told:
     data: list[Any] = field(default_factory=list)
 
 
-def parsed(text: str) -> Told:
+def parse_stream(text: str) -> StreamContent:
     """As a browser reads it: lines end with CR, LF or both, and an empty one ends an event."""
-    told = Told()
+    told = StreamContent()
     for block in text.replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.split("\n") if line)
         if "data" in fields:
@@ -53,11 +53,11 @@ def parsed(text: str) -> Told:
     return told
 
 
-async def told(api: Api, path: str, **options: Any) -> Told:
+async def read_stream(api: Api, path: str, **options: Any) -> StreamContent:
     """What is told of what there is already."""
     answer = await api.get(path, params={"follow": "false"} | options.pop("params", {}), **options)
     assert answer.status_code == 200, answer.text
-    return parsed(answer.text)
+    return parse_stream(answer.text)
 
 
 class Watcher:
@@ -101,22 +101,22 @@ class Watcher:
         self.text += message.get("body", b"").decode()
         self._grown.set()
 
-    async def until(self, wanted: str) -> Told:
+    async def until(self, wanted: str) -> StreamContent:
         """All that came, once this has."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while wanted not in self.text:
                 self._grown.clear()
                 await self._grown.wait()
-        return parsed(self.text)
+        return parse_stream(self.text)
 
-    async def over(self) -> Told:
-        async with asyncio.timeout(PATIENCE):
+    async def wait_for_end(self) -> StreamContent:
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await self.task
-        return parsed(self.text)
+        return parse_stream(self.text)
 
 
 @asynccontextmanager
-async def watching(api: Api, *paths: str, **options: Any) -> AsyncIterator[list[Watcher]]:
+async def open_watchers(api: Api, *paths: str, **options: Any) -> AsyncIterator[list[Watcher]]:
     """Requests that are open, each of which has been answered so far."""
     watchers = [Watcher(api, path, **options) for path in paths]
     try:
@@ -131,9 +131,9 @@ async def watching(api: Api, *paths: str, **options: Any) -> AsyncIterator[list[
 
 async def test_a_run_is_told_from_its_beginning_to_its_end(api: Api) -> None:
     run = await api.start()
-    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+    async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         await api.sandbox.work()
-        told = await watcher.over()
+        told = await watcher.wait_for_end()
     assert told.kinds[0] == "start"
     assert told.kinds[-1] == "end"
     assert told.ids == [event.id for event in await api.client.events(UUID(run))]
@@ -143,23 +143,23 @@ async def test_a_run_is_told_from_its_beginning_to_its_end(api: Api) -> None:
 async def test_who_comes_again_gets_what_came_after_the_last_event_and_nothing_twice(api: Api) -> None:
     run = await api.start()
     await api.sandbox.work()
-    everything = await told(api, f"/api/v1/runs/{run}/live")
+    everything = await read_stream(api, f"/api/v1/runs/{run}/live")
     for heard in everything.ids[:-1]:
-        rest = await told(api, f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(heard)})
+        rest = await read_stream(api, f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(heard)})
         assert rest.ids == [number for number in everything.ids if number > heard]
 
 
 async def test_a_browser_that_has_heard_the_end_is_told_not_to_come_again(api: Api) -> None:
     run = await api.start()
     await api.sandbox.work()
-    last = (await told(api, f"/api/v1/runs/{run}/live")).ids[-1]
+    last = (await read_stream(api, f"/api/v1/runs/{run}/live")).ids[-1]
     answer = await api.get(f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(last)})
     assert (answer.status_code, answer.content) == (204, b"")
 
 
 async def test_all_runs_are_told_from_now_on(api: Api) -> None:
     earlier = await api.start()
-    async with watching(api, "/api/v1/live") as (watcher,):
+    async with open_watchers(api, "/api/v1/live") as (watcher,):
         later = await api.start()
         told = await watcher.until(later)
     assert earlier not in watcher.text
@@ -168,12 +168,12 @@ async def test_all_runs_are_told_from_now_on(api: Api) -> None:
 
 async def test_a_tenant_hears_of_its_own_runs_only(api: Api) -> None:
     key = await api.make_key("runs:read", tenant="shop")
-    async with watching(api, "/api/v1/live", key=key) as (watcher,):
+    async with open_watchers(api, "/api/v1/live", key=key) as (watcher,):
         theirs = await api.client.start("film", tenant="blog")
         own = await api.client.start("film", tenant="shop")
         await watcher.until(str(own.id))
         assert str(theirs.id) not in watcher.text
-    behind = await told(api, "/api/v1/live", key=key, params={"after": 0})
+    behind = await read_stream(api, "/api/v1/live", key=key, params={"after": 0})
     assert {each["run"] for each in behind.data} == {str(own.id)}
     assert (await api.get(f"/api/v1/runs/{theirs.id}/live", key=key)).status_code == 404
 
@@ -182,7 +182,7 @@ async def test_a_tenant_hears_of_its_own_runs_only(api: Api) -> None:
 async def test_what_happens_while_history_is_read_is_told_once(api: Api, when: str) -> None:
     run = await api.start()
     live: Streams = api.server.state.live
-    history = live.reader.history
+    history = live.reader.read_history
 
     async def and_then_it_works(*given: Any, **options: Any) -> list[LiveEvent]:
         if when == "before the look":
@@ -191,24 +191,24 @@ async def test_what_happens_while_history_is_read_is_told_once(api: Api, when: s
         await api.sandbox.work()
         return found
 
-    live.reader.history = and_then_it_works  # type: ignore[method-assign]
-    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
-        told = await watcher.over()
+    live.reader.read_history = and_then_it_works  # type: ignore[method-assign]
+    async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
+        told = await watcher.wait_for_end()
     assert told.ids == [event.id for event in await api.client.events(UUID(run))]
 
 
 async def test_an_event_that_another_server_has_told_already_is_not_told_again(api: Api) -> None:
-    async with watching(api, "/api/v1/live"):
+    async with open_watchers(api, "/api/v1/live"):
         run = await api.client.start("film")
         (event,) = await api.client.events(run.id)
-        async with watching(api, "/api/v1/live", last=event.id) as (watcher,):
+        async with open_watchers(api, "/api/v1/live", last=event.id) as (watcher,):
             later = await api.client.start("film")
             told = await watcher.until(str(later.id))
     assert [each["run"] for each in told.data] == [str(later.id)]
 
 
-async def test_who_was_away_for_too_long_is_told_to_begin_anew(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retoma.server.routes.live.FURTHEST_BACK", 1)
+async def test_a_client_away_for_too_long_is_told_to_start_over(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retoma.server.routes.live.MAX_EVENTS_BEHIND", 1)
     for _ in range(3):
         await api.start()
     answer = await api.get("/api/v1/live", headers={"Last-Event-ID": "1"})
@@ -217,7 +217,7 @@ async def test_who_was_away_for_too_long_is_told_to_begin_anew(api: Api, monkeyp
 
 
 async def test_a_key_has_only_so_many_streams(open_api: OpenApi) -> None:
-    async with open_api(streams_per_key=2) as api, watching(api, "/api/v1/live", "/api/v1/live"):
+    async with open_api(streams_per_key=2) as api, open_watchers(api, "/api/v1/live", "/api/v1/live"):
         answer = await api.get("/api/v1/live")
         assert (answer.status_code, answer.json()["code"]) == (429, "TOO_MANY_STREAMS")
         assert answer.headers["Retry-After"] == "5"
@@ -226,7 +226,7 @@ async def test_a_key_has_only_so_many_streams(open_api: OpenApi) -> None:
 
 
 async def test_one_reader_serves_all_who_watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watching(api, *["/api/v1/live"] * 20) as watchers:
+    async with open_watchers(api, *["/api/v1/live"] * 20) as watchers:
         reader = api.server.state.live.reader
         reads: list[int] = []
         read = reader.read
@@ -246,9 +246,9 @@ async def test_one_reader_serves_all_who_watch(api: Api, monkeypatch: pytest.Mon
 async def test_an_unforeseen_error_of_the_reader_costs_nobody_an_event(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    monkeypatch.setattr(background_loops, "SECONDS_BEFORE_RESTART", 0.0)
     live: Streams = api.server.state.live
-    async with watching(api, "/api/v1/live") as (first,):
+    async with open_watchers(api, "/api/v1/live") as (first,):
         failed, going_on = asyncio.Event(), asyncio.Event()
         read = live.reader.read
 
@@ -259,10 +259,10 @@ async def test_an_unforeseen_error_of_the_reader_costs_nobody_an_event(
             raise ValueError("a bug of ours")
 
         monkeypatch.setattr(live.reader, "read", broken)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await failed.wait()
         missed = await api.start()
-        async with watching(api, "/api/v1/live"):
+        async with open_watchers(api, "/api/v1/live"):
             going_on.set()
             last = await api.start()
             told = await first.until(last)
@@ -276,31 +276,31 @@ async def test_who_cannot_be_told_of_an_event_is_cut_off_and_comes_again_for_it(
         raise ValueError("a bug of ours")
 
     live: Streams = api.server.state.live
-    async with watching(api, "/api/v1/live") as (watcher,):
-        monkeypatch.setattr(streams, "frame", broken)
+    async with open_watchers(api, "/api/v1/live") as (watcher,):
+        monkeypatch.setattr(streams, "encode_event", broken)
         with pytest.raises(ValueError, match="a bug of ours"):
-            live.share([an_event(7)])
-        assert (await watcher.over()).kinds == []
+            live.distribute([an_event(7)])
+        assert (await watcher.wait_for_end()).kinds == []
         assert live.count == 0
 
 
 async def test_a_ping_that_fails_is_not_the_last(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     live: Streams = api.server.state.live
     pinged = asyncio.Event()
-    ping = live.ping
+    ping = live.send_pings
 
     async def broken(some: Any) -> None:
-        monkeypatch.setattr(live, "ping", again)
+        monkeypatch.setattr(live, "send_pings", again)
         raise ValueError("a bug of ours")
 
     async def again(some: Any) -> None:
         await ping(some)
         pinged.set()
 
-    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    monkeypatch.setattr(background_loops, "SECONDS_BEFORE_RESTART", 0.0)
     monkeypatch.setattr(streams, "SECONDS_BETWEEN_SLOTS", 0.0)
-    monkeypatch.setattr(live, "ping", broken)
-    async with watching(api, "/api/v1/live"), asyncio.timeout(PATIENCE):
+    monkeypatch.setattr(live, "send_pings", broken)
+    async with open_watchers(api, "/api/v1/live"), asyncio.timeout(WAIT_TIMEOUT):
         await pinged.wait()
 
 
@@ -314,7 +314,7 @@ async def test_who_comes_just_as_the_reader_would_end_is_told_all(api: Api, monk
         nonlocal reads
         reads += 1
         await asyncio.sleep(0)
-        if reads > 2 * streams.MOST_IDLE_READS:
+        if reads > 2 * streams.MAX_IDLE_READS:
             monkeypatch.undo()
             idle.set()
         return []
@@ -323,9 +323,9 @@ async def test_who_comes_just_as_the_reader_would_end_is_told_all(api: Api, monk
         await reached.wait()
 
     monkeypatch.setattr(live.reader, "read_after_pause", at_once)
-    monkeypatch.setattr(live, "_reach", held)
+    monkeypatch.setattr(live, "_catch_up", held)
     watcher = Watcher(api, "/api/v1/live")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         await idle.wait()
     reached.set()
     await watcher.until("retry: ")
@@ -336,12 +336,12 @@ async def test_who_comes_just_as_the_reader_would_end_is_told_all(api: Api, monk
 
 async def test_a_reader_that_nobody_hears_ends_and_begins_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     live: Streams = api.server.state.live
-    monkeypatch.setattr(streams, "MOST_IDLE_READS", 1)
-    async with watching(api, "/api/v1/live"):
+    monkeypatch.setattr(streams, "MAX_IDLE_READS", 1)
+    async with open_watchers(api, "/api/v1/live"):
         tasks = list(live._tasks)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         await asyncio.wait(tasks)
-    async with watching(api, "/api/v1/live") as (watcher,):
+    async with open_watchers(api, "/api/v1/live") as (watcher,):
         await watcher.until(await api.start())
 
 
@@ -361,9 +361,9 @@ async def test_the_openapi_document_tells_of_streams(api: Api) -> None:
 
 async def test_a_ping_has_a_name_and_says_how_far_all_is_told(api: Api) -> None:
     run = await api.start()
-    async with watching(api, "/api/v1/live") as (watcher,):
+    async with open_watchers(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
-        await live.ping(live.all())
+        await live.send_pings(live.list_streams())
         told = await watcher.until("event: ping")
         (last,) = [event.id for event in await api.client.events(UUID(run))]
     assert (told.kinds, told.ids, told.data) == (["ping"], [last], [{"through": last}])
@@ -371,9 +371,9 @@ async def test_a_ping_has_a_name_and_says_how_far_all_is_told(api: Api) -> None:
 
 async def test_the_ping_of_a_run_says_how_it_stands(api: Api) -> None:
     run = await api.start()
-    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+    async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         live: Streams = api.server.state.live
-        await live.ping(live.all())
+        await live.send_pings(live.list_streams())
         told = await watcher.until("event: ping")
     assert told.data[-1] == {"through": told.ids[-1], "run": run, "state": "running"}
 
@@ -383,10 +383,10 @@ async def test_a_ping_comes_though_the_database_does_not_answer(api: Api, monkey
         raise DatabaseUnavailable("the database is away")
 
     run = await api.start()
-    async with watching(api, f"/api/v1/runs/{run}/live") as (watcher,):
+    async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         live: Streams = api.server.state.live
-        monkeypatch.setattr(live.reader, "states", unavailable)
-        await live.ping(live.all())
+        monkeypatch.setattr(live.reader, "get_states", unavailable)
+        await live.send_pings(live.list_streams())
         assert "state" not in (await watcher.until("event: ping")).data[-1]
 
 
@@ -395,11 +395,11 @@ def test_everyone_is_pinged_twice_within_the_minute_after_which_silence_is_told(
 
 
 async def test_a_stream_ends_when_its_time_is_over_and_takes_no_place_any_more(api: Api) -> None:
-    async with watching(api, "/api/v1/live") as (watcher,):
+    async with open_watchers(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
-        for _ in range(streams.LONGEST_LIFE // streams.SECONDS_BETWEEN_PINGS):
-            await live.ping(live.all())
-        assert set((await watcher.over()).kinds) == {"ping"}
+        for _ in range(streams.MAX_STREAM_SECONDS // streams.SECONDS_BETWEEN_PINGS):
+            await live.send_pings(live.list_streams())
+        assert set((await watcher.wait_for_end()).kinds) == {"ping"}
         assert live.count == 0
 
 
@@ -407,48 +407,48 @@ async def test_a_stream_ends_when_its_key_is_revoked(api: Api) -> None:
     key = await api.client.make_key("watcher", ["runs:read"])
     live: Streams = api.server.state.live
     async with (
-        watching(api, "/api/v1/live", key=key.secret) as (revoked,),
-        watching(api, "/api/v1/live") as (other,),
+        open_watchers(api, "/api/v1/live", key=key.secret) as (revoked,),
+        open_watchers(api, "/api/v1/live") as (other,),
     ):
-        await live.end_invalid()
+        await live.end_invalid_streams()
         assert live.count == 2
         await api.client.revoke_key(key.key.id)
-        await live.end_invalid()
-        await revoked.over()
+        await live.end_invalid_streams()
+        await revoked.wait_for_end()
         assert (live.count, other.task.done()) == (1, False)
 
 
 async def test_a_stream_ends_soon_after_logout(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SECONDS_BETWEEN_CHECKS", 0.01)
-    async with opened(open_api)(development=False, admin_password_hash=HASH) as visitor:
+    async with visit_pages(open_api)(development=False, admin_password_hash=HASH) as visitor:
         await visitor.log_in()
         cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
-        async with watching(visitor.api, "/api/v1/live", cookie=cookie) as (watcher,):
+        async with open_watchers(visitor.api, "/api/v1/live", cookie=cookie) as (watcher,):
             await visitor.post("/logout", {"csrf": await visitor.token()})
-            await watcher.over()
+            await watcher.wait_for_end()
             assert watcher.status == 200
 
 
 async def test_who_reads_is_not_cut_off_by_much_that_comes_at_once(api: Api) -> None:
-    async with watching(api, "/api/v1/live") as (watcher,):
+    async with open_watchers(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
-        live.share([an_event(number, data="x" * 10_000) for number in range(100)])
+        live.distribute([an_event(number, data="x" * 10_000) for number in range(100)])
         assert len((await watcher.until('"id":99')).kinds) == 100
         assert live.count == 1
 
 
 async def test_who_does_not_read_is_cut_off_and_the_others_are_not_held_up(api: Api) -> None:
-    async with watching(api, "/api/v1/live", "/api/v1/live") as (slow, quick):
+    async with open_watchers(api, "/api/v1/live", "/api/v1/live") as (slow, quick):
         live: Streams = api.server.state.live
         slow.reads.clear()
         some = [an_event(number, data="x" * 10_000) for number in range(10)]
-        for _ in range(LARGEST_BACKLOG // 100_000 + 3):
-            live.share(some)
+        for _ in range(MAX_BACKLOG_BYTES // 100_000 + 3):
+            live.distribute(some)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        assert len(parsed(quick.text).kinds) >= 10
+        assert len(parse_stream(quick.text).kinds) >= 10
         slow.reads.set()
-        await slow.over()
+        await slow.wait_for_end()
         assert not slow.text.endswith("end")
         assert live.count == 1
 
@@ -468,7 +468,7 @@ HOSTILE = 'x\r\ndata: {"forged": true}\r\n\r\nevent: end\rid: 9\n\n\u2028'
 
 
 def test_no_text_of_a_user_can_end_a_line_or_an_event() -> None:
-    told = parsed(frame(an_event(7, item=HOSTILE, step=HOSTILE, data={HOSTILE: HOSTILE})).decode())
+    told = parse_stream(encode_event(an_event(7, item=HOSTILE, step=HOSTILE, data={HOSTILE: HOSTILE})).decode())
     assert (told.kinds, told.ids) == (["result"], [7])
     assert (told.data[0]["item"], told.data[0]["data"]) == (HOSTILE, {HOSTILE: HOSTILE})
 
@@ -497,25 +497,25 @@ async def test_an_event_number_that_is_none_is_refused(api: Api, given: str) -> 
 async def test_a_real_connection_is_ended_when_it_does_not_read_and_when_the_server_stops(open_api: OpenApi) -> None:
     async with open_api() as api:
         settings = Settings(port=0)
-        listening = bound(settings, "127.0.0.1")
-        place = address(listening).removeprefix("http://").rsplit(":", 1)
+        listening = bind_socket(settings, "127.0.0.1")
+        place = get_address(listening).removeprefix("http://").rsplit(":", 1)
         live: Streams = api.server.state.live
-        async with serving(api.server, listening, settings):
-            deaf = await connected(place, api.key or "", buffer=4096)
-            hearing = await connected(place, api.key or "", buffer=2**20)
+        async with run_server(api.server, listening, settings):
+            deaf = await connect(place, api.key or "", buffer=4096)
+            hearing = await connect(place, api.key or "", buffer=2**20)
             some = [an_event(number, data="x" * 10_000) for number in range(10)]
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while live.count == 2:
-                    live.share(some)
+                    live.distribute(some)
                     await hearing.read(2**20)
             assert live.count == 1, "what is held for one who does not read must be given up"
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             rest = await hearing.read_to_end()
         assert rest.endswith(b"0\r\n\r\n"), "who reads is told the end"
         deaf.close()
 
 
-class Raw:
+class RawConnection:
     """A connection that reads when it is told to."""
 
     def __init__(self, made: socket.socket) -> None:
@@ -537,13 +537,13 @@ class Raw:
         self._socket.close()
 
 
-async def connected(place: list[str], key: str, buffer: int) -> Raw:
+async def connect(place: list[str], key: str, buffer: int) -> RawConnection:
     loop = asyncio.get_running_loop()
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     made.setblocking(False)
     await loop.sock_connect(made, (place[0], int(place[1])))
     await loop.sock_sendall(made, f"GET /api/v1/live HTTP/1.1\r\nHost: h\r\nX-API-Key: {key}\r\n\r\n".encode())
-    raw = Raw(made)
+    raw = RawConnection(made)
     assert (await raw.read(4096)).startswith(b"HTTP/1.1 200")
     return raw

@@ -14,10 +14,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from retoma import App, GiveUp, Pipeline
-from retoma.server import Caller, caller
+from retoma.server import Principal, require_scope
 from tests.server.api import film
 from tests.server.conftest import OpenApi
-from tests.server.pages.visitor import opened
+from tests.server.pages.visitor import visit_pages
 
 TIMES = 20
 LARGE = 900_000  # bytes of each body
@@ -45,7 +45,7 @@ def application() -> App:
     router = APIRouter()
 
     @router.post("/failing")
-    async def failing(request: Request, by: Annotated[Caller, caller("runs:write")]) -> None:
+    async def failing(request: Request, by: Annotated[Principal, require_scope("runs:write")]) -> None:
         body = await request.body()
         try:
             raise ValueError("a bug")
@@ -85,7 +85,7 @@ async def test_refused_requests_of_known_callers_keep_nothing(open_api: OpenApi,
 
 
 async def test_refused_forms_keep_nothing(open_api: OpenApi) -> None:
-    async with opened(open_api)() as visitor:
+    async with visit_pages(open_api)() as visitor:
         with little_is_kept():
             for _ in range(TIMES):
                 answer = await visitor.post("/runs/1/cancel", {"csrf": "wrong", "text": "x" * LARGE})

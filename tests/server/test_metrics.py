@@ -13,24 +13,24 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from retoma import App
-from retoma.engine import loops
-from retoma.figures import OpenReviews
+from retoma.engine import background_loops
+from retoma.metrics import OpenReviewMetrics
 from retoma.records import Scope
-from retoma.states import RUN_ENDS
+from retoma.states import RUN_FINAL_STATES
 from retoma.store.database import Database
-from tests.conftest import empty
-from tests.deploy.scrape import a_busy_server, names, samples, scraped
-from tests.patience import PATIENCE
+from tests.conftest import empty_database
+from tests.deploy.scrape import a_busy_server, fetch_metrics, names, samples
 from tests.server.api import ELSEWHERE, an_api, film
 from tests.server.conftest import OpenApi
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 async def test_metrics_tell_what_the_database_has(database: Database) -> None:
     async with a_busy_server(database) as api:
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
     assert found["retoma_runs", frozenset({("pipeline", "img2vid"), ("state", "running")})] == 2
     assert found["retoma_runs_ended_total", frozenset({("pipeline", "img2vid"), ("state", "completed")})] == 1
-    assert found["retoma_runs_not_begun", frozenset({("pipeline", "img2vid")})] == 1
+    assert found["retoma_runs_not_started", frozenset({("pipeline", "img2vid")})] == 1
     assert found["retoma_jobs", frozenset({("queue", "default"), ("state", "running")})] == 1
     assert found["retoma_jobs", frozenset({("queue", "default"), ("state", "ready")})] == 1
     assert found["retoma_workers", frozenset()] == 1
@@ -43,21 +43,21 @@ async def test_metrics_tell_what_the_database_has(database: Database) -> None:
 
 
 async def test_totals_begin_with_zero_so_that_a_first_failure_counts(open_api: OpenApi) -> None:
-    async with open_api(scopes=[Scope.METRICS_READ]) as api, api.sandbox.hands():
-        found = samples(await scraped(api))
+    async with open_api(scopes=[Scope.METRICS_READ]) as api, api.sandbox.manual_worker():
+        found = samples(await fetch_metrics(api))
     ended = {
         dict(labels)["state"]: value
         for (name, labels), value in found.items()
         if name == "retoma_runs_ended_total" and ("pipeline", "film") in labels
     }
-    assert ended == dict.fromkeys(RUN_ENDS, 0)
+    assert ended == dict.fromkeys(RUN_FINAL_STATES, 0)
     dead = frozenset({("pipeline", "film"), ("state", "dead")})
     assert found["retoma_deliveries_ended_total", dead] == 0
 
 
 async def test_workers_are_counted_for_the_pipelines_of_their_application(database: Database) -> None:
     async with a_busy_server(database) as api:
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
     by_pipeline = {
         name: found["retoma_pipeline_workers", frozenset({("pipeline", name)})] for name in ("img2vid", "story")
     }
@@ -66,7 +66,7 @@ async def test_workers_are_counted_for_the_pipelines_of_their_application(databa
 
 async def test_the_orchestrator_has_its_six_metrics(database: Database) -> None:
     async with a_busy_server(database) as api:
-        text = await scraped(api)
+        text = await fetch_metrics(api)
     found = samples(text)
     assert found["orchestrator_jobs_queued", frozenset()] == 1
     assert found["orchestrator_jobs_inprogress", frozenset()] == 1
@@ -86,7 +86,7 @@ async def test_the_orchestrator_has_its_six_metrics(database: Database) -> None:
 
 async def test_the_histogram_of_durations_has_the_known_buckets(database: Database) -> None:
     async with a_busy_server(database) as api:
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
     buckets = {
         dict(labels)["le"]: value
         for (name, labels), value in found.items()
@@ -108,7 +108,7 @@ async def test_the_histogram_of_durations_has_the_known_buckets(database: Databa
 
 async def test_how_long_jobs_waited_and_the_age_of_the_oldest_are_told(database: Database) -> None:
     async with a_busy_server(database) as api:
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
     assert found["retoma_run_wait_seconds_sum", frozenset({("pipeline", "img2vid")})] == 30
     assert ("retoma_pool_oldest_waiting_seconds", frozenset({("pool", "gpu")})) in found
     assert ("retoma_oldest_ready_seconds", frozenset({("queue", "default")})) in found
@@ -116,18 +116,18 @@ async def test_how_long_jobs_waited_and_the_age_of_the_oldest_are_told(database:
 
 async def test_reviews_that_wait_are_told_by_pipeline_and_step(database: Database) -> None:
     async with a_busy_server(database) as api:
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
     of_step = frozenset({("pipeline", "story"), ("step", "good_draft")})
     names = ("retoma_open_reviews", "retoma_overdue_reviews", "retoma_oldest_open_review_seconds")
     assert [found[name, of_step] for name in names] == [2, 1, 84 * 60 + 30]
 
 
 async def test_no_name_breaks_the_text_of_metrics(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = OpenReviews('a "story"', "good\\text\n1", open=3, overdue=0, oldest_for=timedelta(hours=1))
+    odd = OpenReviewMetrics('a "story"', "good\\text\n1", open=3, overdue=0, oldest_for=timedelta(hours=1))
     async with a_busy_server(database) as api:
         figures = replace(await api.client.figures(), reviews=[odd])
         monkeypatch.setattr(api.client, "figures", AsyncMock(return_value=figures))
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
     assert found["retoma_open_reviews", frozenset({("pipeline", odd.pipeline), ("step", odd.step)})] == 3
 
 
@@ -150,7 +150,7 @@ async def test_an_application_that_cannot_measure_hides_nothing_of_the_engine(da
         raise RuntimeError("no")
 
     found = samples(await _scrape_of(database, broken))
-    assert found["retoma_application_measures_up", frozenset()] == 0
+    assert found["retoma_application_metrics_up", frozenset()] == 0
     assert ("retoma_workers", frozenset()) in found
 
 
@@ -160,13 +160,13 @@ async def test_an_application_adds_metrics_of_its_own(database: Database) -> Non
 
     found = samples(await _scrape_of(database, own))
     assert found["films_in_the_can", frozenset()] == 3
-    assert found["retoma_application_measures_up", frozenset()] == 1
+    assert found["retoma_application_metrics_up", frozenset()] == 1
 
 
 async def test_metrics_name_no_tenant_and_no_run(database: Database) -> None:
     async with a_busy_server(database) as api:
         run = (await api.client.start("img2vid", tenant="secret-customer")).id
-        text = await scraped(api)
+        text = await fetch_metrics(api)
     assert "secret-customer" not in text
     assert str(run) not in text
 
@@ -180,20 +180,20 @@ async def test_openmetrics_is_given_to_those_who_ask(database: Database) -> None
 
 async def test_a_server_tells_of_its_own_process(database: Database) -> None:
     async with a_busy_server(database) as api:
-        assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= names(await scraped(api))
+        assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= names(await fetch_metrics(api))
 
 
 async def _scrape_of(database: Database, measures: Any) -> str:
-    await empty(database)
-    application = App("films", pipelines=[film], measures=measures)
+    await empty_database(database)
+    application = App("films", pipelines=[film], metrics=measures)
     async with an_api(database, application=application) as api:
-        return await scraped(api)
+        return await fetch_metrics(api)
 
 
 async def test_a_loop_that_failed_is_counted_by_metrics_and_readiness(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loops, "SECONDS_BEFORE_AGAIN", 0.0)
+    monkeypatch.setattr(background_loops, "SECONDS_BEFORE_RESTART", 0.0)
     failures = 0
     failed = asyncio.Event()
 
@@ -206,11 +206,11 @@ async def test_a_loop_that_failed_is_counted_by_metrics_and_readiness(
         raise ValueError("a bug of ours")
 
     async with an_api(database) as api:
-        task = asyncio.create_task(loops.kept_going("stumbling", fail_twice))
-        async with asyncio.timeout(PATIENCE):
+        task = asyncio.create_task(background_loops.run_with_restarts("stumbling", fail_twice))
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await failed.wait()
         task.cancel()
-        found = samples(await scraped(api))
+        found = samples(await fetch_metrics(api))
         ready = (await api.get("/readyz", key=None)).json()
     assert found["retoma_loop_restarts_total", frozenset({("loop", "stumbling")})] == 2
     assert (ready["status"], ready["loop_restarts"]["stumbling"]) == ("ready", 2)

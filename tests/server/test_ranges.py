@@ -9,7 +9,7 @@ import pytest
 
 from retoma import App
 from retoma.define.file import File
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
 from tests.server.test_items_and_files import Papers, reading
@@ -20,7 +20,7 @@ CONTENT = bytes(range(100))
 @pytest.fixture
 async def file(open_api: OpenApi, tmp_path: Path) -> AsyncIterator[tuple[Api, str]]:
     """A server, and where it has a file of a hundred bytes."""
-    files = files_of(FileSettings(home=tmp_path, files_url=None))
+    files = create_file_store(FileSettings(home=tmp_path, files_url=None))
     async with open_api(application=App("readers", pipelines=[reading], files=files)) as api:
         saved: File = await files.save(CONTENT, name="tone.wav")
         run = await api.client.start("reading", Papers(papers=[saved]))

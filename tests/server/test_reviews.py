@@ -11,116 +11,118 @@ import pytest
 from retoma import minutes
 from retoma.states import ReviewState
 from tests.server.api import Api
-from tests.server.articles import app, asked, decide, open_review
+from tests.server.articles import app, decide, open_review, start_until_review
 from tests.server.conftest import OpenApi
 
 REVIEWS = "/api/v1/reviews"
 
 
 @pytest.fixture
-async def desk(open_api: OpenApi) -> AsyncIterator[Api]:
+async def article_api(open_api: OpenApi) -> AsyncIterator[Api]:
     async with open_api(application=app) as api:
         yield api
 
 
-async def test_a_review_shows_what_it_is_about_and_what_it_asks_for(desk: Api) -> None:
-    review = await asked(desk)
-    answer = await desk.get(f"{REVIEWS}/{review['id']}")
+async def test_a_review_shows_what_it_is_about_and_what_it_asks_for(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    answer = await article_api.get(f"{REVIEWS}/{review['id']}")
     shown = answer.json()
     assert answer.headers["etag"] == '"1"'
     assert shown["subjects"] == [{"step": "outline", "revision": 1, "value": "calm outline of tea"}]
     assert (shown["form"], shown["has_form"]) == ({"type": "string"}, False)
-    assert (shown["may_go_back_to"], shown["sent_back"], shown["most_sent_back"]) == (["outline", "facts"], 0, 2)
+    assert (shown["can_send_back_to"], shown["times_sent_back"], shown["max_revisions"]) == (["outline", "facts"], 0, 2)
     assert [event["data"]["what"] for event in shown["history"]] == ["opened"]
 
 
-async def test_an_approval_lets_the_run_go_on_and_says_who_gave_it(desk: Api) -> None:
-    review = await asked(desk)
-    answer = await decide(desk, review, "approve", seen=1)
+async def test_an_approval_lets_the_run_go_on_and_says_who_gave_it(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    answer = await decide(article_api, review, "approve", seen=1)
     decided = answer.json()
     assert (answer.status_code, decided["state"]) == (200, "approved")
     assert (decided["decided_by"], decided["via"]) == ("test", "api")
-    await desk.sandbox.work(until_later=False)
-    assert (await open_review(desk, review["run"]))["step"] == "choice"
+    await article_api.sandbox.work(advance_clock=False)
+    assert (await open_review(article_api, review["run"]))["step"] == "choice"
 
 
-async def test_what_a_form_lacks_is_told_field_by_field_and_it_stays_open(desk: Api) -> None:
-    review = await asked(desk)
-    await decide(desk, review, "approve", value="mine")
-    await desk.sandbox.work(until_later=False)
-    form = await open_review(desk, review["run"])
-    shown = (await desk.get(f"{REVIEWS}/{form['id']}")).json()
+async def test_what_a_form_lacks_is_told_field_by_field_and_it_stays_open(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    await decide(article_api, review, "approve", value="mine")
+    await article_api.sandbox.work(advance_clock=False)
+    form = await open_review(article_api, review["run"])
+    shown = (await article_api.get(f"{REVIEWS}/{form['id']}")).json()
     assert (shown["has_form"], shown["form"]["required"]) == (True, ["title"])
-    refused = await decide(desk, form, "approve", value={"title": "first", "tags": [1]})
+    refused = await decide(article_api, form, "approve", value={"title": "first", "tags": [1]})
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
     assert [error["field"] for error in refused.json()["errors"]] == ["title", "tags.0"]
-    assert (await decide(desk, form, "approve")).status_code == 422
-    assert (await decide(desk, form, "approve", value={"title": 1})).status_code == 200
-    await desk.sandbox.work()
-    assert (await desk.get(f"/api/v1/runs/{review['run']}/results")).json()["page"] == "mine?"
+    assert (await decide(article_api, form, "approve")).status_code == 422
+    assert (await decide(article_api, form, "approve", value={"title": 1})).status_code == 200
+    await article_api.sandbox.work()
+    assert (await article_api.get(f"/api/v1/runs/{review['run']}/results")).json()["page"] == "mine?"
 
 
-async def test_work_goes_back_with_what_was_said_and_history_tells_of_it(desk: Api) -> None:
-    review = await asked(desk)
+async def test_work_goes_back_with_what_was_said_and_history_tells_of_it(article_api: Api) -> None:
+    review = await start_until_review(article_api)
     comments = [{"text": "too slow", "at": 2.5, "to": 4}]
-    back = await decide(desk, review, "send_back", notes="shorter", to="outline", comments=comments)
+    back = await decide(article_api, review, "send_back", notes="shorter", to="outline", comments=comments)
     assert (back.json()["state"], back.json()["back_to"]) == ("sent_back", "outline")
-    await desk.sandbox.work(until_later=False)
-    again = (await desk.get(f"{REVIEWS}/{(await open_review(desk, review['run']))['id']}")).json()
+    await article_api.sandbox.work(advance_clock=False)
+    again = (await article_api.get(f"{REVIEWS}/{(await open_review(article_api, review['run']))['id']}")).json()
     assert again["subjects"][0]["value"] == "calm outline of tea, shorter"
-    assert (again["revision"], again["sent_back"]) == (2, 1)
+    assert (again["revision"], again["times_sent_back"]) == (2, 1)
     assert [event["data"]["what"] for event in again["history"]] == ["opened", "sent_back", "opened"]
-    former = (await desk.get(f"{REVIEWS}/{review['id']}")).json()
+    former = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
     assert former["comments"] == comments
 
 
-async def test_work_goes_back_with_what_its_feedback_form_asks(desk: Api) -> None:
-    review = await asked(desk)
-    shown = (await desk.get(f"{REVIEWS}/{review['id']}")).json()
+async def test_work_goes_back_with_what_its_feedback_form_asks(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    shown = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
     assert list(shown["feedback_form"]["properties"]) == ["tone", "words"]
-    refused = await decide(desk, review, "send_back", extra={"tone": ["warm"], "words": {"a": 1}})
+    refused = await decide(article_api, review, "send_back", extra={"tone": ["warm"], "words": {"a": 1}})
     assert [error["field"] for error in refused.json()["errors"]] == ["tone", "words.a"]
-    assert (await decide(desk, review, "send_back", extra={"words": {}})).status_code == 422  # which says nothing
-    assert (await decide(desk, review, "send_back", extra={"tone": "warm"})).status_code == 200
-    await desk.sandbox.work(until_later=False)
-    again = (await desk.get(f"{REVIEWS}/{(await open_review(desk, review['run']))['id']}")).json()
+    assert (
+        await decide(article_api, review, "send_back", extra={"words": {}})
+    ).status_code == 422  # which says nothing
+    assert (await decide(article_api, review, "send_back", extra={"tone": "warm"})).status_code == 200
+    await article_api.sandbox.work(advance_clock=False)
+    again = (await article_api.get(f"{REVIEWS}/{(await open_review(article_api, review['run']))['id']}")).json()
     assert again["subjects"][0]["value"] == "warm outline of tea, "
-    await decide(desk, again, "approve")
-    await desk.sandbox.work(until_later=False)
+    await decide(article_api, again, "approve")
+    await article_api.sandbox.work(advance_clock=False)
     formless = await decide(
-        desk, await open_review(desk, review["run"]), "send_back", notes="x", extra={"tone": "cold"}
+        article_api, await open_review(article_api, review["run"]), "send_back", notes="x", extra={"tone": "cold"}
     )
     assert (formless.status_code, "has no feedback form" in formless.json()["detail"]) == (422, True)
 
 
-async def test_the_first_decision_wins_and_others_are_told_who_took_it(desk: Api) -> None:
-    review = await asked(desk)
-    await decide(desk, review, "reject", notes="off topic")
-    late = await decide(desk, review, "approve")
+async def test_the_first_decision_wins_and_others_are_told_who_took_it(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    await decide(article_api, review, "reject", notes="off topic")
+    late = await decide(article_api, review, "approve")
     assert (late.status_code, late.json()["code"]) == (409, "ALREADY_DECIDED")
     winner = late.json()["winner"]
     assert (winner["state"], winner["decided_by"]) == ("rejected", "test")
     assert "T" in winner["decided_at"]
 
 
-async def test_the_same_key_gets_the_same_answer(desk: Api) -> None:
-    review = await asked(desk)
+async def test_the_same_key_gets_the_same_answer(article_api: Api) -> None:
+    review = await start_until_review(article_api)
     headers = {"Idempotency-Key": "click-1"}
-    first = await decide(desk, review, "approve", headers=headers)
-    again = await decide(desk, review, "approve", headers=headers)
+    first = await decide(article_api, review, "approve", headers=headers)
+    again = await decide(article_api, review, "approve", headers=headers)
     assert (again.status_code, again.json()["decided_at"]) == (200, first.json()["decided_at"])
-    other = await decide(desk, review, "approve", headers={"Idempotency-Key": "click-2"})
+    other = await decide(article_api, review, "approve", headers={"Idempotency-Key": "click-2"})
     assert other.json()["code"] == "ALREADY_DECIDED"
-    edited = await decide(desk, review, "approve", value="mine", headers=headers)
+    edited = await decide(article_api, review, "approve", value="mine", headers=headers)
     assert (edited.status_code, edited.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
 @pytest.mark.parametrize("seen", [{"seen": 7}, {"headers": {"If-Match": '"7"'}}, {"headers": {"If-Match": '"other"'}}])
-async def test_a_decision_about_another_revision_is_refused(desk: Api, seen: dict[str, Any]) -> None:
-    review = await asked(desk)
-    refused = await decide(desk, review, "approve", **seen)
+async def test_a_decision_about_another_revision_is_refused(article_api: Api, seen: dict[str, Any]) -> None:
+    review = await start_until_review(article_api)
+    refused = await decide(article_api, review, "approve", **seen)
     assert (refused.status_code, refused.json()["code"]) == (409, "REVISION_CHANGED")
-    assert (await decide(desk, review, "approve", headers={"If-Match": '"1"'})).status_code == 200
+    assert (await decide(article_api, review, "approve", headers={"If-Match": '"1"'})).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -133,16 +135,18 @@ async def test_a_decision_about_another_revision_is_refused(desk: Api, seen: dic
         ("approve", {"to": "outline"}),
     ],
 )
-async def test_what_does_not_fit_is_said_and_changes_nothing(desk: Api, action: str, more: dict[str, Any]) -> None:
-    review = await asked(desk)
-    refused = await decide(desk, review, action, **more)
+async def test_what_does_not_fit_is_said_and_changes_nothing(
+    article_api: Api, action: str, more: dict[str, Any]
+) -> None:
+    review = await start_until_review(article_api)
+    refused = await decide(article_api, review, action, **more)
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
-    assert (await open_review(desk, review["run"]))["id"] == review["id"]
+    assert (await open_review(article_api, review["run"]))["id"] == review["id"]
 
 
-async def test_a_value_that_is_no_json_is_refused(desk: Api) -> None:
-    review = await asked(desk)
-    refused = await desk.post(
+async def test_a_value_that_is_no_json_is_refused(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    refused = await article_api.post(
         f"{REVIEWS}/{review['id']}/decision",
         content=b'{"action": "approve", "value": NaN}',
         headers={"Content-Type": "application/json"},
@@ -150,64 +154,64 @@ async def test_a_value_that_is_no_json_is_refused(desk: Api) -> None:
     assert refused.status_code == 422
 
 
-async def test_a_decision_is_undone_before_it_takes_effect(desk: Api) -> None:
-    review = await asked(desk)
-    await decide(desk, review, "approve", undo_seconds=60)
-    undone = await desk.post(f"{REVIEWS}/{review['id']}/undo")
+async def test_a_decision_is_undone_before_it_takes_effect(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    await decide(article_api, review, "approve", undo_seconds=60)
+    undone = await article_api.post(f"{REVIEWS}/{review['id']}/undo")
     assert (undone.status_code, undone.json()["state"]) == (200, "open")
-    await decide(desk, review, "approve")
-    late = await desk.post(f"{REVIEWS}/{review['id']}/undo")
+    await decide(article_api, review, "approve")
+    late = await article_api.post(f"{REVIEWS}/{review['id']}/undo")
     assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")
 
 
-async def test_others_see_who_looks_and_whose_it_is(desk: Api) -> None:
-    review = await asked(desk)
+async def test_others_see_who_looks_and_whose_it_is(article_api: Api) -> None:
+    review = await start_until_review(article_api)
     path = f"{REVIEWS}/{review['id']}"
-    other = await desk.make_key("reviews:write", name="rui")
-    assert (await desk.post(f"{path}/claim", key=other)).json()["claimed_by"] == "rui"
-    assert (await desk.post(f"{path}/claim")).json()["claimed_by"] == "rui"
-    assert (await desk.post(f"{path}/assign", json={"assignee": "ana"})).json()["assignee"] == "ana"
-    assert len((await desk.get(REVIEWS, params={"assignee": "ana"})).json()["reviews"]) == 1
-    await decide(desk, review, "approve")
+    other = await article_api.make_key("reviews:write", name="rui")
+    assert (await article_api.post(f"{path}/claim", key=other)).json()["claimed_by"] == "rui"
+    assert (await article_api.post(f"{path}/claim")).json()["claimed_by"] == "rui"
+    assert (await article_api.post(f"{path}/assign", json={"assignee": "ana"})).json()["assignee"] == "ana"
+    assert len((await article_api.get(REVIEWS, params={"assignee": "ana"})).json()["reviews"]) == 1
+    await decide(article_api, review, "approve")
     for act in ("claim", "assign"):
-        assert (await desk.post(f"{path}/{act}", json={"assignee": None})).json()["code"] == "ALREADY_DECIDED"
+        assert (await article_api.post(f"{path}/{act}", json={"assignee": None})).json()["code"] == "ALREADY_DECIDED"
 
 
-async def test_reviews_are_filtered_and_come_in_pages_the_oldest_first(desk: Api) -> None:
+async def test_reviews_are_filtered_and_come_in_pages_the_oldest_first(article_api: Api) -> None:
     made = []
     for topic in ("a", "b", "c"):
-        made.append(await asked(desk, topic=topic))
-        await desk.sandbox.clock.advance(minutes(1))
-    await decide(desk, made[0], "reject", notes="no")
+        made.append(await start_until_review(article_api, topic=topic))
+        await article_api.sandbox.clock.advance(minutes(1))
+    await decide(article_api, made[0], "reject", notes="no")
 
     async def listed(**asked_for: Any) -> list[str]:
-        return [one["id"] for one in (await desk.get(REVIEWS, params=asked_for)).json()["reviews"]]
+        return [one["id"] for one in (await article_api.get(REVIEWS, params=asked_for)).json()["reviews"]]
 
     ids = [one["id"] for one in made]
     assert await listed() == ids[1:]
     assert await listed(state="rejected") == ids[:1]
     assert await listed(state=list(ReviewState)) == ids
     assert await listed(step="choice") == await listed(pipeline="film") == await listed(run=str(uuid4())) == []
-    first = (await desk.get(REVIEWS, params={"limit": 1})).json()
+    first = (await article_api.get(REVIEWS, params={"limit": 1})).json()
     assert await listed(limit=1, after=first["next"]) == ids[2:]
-    assert (await desk.get(REVIEWS, params={"after": str(uuid4())})).status_code == 404
+    assert (await article_api.get(REVIEWS, params={"after": str(uuid4())})).status_code == 404
 
 
-async def test_a_batch_tells_of_each_how_it_ended(desk: Api) -> None:
-    one, other = await asked(desk), await asked(desk, topic="chá")
-    theirs = await asked(desk, tenant="blog")
-    key = await desk.make_key("reviews:write", tenant="default")
+async def test_a_batch_tells_of_each_how_it_ended(article_api: Api) -> None:
+    one, other = await start_until_review(article_api), await start_until_review(article_api, topic="chá")
+    theirs = await start_until_review(article_api, tenant="blog")
+    key = await article_api.make_key("reviews:write", tenant="default")
     decisions = [
         {"review": one["id"], "action": "approve"},
         {"review": one["id"], "action": "reject", "notes": "no"},
         {"review": other["id"], "action": "reject"},
         {"review": theirs["id"], "action": "approve"},
     ]
-    answer = await desk.post(f"{REVIEWS}/decisions", key=key, json={"decisions": decisions})
+    answer = await article_api.post(f"{REVIEWS}/decisions", key=key, json={"decisions": decisions})
     outcomes = answer.json()["outcomes"]
     assert answer.status_code == 200
     assert [outcome["review"] for outcome in outcomes] == [one["review"] for one in decisions]
-    assert outcomes[0]["now"]["state"] == "approved"
+    assert outcomes[0]["current"]["state"] == "approved"
     assert [outcome["problem"] and outcome["problem"]["code"] for outcome in outcomes] == [
         None,
         "ALREADY_DECIDED",
@@ -215,34 +219,34 @@ async def test_a_batch_tells_of_each_how_it_ended(desk: Api) -> None:
         "NOT_FOUND",
     ]
     assert outcomes[1]["problem"]["winner"]["state"] == "approved"
-    assert (await open_review(desk, theirs["run"]))["id"] == theirs["id"]
+    assert (await open_review(article_api, theirs["run"]))["id"] == theirs["id"]
 
 
-async def test_two_hundred_are_decided_at_once_at_most(desk: Api) -> None:
+async def test_two_hundred_are_decided_at_once_at_most(article_api: Api) -> None:
     decisions = [{"review": str(uuid4()), "action": "approve"}] * 201
-    assert (await desk.post(f"{REVIEWS}/decisions", json={"decisions": decisions})).status_code == 422
-    assert (await desk.post(f"{REVIEWS}/decisions", json={"decisions": []})).status_code == 422
+    assert (await article_api.post(f"{REVIEWS}/decisions", json={"decisions": decisions})).status_code == 422
+    assert (await article_api.post(f"{REVIEWS}/decisions", json={"decisions": []})).status_code == 422
 
 
-async def test_a_run_says_that_it_waits_for_a_person_and_for_what(desk: Api) -> None:
-    review = await asked(desk)
-    shown = (await desk.get(f"/api/v1/runs/{review['run']}")).json()
+async def test_a_run_says_that_it_waits_for_a_person_and_for_what(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    shown = (await article_api.get(f"/api/v1/runs/{review['run']}")).json()
     assert shown["state"] == "paused"
     (wait,) = shown["waits"]
     assert (wait["step"], wait["reason"]) == ("good_outline", "person")
-    assert "waits for a person" in wait["why"]
+    assert "waits for a person" in wait["explanation"]
     assert [(one["id"], one["step"], one["planned"]) for one in shown["reviews"]] == [
         (review["id"], "good_outline", True)
     ]
 
 
-async def test_a_step_that_asks_for_help_says_why_and_goes_on_with_what_it_has(desk: Api) -> None:
-    review = await asked(desk, topic="unsure")
+async def test_a_step_that_asks_for_help_says_why_and_goes_on_with_what_it_has(article_api: Api) -> None:
+    review = await start_until_review(article_api, topic="unsure")
     assert (review["planned"], review["reason"]["code"]) == (False, "DISAGREE")
-    shown = (await desk.get(f"{REVIEWS}/{review['id']}")).json()
+    shown = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
     assert shown["form"] == {"type": "array", "items": {"type": "string"}}
-    (wait,) = (await desk.get(f"/api/v1/runs/{review['run']}")).json()["waits"]
+    (wait,) = (await article_api.get(f"/api/v1/runs/{review['run']}")).json()["waits"]
     assert wait["reason"] == "person"
-    await decide(desk, review, "approve")
-    await desk.sandbox.work(until_later=False)
-    assert (await open_review(desk, review["run"]))["step"] == "good_outline"
+    await decide(article_api, review, "approve")
+    await article_api.sandbox.work(advance_clock=False)
+    assert (await open_review(article_api, review["run"]))["step"] == "good_outline"

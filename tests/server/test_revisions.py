@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.server.api import Api
-from tests.server.articles import app, asked, completed, go_on, open_review
+from tests.server.articles import app, approve_all, open_review, run_to_completion, start_until_review
 from tests.server.conftest import OpenApi
 
 
 @pytest.fixture
-async def desk(open_api: OpenApi) -> AsyncIterator[Api]:
+async def article_api(open_api: OpenApi) -> AsyncIterator[Api]:
     async with open_api(application=app) as api:
         yield api
 
@@ -22,41 +22,47 @@ async def rerun(api: Api, run: str, **body: Any) -> Any:
     return await api.post(f"/api/v1/runs/{run}/rerun", json=body)
 
 
-async def test_a_step_is_made_anew_and_what_would_be_the_same_is_kept(desk: Api) -> None:
-    run = await completed(desk)
-    assert (await rerun(desk, run, steps=["outline"], why="news")).json() == {"id": run, "revision": 2, "jobs": 1}
-    await desk.sandbox.work()
-    assert (await desk.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
-    made = (await desk.get(f"/api/v1/runs/{run}/steps/page/revisions")).json()["revisions"]
+async def test_a_step_is_rerun_and_unchanged_dependents_are_reused(article_api: Api) -> None:
+    run = await run_to_completion(article_api)
+    assert (await rerun(article_api, run, steps=["outline"], reason="news")).json() == {
+        "id": run,
+        "revision": 2,
+        "jobs": 1,
+    }
+    await article_api.sandbox.work()
+    assert (await article_api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
+    made = (await article_api.get(f"/api/v1/runs/{run}/steps/page/revisions")).json()["revisions"]
     assert [(one["revision"], one["reused_from"]) for one in made] == [(2, 1), (1, None)]
-    events = (await desk.get(f"/api/v1/runs/{run}/events")).json()["events"]
-    (act,) = [event["data"] for event in events if event["kind"] == "act"]
-    assert (act["act"], act["why"], act["by"]) == ("rerun", "news", "key test")
+    events = (await article_api.get(f"/api/v1/runs/{run}/events")).json()["events"]
+    (act,) = [event["data"] for event in events if event["kind"] == "action"]
+    assert (act["action"], act["reason"], act["by"]) == ("rerun", "news", "key test")
 
 
-@pytest.mark.parametrize(("body", "jobs"), [({"group": "texts"}, 2), ({"after": "titles"}, 1)])
-async def test_groups_and_everything_after_a_step_are_made_anew(desk: Api, body: dict[str, Any], jobs: int) -> None:
-    run = await completed(desk)
-    assert (await rerun(desk, run, **body)).json()["jobs"] == jobs
+@pytest.mark.parametrize(("body", "jobs"), [({"group": "texts"}, 2), ({"from_step": "titles"}, 1)])
+async def test_groups_and_everything_from_a_step_on_are_rerun(
+    article_api: Api, body: dict[str, Any], jobs: int
+) -> None:
+    run = await run_to_completion(article_api)
+    assert (await rerun(article_api, run, **body)).json()["jobs"] == jobs
 
 
-async def test_a_step_made_anew_alone_leaves_others_stale_until_that_is_mended(desk: Api) -> None:
-    run = await completed(desk)
-    edit = {"step": "outline", "value": "mine", "and_continue": False}
-    assert (await desk.post(f"/api/v1/runs/{run}/edit", json=edit)).json()["jobs"] == 0
-    stale = (await desk.get(f"/api/v1/runs/{run}/stale")).json()["stale"]
+async def test_a_step_rerun_alone_leaves_dependents_stale_until_they_rerun(article_api: Api) -> None:
+    run = await run_to_completion(article_api)
+    edit = {"step": "outline", "value": "mine", "rerun_dependents": False}
+    assert (await article_api.post(f"/api/v1/runs/{run}/edit", json=edit)).json()["jobs"] == 0
+    stale = (await article_api.get(f"/api/v1/runs/{run}/stale")).json()["stale"]
     assert stale == [{"step": "good_outline", "item": ""}]
-    assert (await rerun(desk, run, stale=True)).json()["revision"] == 3
-    await go_on(desk, await open_review(desk, run))
-    assert (await desk.get(f"/api/v1/runs/{run}/results")).json()["page"] == "mine!"
-    assert (await desk.get(f"/api/v1/runs/{run}/stale")).json()["stale"] == []
+    assert (await rerun(article_api, run, stale=True)).json()["revision"] == 3
+    await approve_all(article_api, await open_review(article_api, run))
+    assert (await article_api.get(f"/api/v1/runs/{run}/results")).json()["page"] == "mine!"
+    assert (await article_api.get(f"/api/v1/runs/{run}/stale")).json()["stale"] == []
 
 
-async def test_a_step_alone_is_made_anew_at_a_revision_of_its_own(desk: Api) -> None:
-    run = await completed(desk)
-    assert (await rerun(desk, run, steps=["page"], alone=True, fresh=True)).json()["revision"] == 2
-    await desk.sandbox.work()
-    assert (await desk.get(f"/api/v1/runs/{run}")).json()["revision"] == 2
+async def test_an_isolated_rerun_has_its_own_revision(article_api: Api) -> None:
+    run = await run_to_completion(article_api)
+    assert (await rerun(article_api, run, steps=["page"], downstream=False, reuse=False)).json()["revision"] == 2
+    await article_api.sandbox.work()
+    assert (await article_api.get(f"/api/v1/runs/{run}")).json()["revision"] == 2
 
 
 @pytest.mark.parametrize(
@@ -64,37 +70,39 @@ async def test_a_step_alone_is_made_anew_at_a_revision_of_its_own(desk: Api) -> 
     [
         ({"steps": ["outlines"]}, "NOT_FOUND"),
         ({"group": "text"}, "NOT_FOUND"),
-        ({"alone": True}, "INVALID_INPUT"),
+        ({"downstream": False}, "INVALID_INPUT"),
         ({"step": "page", "steps": ["page"]}, "INVALID_INPUT"),
     ],
 )
-async def test_what_cannot_be_made_anew_is_said(desk: Api, body: dict[str, Any], code: str) -> None:
-    run = await completed(desk)
-    assert (await rerun(desk, run, **body)).json()["code"] == code
+async def test_a_rerun_that_is_impossible_is_refused_with_a_reason(
+    article_api: Api, body: dict[str, Any], code: str
+) -> None:
+    run = await run_to_completion(article_api)
+    assert (await rerun(article_api, run, **body)).json()["code"] == code
 
 
-async def test_an_unknown_step_has_no_revisions(desk: Api) -> None:
-    review = await asked(desk)
-    refused = await desk.get(f"/api/v1/runs/{review['run']}/steps/nothing/revisions")
+async def test_an_unknown_step_has_no_revisions(article_api: Api) -> None:
+    review = await start_until_review(article_api)
+    refused = await article_api.get(f"/api/v1/runs/{review['run']}/steps/nothing/revisions")
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_fork_shares_results_and_says_where_it_came_from(desk: Api) -> None:
-    run = await completed(desk)
-    forked = await desk.post(f"/api/v1/runs/{run}/fork", json={"input": {"tone": "loud"}})
+async def test_a_fork_shares_results_and_says_where_it_came_from(article_api: Api) -> None:
+    run = await run_to_completion(article_api)
+    forked = await article_api.post(f"/api/v1/runs/{run}/fork", json={"input": {"tone": "loud"}})
     assert forked.status_code == 202
     new = forked.json()["id"]
     assert forked.headers["location"] == f"/api/v1/runs/{new}"
-    await desk.sandbox.work(until_later=False)
-    shown = (await desk.get(f"/api/v1/runs/{new}")).json()
+    await article_api.sandbox.work(advance_clock=False)
+    shown = (await article_api.get(f"/api/v1/runs/{new}")).json()
     assert (shown["forked_from"], shown["input"]) == (run, {"topic": "tea", "tone": "loud"})
-    await go_on(desk, await open_review(desk, new))
-    assert (await desk.get(f"/api/v1/runs/{new}/results")).json()["page"] == "loud outline of tea!"
-    assert (await desk.get(f"/api/v1/runs/{run}/results")).json()["page"] == "calm outline of tea!"
+    await approve_all(article_api, await open_review(article_api, new))
+    assert (await article_api.get(f"/api/v1/runs/{new}/results")).json()["page"] == "loud outline of tea!"
+    assert (await article_api.get(f"/api/v1/runs/{run}/results")).json()["page"] == "calm outline of tea!"
 
 
-async def test_a_fork_of_a_run_at_work_or_with_a_wrong_input_is_refused(desk: Api) -> None:
-    review = await asked(desk)
+async def test_a_fork_of_a_run_at_work_or_with_a_wrong_input_is_refused(article_api: Api) -> None:
+    review = await start_until_review(article_api)
     path = f"/api/v1/runs/{review['run']}/fork"
-    assert (await desk.post(path, json={})).json()["code"] == "AT_WORK"
-    assert (await desk.post(path, json={"input": {"tone": 3}})).json()["code"] == "INVALID_INPUT"
+    assert (await article_api.post(path, json={})).json()["code"] == "RUN_BUSY"
+    assert (await article_api.post(path, json={"input": {"tone": 3}})).json()["code"] == "INVALID_INPUT"

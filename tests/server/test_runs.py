@@ -10,7 +10,7 @@ import pytest
 
 from retoma import App, Pipeline, Pool
 from tests.conftest import RowsRead
-from tests.engine.builders import do_next
+from tests.engine.builders import run_next
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
 
@@ -51,7 +51,7 @@ async def test_a_run_may_begin_later(api: Api) -> None:
     assert shown["state"] == "pending"
     (wait,) = shown["waits"]
     assert wait["reason"] == "delayed"
-    assert wait["why"] == "lines: delayed until 2030-01-01 13:00:00 UTC"
+    assert wait["explanation"] == "lines: delayed until 2030-01-01 13:00:00 UTC"
 
 
 async def test_many_runs_start_in_one_call_in_their_order(api: Api) -> None:
@@ -120,13 +120,13 @@ async def test_runs_are_found_by_state_pipeline_and_tenant(api: Api) -> None:
 
 async def test_a_run_shows_how_far_it_is_and_when_it_will_be_over(api: Api) -> None:
     started = await api.client.start("film", {"scenes": 4})
-    async with api.sandbox.hands() as hands:
-        await do_next(hands, "lines")
+    async with api.sandbox.manual_worker() as hands:
+        await run_next(hands, "lines")
         claims = await hands.claim(100)
         await api.sandbox.clock.advance(timedelta(seconds=60))
-        await hands.give_back(await hands.attempt(claims[:3]))
+        await hands.record_outcomes(await hands.attempt(claims[:3]))
         shown = (await api.get(f"/api/v1/runs/{started.id}")).json()
-        await hands.give_back(await hands.attempt(claims[3:]))
+        await hands.record_outcomes(await hands.attempt(claims[3:]))
     steps = {step["step"]: step for step in shown["steps"]}
     assert (steps["image"]["ended"], steps["image"]["total"]) == (3, 4)
     assert steps["image"]["jobs"] == {"succeeded": 3, "running": 1}
@@ -137,7 +137,7 @@ async def test_a_run_says_why_it_waits(api: Api) -> None:
     run = await api.start()
     (wait,) = (await api.get(f"/api/v1/runs/{run}")).json()["waits"]
     assert wait["reason"] == "no_worker"
-    assert wait["why"].startswith("lines: no live worker serves queue 'default'")
+    assert wait["explanation"].startswith("lines: no live worker serves queue 'default'")
 
 
 async def test_the_stack_of_an_error_is_shown_to_keys_of_all_tenants_alone(api: Api) -> None:
@@ -182,7 +182,7 @@ async def test_cancel_gives_the_state_and_may_be_repeated(api: Api) -> None:
         answer = await api.post(f"/api/v1/runs/{run}/cancel")
         assert (answer.status_code, answer.json()) == (200, {"id": run, "state": "cancelled"})
     events = (await api.get(f"/api/v1/runs/{run}/events")).json()["events"]
-    assert [event["data"]["by"] for event in events if event["kind"] == "act"] == ["key test"]
+    assert [event["data"]["by"] for event in events if event["kind"] == "action"] == ["key test"]
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/results"])
@@ -204,14 +204,14 @@ async def test_queues_show_what_they_hold(api: Api) -> None:
     later = await api.sandbox.clock.now() + timedelta(hours=1)
     await api.client.start("film", run_at=later)
     await api.client.start("film")
-    async with api.sandbox.hands() as hands:
+    async with api.sandbox.manual_worker() as hands:
         await hands.claim(1)
         await api.sandbox.clock.advance(timedelta(seconds=30))
         (queue,) = (await api.get("/api/v1/queues")).json()["queues"]
         (worker,) = (await api.get("/api/v1/workers")).json()["workers"]
     held = {"ready": 1, "running": 1, "delayed": 1}
     assert queue == {"queue": "default", **held, "oldest_seconds": 30.0, "workers": 0}
-    assert (worker["name"], worker["silent_seconds"]) == ("sandbox", 30.0)
+    assert (worker["name"], worker["heartbeat_age_seconds"]) == ("sandbox", 30.0)
 
 
 async def test_a_tenant_s_key_sees_its_own_jobs_and_no_machine(api: Api) -> None:
@@ -220,7 +220,7 @@ async def test_a_tenant_s_key_sees_its_own_jobs_and_no_machine(api: Api) -> None
     for tenant in ("ours", "ours", "theirs", "theirs", "theirs"):
         await api.client.start("film", tenant=tenant)
     await api.client.start("film", tenant="ours", run_at=await api.sandbox.clock.now() + timedelta(hours=1))
-    async with api.sandbox.hands() as hands:
+    async with api.sandbox.manual_worker() as hands:
         await hands.claim(1)
         await api.sandbox.clock.advance(timedelta(seconds=30))
         (queue,) = (await api.get("/api/v1/queues", key=own)).json()["queues"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from retoma.cli.listening import address, bound, serving
-from retoma.server import door
+from retoma.cli.http_server import bind_socket, get_address, run_server
+from retoma.server import auth
 from retoma.settings import Settings
 from tests.server.conftest import OpenApi
 
@@ -19,12 +19,12 @@ HOOKS = Path(__file__).with_name("urls_for_schemathesis.py")
 
 
 async def test_schemathesis_finds_nothing(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1_000_000)
+    monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 1_000_000)
     async with open_api(rate_limit_per_minute=1_000_000) as api:
         settings = Settings(port=0)
-        listening = bound(settings, "127.0.0.1")
-        async with serving(api.server, listening, settings):
-            said = await schemathesis(f"{address(listening)}/api/v1/openapi.json", api.key or "", tmp_path)
+        listening = bind_socket(settings, "127.0.0.1")
+        async with run_server(api.server, listening, settings):
+            said = await schemathesis(f"{get_address(listening)}/api/v1/openapi.json", api.key or "", tmp_path)
         # It got beyond the door and the validation.
         assert len(await api.client.runs(limit=100)) > 5, said
 

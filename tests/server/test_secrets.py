@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from retoma import App, Client, Context, NeedsReview, Pipeline, ProviderRefuses, Report, Retry, Webhook, logs
+from retoma import App, Client, Context, NeedsReview, Pipeline, PollResult, ProviderRejected, Retry, Webhook, logs
 from retoma.testing import Sandbox
 from tests.cli.terminal import Terminal
 from tests.engine.builders import rows
-from tests.receiver import receiver, says
+from tests.receiver import receiver, respond_with
 from tests.server.api import DEVELOPMENT_TOKEN, Api
 from tests.server.conftest import OpenApi
 from tests.worker.isolated_steps import telling
@@ -49,54 +49,56 @@ ENVIRONMENT = {
 IN_FILE, IN_QUERY, LATE = "CANARY-dotenv-0022", "CANARY-query-0023", "CANARY-late-0024"
 
 
-def spoken() -> str:
+def list_secret_sentences() -> str:
     """All of them, as careless code puts them into what it says."""
     found = [*ENVIRONMENT.values(), IN_FILE, LATE]
     parts = ["CANARYpemLINEtwoBBBB", "CANARYdsn0015", "CANARY-gc-0020", "CANARYredis0021"]
     return " ".join([*found, *parts, repr(found), json.dumps(found), urlencode({"all": "".join(found)})])
 
 
-class Outside:
-    async def look(self, handle: Any) -> Report:
-        return Report("failed", code="REFUSED", message=spoken())
+class RemoteService:
+    async def status(self, external_id: Any) -> PollResult:
+        return PollResult("failed", code="REFUSED", message=list_secret_sentences())
 
 
-def careless() -> Pipeline:
+def make_careless_pipeline() -> Pipeline:
     pipeline = Pipeline("careless", retry=Retry(0))
     tries: list[int] = []
 
     @pipeline.step
     def fails() -> None:
-        logging.getLogger("careless").warning("calling with %s", spoken(), extra={"all": [spoken()]})
+        logging.getLogger("careless").warning(
+            "calling with %s", list_secret_sentences(), extra={"all": [list_secret_sentences()]}
+        )
         try:
-            raise LookupError(spoken())
+            raise LookupError(list_secret_sentences())
         except LookupError as error:
             logging.getLogger("careless").exception("it failed: %s", error)
-            raise ValueError(spoken()) from error
+            raise ValueError(list_secret_sentences()) from error
 
     @pipeline.step
     def refused() -> None:
         tries.append(len(tries))
-        raise ProviderRefuses(spoken(), 1) if len(tries) == 1 else ValueError(spoken())
+        raise ProviderRejected(list_secret_sentences(), 1) if len(tries) == 1 else ValueError(list_secret_sentences())
 
     @pipeline.step
-    async def parked(*, outside: Outside, ctx: Context) -> None:
-        await ctx.external("4711", poll=outside.look)
+    async def parked(*, outside: RemoteService, ctx: Context) -> None:
+        await ctx.external("4711", poll=outside.status)
 
     @pipeline.step
     def asks() -> None:
-        raise NeedsReview(spoken())
+        raise NeedsReview(list_secret_sentences())
 
     return pipeline
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def log_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What a worker and a server write to stderr."""
     stream = io.StringIO()
     handlers: list[logging.Handler] = []
     monkeypatch.setattr(logging, "basicConfig", lambda **given: handlers.extend(given["handlers"]))
-    logs.set_up()
+    logs.configure_logging()
     (handler,) = handlers
     assert isinstance(handler, logging.StreamHandler)
     handler.setStream(stream)
@@ -110,22 +112,27 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     (tmp_path / ".env").write_text(f"STRIPE_SECRET_KEY={IN_FILE}\n")
-    (tmp_path / "words").write_text(spoken())
+    (tmp_path / "words").write_text(list_secret_sentences())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 async def test_no_secret_reaches_anything_that_is_shown(
-    open_api: OpenApi, folder: Path, logged: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    open_api: OpenApi, folder: Path, log_output: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def body(client: Client, run: Any, event: str) -> Any:
-        raise RuntimeError(spoken())
+        raise RuntimeError(list_secret_sentences())
 
     logging.getLogger("careless").warning("before the last one is set")
     monkeypatch.setenv("LATE_TOKEN", LATE)
-    application = App("careless", pipelines=[careless(), telling], resources={"outside": Outside()}, webhook_body=body)
+    application = App(
+        "careless",
+        pipelines=[make_careless_pipeline(), telling],
+        resources={"outside": RemoteService()},
+        webhook_body=body,
+    )
     here = {"address": "127.0.0.1", "host": "127.0.0.1:8765", "development": True}
-    async with open_api(application=application, **here) as api, receiver(says(500)) as there:
+    async with open_api(application=application, **here) as api, receiver(respond_with(500)) as there:
         hook = Webhook(f"{there.url}?token={IN_QUERY}", retries=0)
         runs = [
             (await api.client.start("careless", {}, webhook=hook, tenant="t1")).id,
@@ -138,7 +145,7 @@ async def test_no_secret_reaches_anything_that_is_shown(
         shown = await everything_shown(api, [str(run) for run in runs])
         shown |= await everything_stored(api.sandbox)
         shown |= await everything_printed(api.sandbox, folder, [str(run) for run in runs])
-        shown["log"] = logged.getvalue()
+        shown["log"] = log_output.getvalue()
         api_key = api.key
     for where in ("run telling", "events careless", "log", "delivery", "table events", "retoma runs show telling"):
         assert "[OPENROUTER_API_KEY]" in shown[where], (where, shown[where])

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from retoma import Settings
-from retoma.store.database import Connection, Database, answered
+from retoma.store.database import Connection, Database, run_call
 from retoma.testing import fresh_database
 
 
 @pytest.fixture
-async def compiling() -> AsyncIterator[Database]:
+async def compiling_database() -> AsyncIterator[Database]:
     """A database whose server compiles statements unless it is told not to, as PostgreSQL does by default."""
     async with fresh_database() as made:
         async with made.connection() as connection:
@@ -21,22 +21,22 @@ async def compiling() -> AsyncIterator[Database]:
             yield opened
 
 
-async def test_no_statement_of_ours_is_compiled(compiling: Database) -> None:
-    async with compiling.connection() as connection:
+async def test_no_statement_of_ours_is_compiled(compiling_database: Database) -> None:
+    async with compiling_database.connection() as connection:
         assert await connection.fetchval("show jit") == "off"
-    own = await compiling.connect()
+    own = await compiling_database.connect()
     assert await own.fetchval("show jit") == "off"
     await own.close()
 
 
-async def test_nor_is_it_behind_a_pooler(compiling: Database) -> None:
-    compiling.pooled = True
-    async with compiling.connection() as connection:
+async def test_nor_is_it_behind_a_pooler(compiling_database: Database) -> None:
+    compiling_database.pooled = True
+    async with compiling_database.connection() as connection:
         assert await connection.fetchval("show jit") == "on"
-        assert await answered(connection, compiling.pooled, lambda one: one.fetchval("show jit")) == "off"
+        assert await run_call(connection, compiling_database.pooled, lambda one: one.fetchval("show jit")) == "off"
 
 
-ODD = {
+UNUSUAL_SETTINGS = {
     "default_transaction_isolation": "repeatable read",
     "default_transaction_read_only": "on",
     "statement_timeout": "1min",
@@ -47,7 +47,7 @@ ODD = {
     "intervalstyle": "iso_8601",
     "synchronous_commit": "off",
 }
-NEEDED = {
+REQUIRED_SETTINGS = {
     "transaction_isolation": "read committed",
     "transaction_read_only": "off",
     "statement_timeout": "0",
@@ -61,35 +61,35 @@ NEEDED = {
 
 
 @pytest.fixture
-async def odd() -> AsyncIterator[Database]:
+async def unusual_database() -> AsyncIterator[Database]:
     """A database whose administrator has set everything otherwise than we need it."""
     async with fresh_database() as made:
         async with made.connection() as connection:
             name = made.address.rpartition("/")[2]
-            for setting, value in ODD.items():
+            for setting, value in UNUSUAL_SETTINGS.items():
                 await connection.execute(f"alter database \"{name}\" set {setting} = '{value}'")
         async with await Database.open(Settings(database_url=made.url)) as opened:
             yield opened
 
 
-async def shown(connection: Connection) -> dict[str, str]:
-    return {name: await connection.fetchval(f"show {name}") for name in NEEDED}
+async def read_settings(connection: Connection) -> dict[str, str]:
+    return {name: await connection.fetchval(f"show {name}") for name in REQUIRED_SETTINGS}
 
 
-async def test_connections_set_what_they_need(odd: Database) -> None:
-    async with odd.connection() as connection:
-        assert await shown(connection) == NEEDED
-    own = await odd.connect()
-    assert await shown(own) == NEEDED
+async def test_connections_set_what_they_need(unusual_database: Database) -> None:
+    async with unusual_database.connection() as connection:
+        assert await read_settings(connection) == REQUIRED_SETTINGS
+    own = await unusual_database.connect()
+    assert await read_settings(own) == REQUIRED_SETTINGS
     await own.close()
 
 
-async def test_transactions_set_it_behind_a_pooler(odd: Database) -> None:
-    odd.pooled = True
-    async with odd.connection() as connection:
-        assert not (await shown(connection)).items() & NEEDED.items()
-        assert await answered(connection, odd.pooled, shown) == NEEDED
+async def test_transactions_set_it_behind_a_pooler(unusual_database: Database) -> None:
+    unusual_database.pooled = True
+    async with unusual_database.connection() as connection:
+        assert not (await read_settings(connection)).items() & REQUIRED_SETTINGS.items()
+        assert await run_call(connection, unusual_database.pooled, read_settings) == REQUIRED_SETTINGS
 
 
-async def test_the_schema_is_upgraded_whatever_is_set(odd: Database) -> None:
-    assert await odd.upgrade() == []
+async def test_the_schema_is_upgraded_whatever_is_set(unusual_database: Database) -> None:
+    assert await unusual_database.upgrade() == []

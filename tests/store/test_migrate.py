@@ -8,13 +8,13 @@ from itertools import repeat
 
 import pytest
 
-from retoma import App, Context, Pipeline, Report, Retry, seconds
+from retoma import App, Context, Pipeline, PollResult, Retry, seconds
 from retoma.errors import DatabaseUnavailable, SchemaMismatch
 from retoma.store import database as store_database
 from retoma.store import migrate
 from retoma.store.database import Database
 from retoma.testing import fresh_database, sandbox
-from tests.patience import PATIENCE
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 @pytest.fixture
@@ -69,24 +69,26 @@ async def test_an_empty_database_says_how_to_begin(database: Database) -> None:
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    assert [migration.number for migration in migrate.migrations()] == list(range(1, len(migrate.migrations()) + 1))
+    assert [migration.number for migration in migrate.list_migrations()] == list(
+        range(1, len(migrate.list_migrations()) + 1)
+    )
 
 
 async def test_the_second_of_two_upgrades_at_once_finds_nothing_to_do(database: Database) -> None:
     await execute(database, "drop schema retoma cascade")
     async with database.connection() as first, database.connection() as second:
         applied = [await migrate.upgrade(first), await migrate.upgrade(second)]
-    names = [migration.name for migration in migrate.migrations()]
+    names = [migration.name for migration in migrate.list_migrations()]
     assert applied == [[*names, "functions"], []]
 
 
 @pytest.fixture
 def another_migration(database: Database, monkeypatch: pytest.MonkeyPatch) -> migrate.Migration:
     """Of a later release; nobody waits long for a lock."""
-    known = migrate.migrations()
+    known = migrate.list_migrations()
     later = migrate.Migration(len(known) + 1, "later", "alter table retoma.runs add later int")
-    monkeypatch.setattr(migrate, "migrations", lambda: [*known, later])
-    monkeypatch.setattr(migrate, "LONGEST_WAIT", "50ms")
+    monkeypatch.setattr(migrate, "list_migrations", lambda: [*known, later])
+    monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "50ms")
     return later
 
 
@@ -105,7 +107,7 @@ async def test_work_goes_on_while_an_upgrade_waits_for_a_long_transaction(
     pipeline = a_film()
     async with sandbox(App("studio", pipelines=[pipeline]), database) as working, database.connection() as reader:
         await working.client.start(pipeline)
-        async with reader.transaction(), asyncio.timeout(PATIENCE):
+        async with reader.transaction(), asyncio.timeout(WAIT_TIMEOUT):
             await reader.fetch("select from retoma.runs")
             upgrading = asyncio.create_task(database.upgrade())
             await refused.wait()
@@ -118,19 +120,19 @@ async def test_work_goes_on_while_an_upgrade_waits_for_a_long_transaction(
 async def test_an_upgrade_that_waited_in_vain_says_what_to_end(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_database, "UPGRADES", 1)
+    monkeypatch.setattr(store_database, "UPGRADE_ATTEMPTS", 1)
     async with database.connection() as reader, reader.transaction():
         await reader.fetch("select from retoma.runs")
         with pytest.raises(DatabaseUnavailable, match="other transactions keep its tables: end those that `retoma doc"):
             await database.upgrade()
 
 
-async def test_outside_work_that_was_submitted_before_an_upgrade_goes_on_after_it(database: Database) -> None:
+async def test_external_work_submitted_before_an_upgrade_continues_after_it(database: Database) -> None:
     pipeline = a_film()
     async with sandbox(App("studio", pipelines=[pipeline]), database) as working:
         parked, waiting = [(await working.client.start(pipeline)).id for _ in range(2)]
-        async with working.hands() as hands:
-            await hands.give_back(await hands.attempt(await hands.claim(1)))
+        async with working.manual_worker() as hands:
+            await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
         columns = "alter table retoma.outside drop effect; alter table retoma.effects drop findable;"
         await execute(database, f"{columns} delete from retoma.migrations where number = 14")
         assert "0014_submissions_by_name" in await database.upgrade()
@@ -145,10 +147,10 @@ def a_film() -> Pipeline:
     @pipeline.step
     async def clip(*, ctx: Context) -> str:
         handle = await ctx.once("submit", lambda: "again" if ctx.attempt > 1 else "first")
-        return str(await ctx.external(handle, poll=look, every=seconds(5)))
+        return str(await ctx.external(handle, poll=status, poll_interval=seconds(5)))
 
     return pipeline
 
 
-async def look(handle: str) -> Report:
-    return Report("succeeded", result="video") if handle == "again" else Report("failed")
+async def status(external_id: str) -> PollResult:
+    return PollResult("succeeded", result="video") if external_id == "again" else PollResult("failed")

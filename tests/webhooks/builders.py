@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from retoma import GiveUp, Pipeline, Webhook
-from retoma.outgoing import Outgoing
+from retoma.outgoing import HttpClient
 from retoma.records import Delivery
 from retoma.settings import Settings
 from retoma.testing import Sandbox
@@ -29,26 +29,28 @@ def one_step(fails: bool = False) -> Pipeline:
     return pipeline
 
 
-async def ended_run(sandbox: Sandbox, url: str, *, events: tuple[str, ...] = ("run.ended",), **options: object) -> UUID:
+async def run_to_end(
+    sandbox: Sandbox, url: str, *, events: tuple[str, ...] = ("run.ended",), **options: object
+) -> UUID:
     """A run that is over and owes `url` what its webhook asked for."""
     webhook = Webhook(url, events=events, **options)  # type: ignore[arg-type]
     return (await sandbox.run("one", webhook=webhook)).id
 
 
-async def owed(sandbox: Sandbox, run: UUID) -> list[Delivery]:
+async def list_deliveries(sandbox: Sandbox, run: UUID) -> list[Delivery]:
     """In the order of their sequence."""
     return [await sandbox.client.delivery(found.id) for found in reversed(await sandbox.client.deliveries(run=run))]
 
 
-async def only(sandbox: Sandbox, run: UUID) -> Delivery:
-    (delivery,) = await owed(sandbox, run)
+async def get_delivery(sandbox: Sandbox, run: UUID) -> Delivery:
+    (delivery,) = await list_deliveries(sandbox, run)
     return delivery
 
 
-async def send_until_over(sandbox: Sandbox, run: UUID) -> list[timedelta]:
+async def send_until_done(sandbox: Sandbox, run: UUID) -> list[timedelta]:
     """Send again and again, each time when it is due; gives the waits before each attempt."""
     waits = []
-    while (delivery := await only(sandbox, run)).ended_at is None:
+    while (delivery := await get_delivery(sandbox, run)).ended_at is None:
         assert delivery.next_at is not None
         waits.append(max(timedelta(0), delivery.next_at - await sandbox.clock.now()))
         await sandbox.clock.advance(waits[-1])
@@ -58,5 +60,5 @@ async def send_until_over(sandbox: Sandbox, run: UUID) -> list[timedelta]:
 
 @asynccontextmanager
 async def a_sender(sandbox: Sandbox, **settings: object) -> AsyncIterator[Sender]:
-    async with Outgoing(sandbox.client.guard) as outgoing:
+    async with HttpClient(sandbox.client.guard) as outgoing:
         yield Sender(sandbox.client, Settings(**settings), outgoing)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 
 from retoma import Webhook
 from retoma.errors import NotFound
-from retoma.outgoing import Answer, Guard, Outgoing
+from retoma.outgoing import Guard, HttpClient, Response
 from retoma.settings import Settings
 from retoma.states import DeliveryState
 from retoma.store import deliveries, servers
@@ -23,9 +23,9 @@ from retoma.webhooks import sender as sending
 from retoma.webhooks.sender import Sender
 from tests.conftest import OpenSandbox
 from tests.outgoing.test_requests import drips, endless, self_signed, silence
-from tests.patience import PATIENCE
-from tests.receiver import Act, hangs_up, receiver, says
-from tests.webhooks.builders import a_sender, ended_run, one_step, only, owed
+from tests.receiver import Responder, hang_up, receiver, respond_with
+from tests.wait_timeout import WAIT_TIMEOUT
+from tests.webhooks.builders import a_sender, get_delivery, list_deliveries, one_step, run_to_end
 
 DEAD_URL = "http://127.0.0.1:9/hook"
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
@@ -34,67 +34,69 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
 @pytest.mark.parametrize(
     ("act", "why"),
     [
-        (lambda: says(500, b"oops"), "it answered 500"),
-        (lambda: says(302, location="http://169.254.169.254/latest"), "redirects are not followed"),
+        (lambda: respond_with(500, b"oops"), "it answered 500"),
+        (lambda: respond_with(302, location="http://169.254.169.254/latest"), "redirects are not followed"),
         (silence, "did not answer whole within"),
         (lambda: drips(HEAD), "did not answer whole within"),
-        (hangs_up, "broke off"),
-        (lambda: says(200, content_length="99"), "broke off"),
+        (hang_up, "broke off"),
+        (lambda: respond_with(200, content_length="99"), "broke off"),
     ],
 )
 async def test_a_failing_receiver_is_tried_again(
-    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Act], why: str
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Responder], why: str
 ) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         with monkeypatch.context() as hurried:
             if "within" in why:
                 hurried.setattr(sending, "TIMEOUT", 0.3)
             await sandbox.send_webhooks()
-        failed = await only(sandbox, run)
+        failed = await get_delivery(sandbox, run)
         assert (failed.state, why in (failed.error or "")) == (DeliveryState.DUE, True)
         await sandbox.clock.advance(timedelta(seconds=10))
         await sandbox.send_webhooks()
-        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
-    assert len({got.headers["webhook-id"] for got in there.got}) == 1
+        assert (await get_delivery(sandbox, run)).state is DeliveryState.DELIVERED
+    assert len({got.headers["webhook-id"] for got in there.requests}) == 1
 
 
 async def test_a_delivery_that_is_not_answered_within_ten_seconds_has_failed(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seconds pass fifty times as fast."""
-    given, request = [], Outgoing.request
+    given, request = [], HttpClient.request
 
-    async def hurried(self: Outgoing, *where: Any, timeout: float, **more: Any) -> Answer:
+    async def hurried(self: HttpClient, *where: Any, timeout: float, **more: Any) -> Response:
         given.append(timeout)
         return await request(self, *where, timeout=timeout / 50, **more)
 
-    monkeypatch.setattr(Outgoing, "request", hurried)
+    monkeypatch.setattr(HttpClient, "request", hurried)
     async with open_sandbox(one_step()) as sandbox, receiver(silence()) as there:
-        run = await ended_run(sandbox, there.url, retries=0)
+        run = await run_to_end(sandbox, there.url, retries=0)
         await sandbox.send_webhooks()
-        dead = await only(sandbox, run)
+        dead = await get_delivery(sandbox, run)
     assert (given, dead.state) == ([10.0], DeliveryState.DEAD)
     assert "did not answer whole within" in (dead.error or "")
 
 
-@pytest.mark.parametrize("act", [lambda: says(200, gzip.compress(b"0" * 10_000_000), content_encoding="gzip"), endless])
+@pytest.mark.parametrize(
+    "act", [lambda: respond_with(200, gzip.compress(b"0" * 10_000_000), content_encoding="gzip"), endless]
+)
 async def test_an_endless_or_packed_answer_is_a_delivery_of_which_little_is_kept(
-    open_sandbox: OpenSandbox, act: Callable[[], Act]
+    open_sandbox: OpenSandbox, act: Callable[[], Responder]
 ) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery = await only(sandbox, run)
+        delivery = await get_delivery(sandbox, run)
     assert delivery.state is DeliveryState.DELIVERED
     assert len(delivery.attempts[0].answer or "") <= 1_000
 
 
 async def test_what_the_receiver_answered_is_kept_in_the_log(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(422, b"no\0such field")) as there:
-        run = await ended_run(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(422, b"no\0such field")) as there:
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        (attempt,) = (await only(sandbox, run)).attempts
+        (attempt,) = (await get_delivery(sandbox, run)).attempts
     assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "it answered 422")
 
 
@@ -104,21 +106,21 @@ async def test_what_nobody_foresaw_uses_up_a_try_and_says_why(
     def fails(said: str | None, now: datetime) -> None:
         raise OverflowError("too far off")
 
-    monkeypatch.setattr(sending, "retry_after", fails)
+    monkeypatch.setattr(sending, "parse_retry_after", fails)
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url, retries=0)
+        run = await run_to_end(sandbox, there.url, retries=0)
         await sandbox.send_webhooks()
-        dead = await only(sandbox, run)
+        dead = await get_delivery(sandbox, run)
     assert dead.state is DeliveryState.DEAD
     assert dead.error == "something went wrong here: OverflowError: too far off"
 
 
 async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver(tls=self_signed(tmp_path)) as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery = await only(sandbox, run)
-    assert (delivery.state, there.got) == (DeliveryState.DUE, [])
+        delivery = await get_delivery(sandbox, run)
+    assert (delivery.state, there.requests) == (DeliveryState.DUE, [])
     assert "certificate" in (delivery.error or "").lower()
 
 
@@ -127,36 +129,36 @@ async def test_a_name_that_has_turned_private_is_given_up_at_once(open_sandbox: 
         return ["127.0.0.1"]
 
     async with open_sandbox(one_step()) as sandbox:
-        run = await ended_run(sandbox, "https://hooks.example.com/")
-        async with Outgoing(Guard(), resolve=resolve) as outgoing:
+        run = await run_to_end(sandbox, "https://hooks.example.com/")
+        async with HttpClient(Guard(), resolve=resolve) as outgoing:
             await Sender(sandbox.client, Settings(), outgoing).send_due()
-        delivery = await only(sandbox, run)
+        delivery = await get_delivery(sandbox, run)
     assert delivery.state is DeliveryState.DEAD
     assert "add hooks.example.com to RETOMA_ALLOW_HOSTS" in (delivery.error or "")
 
 
 async def test_a_worker_that_lacks_a_host_of_the_server_leaves_the_delivery_due(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
-        await servers.announce(sandbox.database, uuid4(), ["127.0.0.0/8"], None)
-        async with Outgoing(Guard()) as outgoing:
+        run = await run_to_end(sandbox, there.url)
+        await servers.send_heartbeat(sandbox.database, uuid4(), ["127.0.0.0/8"], None)
+        async with HttpClient(Guard()) as outgoing:
             await Sender(sandbox.client, Settings(), outgoing).send_due()
-        delivery = await only(sandbox, run)
-        assert (delivery.state, there.got) == (DeliveryState.DUE, [])
+        delivery = await get_delivery(sandbox, run)
+        assert (delivery.state, there.requests) == (DeliveryState.DUE, [])
         assert "RETOMA_ALLOW_HOSTS" in (delivery.error or "")
         await sandbox.clock.advance(timedelta(hours=1))
         await sandbox.send_webhooks()
-        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
+        assert (await get_delivery(sandbox, run)).state is DeliveryState.DELIVERED
 
 
-async def test_410_disables_the_endpoint_and_gives_up_what_is_owed_to_it(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(410)) as there:
-        first = await ended_run(sandbox, there.url, events=("run.started", "run.ended"))
+async def test_410_disables_the_endpoint_and_gives_up_its_pending_deliveries(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(410)) as there:
+        first = await run_to_end(sandbox, there.url, events=("run.started", "run.ended"))
         await sandbox.send_webhooks()
-        assert [each.state for each in await owed(sandbox, first)] == [DeliveryState.DEAD] * 2
-        later = await ended_run(sandbox, there.url)
+        assert [each.state for each in await list_deliveries(sandbox, first)] == [DeliveryState.DEAD] * 2
+        later = await run_to_end(sandbox, there.url)
         assert await sandbox.send_webhooks() == 0
-        dead = await only(sandbox, later)
+        dead = await get_delivery(sandbox, later)
         assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it answered 410 Gone")
         (endpoint,) = await sandbox.client.endpoints()
         assert (endpoint.disabled_because, endpoint.dead, endpoint.due) == ("it answered 410 Gone", 3, 0)
@@ -167,29 +169,29 @@ async def test_an_attempt_that_ends_after_its_endpoint_was_disabled_is_given_up(
     async with open_sandbox(one_step()) as sandbox:
         for _ in range(2):
             await sandbox.client.start("one", webhook=Webhook(DEAD_URL, events=["run.started"]))
-        one, two = await deliveries.claim(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
+        one, two = await deliveries.claim_deliveries(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
         await record(sandbox, one, "gone")
         recorded = await record(sandbox, two, "again")
         assert recorded is not None
         assert (recorded.state, recorded.disabled) == (DeliveryState.DEAD, False)
 
 
-async def test_retry_after_holds_back_everything_owed_to_the_endpoint(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(429, retry_after="40")) as there:
-        first = await ended_run(sandbox, there.url)
+async def test_retry_after_delays_all_deliveries_to_the_endpoint(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(429, retry_after="40")) as there:
+        first = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        second = await ended_run(sandbox, there.url)
+        second = await run_to_end(sandbox, there.url)
         await sandbox.clock.advance(timedelta(seconds=39))
         assert await sandbox.send_webhooks() == 0
         await sandbox.clock.advance(timedelta(seconds=2))
         assert await sandbox.send_webhooks() == 2
-        assert {(await only(sandbox, run)).state for run in (first, second)} == {DeliveryState.DELIVERED}
+        assert {(await get_delivery(sandbox, run)).state for run in (first, second)} == {DeliveryState.DELIVERED}
 
 
 async def test_another_failure_does_not_shorten_what_retry_after_asked_for(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start_many("one", [None] * 2, webhook=Webhook(DEAD_URL, events=["run.started"]))
-        busy, broken = await deliveries.claim(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
+        busy, broken = await deliveries.claim_deliveries(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
         await record(sandbox, busy, "again", pause=timedelta(minutes=40))
         await record(sandbox, broken, "again")
         asked = await sandbox.clock.now() + timedelta(minutes=40)
@@ -207,8 +209,8 @@ async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSa
         assert all(each.next_at == endpoint.open_until for each in waiting)
         # Then one at a time, until one is delivered.
         await sandbox.clock.advance(timedelta(seconds=10))
-        assert len(await deliveries.claim(sandbox.database, ["one"], 10, 8, timedelta(minutes=1))) == 1
-        assert await deliveries.claim(sandbox.database, ["one"], 10, 8, timedelta(minutes=1)) == []
+        assert len(await deliveries.claim_deliveries(sandbox.database, ["one"], 10, 8, timedelta(minutes=1))) == 1
+        assert await deliveries.claim_deliveries(sandbox.database, ["one"], 10, 8, timedelta(minutes=1)) == []
 
 
 async def test_an_endpoint_that_keeps_failing_is_tried_at_spread_times_then_paused_and_delays_no_other(
@@ -225,17 +227,17 @@ async def test_an_endpoint_that_keeps_failing_is_tried_at_spread_times_then_paus
         await sandbox.client.start("one", webhook=failing)
         await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
         assert await sandbox.send_webhooks() == 2
-        assert len(there.got) == 1
+        assert len(there.requests) == 1
         await sandbox.clock.advance(timedelta(seconds=9))
         await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
         assert await sandbox.send_webhooks() == 1
-        assert len(there.got) == 2
+        assert len(there.requests) == 2
         await sandbox.clock.advance(timedelta(seconds=1))
         assert await sandbox.send_webhooks() > 0
 
 
 async def test_a_success_closes_the_breaker(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(*[says(500)] * 5) as there:
+    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(500)] * 5) as there:
         await sandbox.client.start_many("one", [None] * 8, webhook=Webhook(there.url, events=["run.started"]))
         await sandbox.send_webhooks()
         await sandbox.clock.advance(timedelta(seconds=11))
@@ -247,7 +249,7 @@ async def test_a_success_closes_the_breaker(open_sandbox: OpenSandbox) -> None:
 async def test_five_days_of_nothing_but_failures_disable_the_endpoint(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         for day in range(7):
-            run = await ended_run(sandbox, DEAD_URL, retries=1)
+            run = await run_to_end(sandbox, DEAD_URL, retries=1)
             await sandbox.send_webhooks()
             await sandbox.clock.advance(timedelta(minutes=10))
             await sandbox.send_webhooks()
@@ -255,17 +257,17 @@ async def test_five_days_of_nothing_but_failures_disable_the_endpoint(open_sandb
             assert (endpoint.disabled_at is None) == (day < 5)
             await sandbox.clock.advance(timedelta(hours=24))
         assert endpoint.disabled_because == "it gave nothing but failures for 5 days"
-        assert (await only(sandbox, run)).attempts == ()
+        assert (await get_delivery(sandbox, run)).attempts == ()
 
 
 async def test_a_slow_receiver_does_not_delay_another(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start_many("one", [None] * 100, webhook=Webhook(DEAD_URL, events=["run.started"]))
         other = await sandbox.client.start("one", webhook=Webhook("http://127.0.0.2:9/", events=["run.started"]))
-        taken = await deliveries.claim(sandbox.database, ["one"], 50, 8, timedelta(minutes=1))
+        taken = await deliveries.claim_deliveries(sandbox.database, ["one"], 50, 8, timedelta(minutes=1))
         assert len(taken) == 9
         assert other.id in {each.run for each in taken}
-        assert await deliveries.claim(sandbox.database, ["one"], 50, 8, timedelta(minutes=1)) == []
+        assert await deliveries.claim_deliveries(sandbox.database, ["one"], 50, 8, timedelta(minutes=1)) == []
 
 
 async def test_many_silent_hosts_of_one_tenant_do_not_delay_another(open_sandbox: OpenSandbox) -> None:
@@ -274,39 +276,39 @@ async def test_many_silent_hosts_of_one_tenant_do_not_delay_another(open_sandbox
             hook = Webhook(f"https://h{number}.example.com/", events=["run.started"])
             await sandbox.client.start("one", webhook=hook, tenant="many")
         other = await sandbox.client.start("one", webhook=Webhook(DEAD_URL, events=["run.started"]), tenant="other")
-        taken = await deliveries.claim(sandbox.database, ["one"], 2, 8, timedelta(seconds=30))
+        taken = await deliveries.claim_deliveries(sandbox.database, ["one"], 2, 8, timedelta(seconds=30))
         assert len(taken) == 2
         assert other.id in {each.run for each in taken}
 
 
 async def test_a_sender_that_dies_after_sending_has_it_sent_again_with_the_same_id(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         async with a_sender(sandbox) as sender:
-            (taken,) = await sender._claim(1)
-            body = await sender._frozen(taken)
+            (taken,) = await sender._claim_due(1)
+            body = await sender._get_or_freeze_body(taken)
             assert body is not None
             await sender._post(taken, body)
         assert await sandbox.send_webhooks() == 0  # its lease still counts
         await sandbox.clock.advance(timedelta(seconds=31))
         assert await sandbox.send_webhooks() == 1
-        delivery = await only(sandbox, run)
-    assert len(there.got) == 2
-    assert len({(got.headers["webhook-id"], got.body) for got in there.got}) == 1
+        delivery = await get_delivery(sandbox, run)
+    assert len(there.requests) == 2
+    assert len({(got.headers["webhook-id"], got.body) for got in there.requests}) == 1
     assert (delivery.state, delivery.attempt, delivery.attempts[0].took) == (DeliveryState.DELIVERED, 2, None)
 
 
 async def test_a_late_record_of_a_lost_lease_changes_nothing(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
-        (late,) = await deliveries.claim(sandbox.database, ["one"], 1, 8, timedelta(seconds=30))
+        run = await run_to_end(sandbox, there.url)
+        (late,) = await deliveries.claim_deliveries(sandbox.database, ["one"], 1, 8, timedelta(seconds=30))
         await sandbox.clock.advance(timedelta(seconds=31))
         await sandbox.send_webhooks()
-        before = await only(sandbox, run)
+        before = await get_delivery(sandbox, run)
         for outcome in ("again", "dead", "gone", "delivered"):
             assert await record(sandbox, late, outcome) is None
-        assert await deliveries.freeze(sandbox.database, late, "{}") is None
-        assert await only(sandbox, run) == before
+        assert await deliveries.freeze_body(sandbox.database, late, "{}") is None
+        assert await get_delivery(sandbox, run) == before
         assert (await sandbox.client.endpoints())[0].disabled_at is None
 
 
@@ -316,20 +318,20 @@ async def test_two_senders_share_the_work_and_send_each_once(open_sandbox: OpenS
         async with a_sender(sandbox) as one, a_sender(sandbox) as two:
             await asyncio.gather(one.send_due(), two.send_due())
         assert len(await sandbox.client.deliveries(states=[DeliveryState.DELIVERED], limit=100)) == 60
-    ids = [got.headers["webhook-id"] for got in there.got]
+    ids = [got.headers["webhook-id"] for got in there.requests]
     assert len(ids) == len(set(ids)) == 60
 
 
 async def test_a_running_sender_sends_until_it_is_stopped(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
         running = asyncio.create_task(sender.run())
-        run = await ended_run(sandbox, there.url)
-        async with asyncio.timeout(PATIENCE):
-            while (await only(sandbox, run)).state is not DeliveryState.DELIVERED:
+        run = await run_to_end(sandbox, there.url)
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while (await get_delivery(sandbox, run)).state is not DeliveryState.DELIVERED:
                 pass
         sender.stop()
         await running
-    assert len(there.got) == 1
+    assert len(there.requests) == 1
 
 
 async def test_a_sender_with_nothing_to_do_looks_ever_more_rarely_until_it_is_told_of_work(
@@ -344,25 +346,25 @@ async def test_a_sender_with_nothing_to_do_looks_ever_more_rarely_until_it_is_to
         return next(told)
 
     async with open_sandbox(one_step()) as sandbox, a_sender(sandbox) as sender:
-        monkeypatch.setattr(sender, "_woken", woken)
+        monkeypatch.setattr(sender, "_wait_for_wake", woken)
         await sender.run()
     assert looks == [0.5, 1.0, 2.0, 2.0, 0.5]
 
 
 async def test_what_is_under_way_may_end_when_a_sender_is_stopped(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
-        run = await ended_run(sandbox, there.url)
-        await sender._take()
+        run = await run_to_end(sandbox, there.url)
+        await sender._start_due()
         sender.stop()
         await sender.run()
-        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
+        assert (await get_delivery(sandbox, run)).state is DeliveryState.DELIVERED
 
 
 async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500, b"private")) as there:
-        run = await ended_run(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500, b"private")) as there:
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery, (endpoint,) = await only(sandbox, run), await sandbox.client.endpoints()
+        delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.endpoints()
         client = sandbox.client
         assert await client.deliveries(tenant="other") == []
         assert await client.endpoints(tenant="other") == []
@@ -379,9 +381,9 @@ async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox
 
 
 async def record(
-    sandbox: Sandbox, taken: deliveries.Taken, outcome: str, pause: timedelta | None = None
-) -> deliveries.Recorded | None:
-    return await deliveries.record(
+    sandbox: Sandbox, taken: deliveries.ClaimedDelivery, outcome: str, pause: timedelta | None = None
+) -> deliveries.RecordedAttempt | None:
+    return await deliveries.record_attempt(
         sandbox.database,
         taken,
         outcome=outcome,

@@ -7,11 +7,11 @@ from typing import Literal
 import pytest
 
 from retoma import Webhook
-from retoma.define.webhook import EVENTS, recorded
+from retoma.define.webhook import EVENTS, encode_webhook
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import one, rows
-from tests.engine.test_hot_statements import call, clear, counters, ended, prepared
+from tests.engine.builders import find_claim, rows
+from tests.engine.test_hot_statements import call, clear, counters, make_result, prepare_history
 from tests.webhooks.builders import one_step
 
 HISTORY = 6_000
@@ -38,7 +38,7 @@ async def test_a_claim_reads_only_what_is_due(open_sandbox: OpenSandbox, statist
 
 
 @pytest.mark.parametrize("statistics", STATISTICS)
-async def test_recording_an_attempt_reads_only_what_its_run_and_endpoint_are_owed(
+async def test_recording_an_attempt_reads_only_deliveries_of_its_run_and_endpoint(
     open_sandbox: OpenSandbox, statistics: Statistics
 ) -> None:
     async with open_sandbox(one_step()) as sandbox:
@@ -70,7 +70,7 @@ async def test_the_end_of_a_run_without_a_webhook_reads_no_delivery(open_sandbox
 
 
 async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: OpenSandbox) -> None:
-    hook = recorded(Webhook("https://old.example.com/", events=["run.started"]), "https://old.example.com")
+    hook = encode_webhook(Webhook("https://old.example.com/", events=["run.started"]), "https://old.example.com")
     async with open_sandbox(one_step()) as sandbox:
         await make_history(sandbox)
         (run, *_) = [started.id for started in await sandbox.client.start_many("one", [None] * 1_000)]
@@ -98,13 +98,17 @@ async def test_a_subscription_costs_a_job_nothing(open_sandbox: OpenSandbox) -> 
 
 async def read_by_jobs(open_sandbox: OpenSandbox, events: list[str]) -> dict[tuple[str, str], int]:
     """Return what claiming and finishing jobs of an open run reads while a URL has subscribed to `events`."""
-    async with prepared(open_sandbox, "analysed") as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, "analysed") as (sandbox, reins, connection):
         if events:
             await sandbox.client.subscribe("http://127.0.0.1:9/hook", events)
         await sandbox.client.start("labels")
         before = await counters(connection)
         claims = await call(connection, reins, room=10)
-        await call(connection, reins, [ended(one(claims, "taxonomy")), ended(one(claims, "documents"))])
+        await call(
+            connection,
+            reins,
+            [make_result(find_claim(claims, "taxonomy")), make_result(find_claim(claims, "documents"))],
+        )
         after = await counters(connection)
     return {name: count - before[name] for name, count in after.items() if count > before[name]}
 
@@ -122,9 +126,9 @@ async def make_history(sandbox: Sandbox, statistics: Statistics = "of now") -> N
     await rows(
         sandbox,
         """
-        insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, state, next_at,
+        insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, schedule, state, next_at,
                                        created_at, ended_at)
-        select gen_random_uuid(), endpoint, 1, tenant, pipeline, host, event, profile,
+        select gen_random_uuid(), endpoint, 1, tenant, pipeline, host, event, schedule,
                case when n % 6 > 2 then 'delivered' else 'due' end::retoma.delivery_state,
                case n % 6 when 0 then 'infinity' when 1 then retoma.now() + interval '1 hour'
                     else retoma.now() end,

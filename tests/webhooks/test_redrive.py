@@ -16,24 +16,24 @@ from retoma.errors import Conflict, NotFound
 from retoma.states import DeliveryState
 from retoma.store.database import Database
 from tests.cli.terminal import Terminal
-from tests.conftest import OpenSandbox, empty
-from tests.receiver import receiver, says
+from tests.conftest import OpenSandbox, empty_database
+from tests.receiver import receiver, respond_with
 from tests.server.api import an_api
-from tests.server.pages.visitor import Visitor, opened, token_of
-from tests.webhooks.builders import BOTH, ended_run, one_step, only, owed
+from tests.server.pages.visitor import Visitor, token_of, visit_pages
+from tests.webhooks.builders import BOTH, get_delivery, list_deliveries, one_step, run_to_end
 
 
 async def test_a_dead_webhook_is_sent_again_with_the_same_id_and_body(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500)) as there:
-        run = await ended_run(sandbox, there.url, retries=0)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500)) as there:
+        run = await run_to_end(sandbox, there.url, retries=0)
         await sandbox.send_webhooks()
-        dead = await only(sandbox, run)
+        dead = await get_delivery(sandbox, run)
         assert dead.state is DeliveryState.DEAD
         await sandbox.client.redrive(dead.id)
         await sandbox.send_webhooks()
-        delivered = await only(sandbox, run)
+        delivered = await get_delivery(sandbox, run)
     assert (delivered.state, delivered.attempt, delivered.body) == (DeliveryState.DELIVERED, 2, dead.body)
-    assert len({(got.headers["webhook-id"], got.body) for got in there.got}) == 1
+    assert len({(got.headers["webhook-id"], got.body) for got in there.requests}) == 1
 
 
 async def by_api(visitor: Visitor, delivery: UUID, _: Terminal) -> None:
@@ -56,35 +56,35 @@ async def on_the_page(visitor: Visitor, delivery: UUID, _: Terminal) -> None:
 async def test_a_dead_webhook_is_sent_again_by_api_by_command_and_on_the_page(
     send_again: Callable[[Visitor, UUID, Terminal], Awaitable[None]], database: Database, tmp_path: Path
 ) -> None:
-    await empty(database)
+    await empty_database(database)
     terminal = Terminal(tmp_path, {"RETOMA_DATABASE_URL": database.url})
-    async with opened(partial(an_api, database))() as visitor, receiver(says(500)) as there:
+    async with visit_pages(partial(an_api, database))() as visitor, receiver(respond_with(500)) as there:
         await visitor.client.start("film", {}, webhook=Webhook(there.url, ("run.started",), retries=0))
         await visitor.api.sandbox.send_webhooks()
         (dead,) = await visitor.client.deliveries(states=[DeliveryState.DEAD])
         await send_again(visitor, dead.id, terminal)
         assert await visitor.api.sandbox.send_webhooks() == 1
         assert (await visitor.client.delivery(dead.id)).state is DeliveryState.DELIVERED
-    assert len({got.headers["webhook-id"] for got in there.got}) == 1
-    assert len(there.got) == 2
+    assert len({got.headers["webhook-id"] for got in there.requests}) == 1
+    assert len(there.requests) == 2
 
 
-async def test_a_redrive_begins_the_schedule_anew(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(*[says(500)] * 4) as there:
-        run = await ended_run(sandbox, there.url, retries=1)
+async def test_a_redrive_restarts_the_schedule(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(500)] * 4) as there:
+        run = await run_to_end(sandbox, there.url, retries=1)
         for _ in range(2):
             await sandbox.send_webhooks()
             await sandbox.clock.advance(timedelta(minutes=1))
-        dead = await only(sandbox, run)
+        dead = await get_delivery(sandbox, run)
         await sandbox.client.redrive(dead.id)
         await sandbox.send_webhooks()
-        assert (await only(sandbox, run)).state is DeliveryState.DUE
+        assert (await get_delivery(sandbox, run)).state is DeliveryState.DUE
 
 
 async def test_what_is_not_dead_is_not_sent_again(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
-        delivery = await only(sandbox, run)
+        run = await run_to_end(sandbox, there.url)
+        delivery = await get_delivery(sandbox, run)
         with pytest.raises(Conflict, match="is due: only a dead one"):
             await sandbox.client.redrive(delivery.id)
         await sandbox.send_webhooks()
@@ -92,14 +92,14 @@ async def test_what_is_not_dead_is_not_sent_again(open_sandbox: OpenSandbox) -> 
             await sandbox.client.redrive(delivery.id)
         with pytest.raises(NotFound, match="there is no delivery"):
             await sandbox.client.redrive(uuid4())
-        assert len(there.got) == 1
+        assert len(there.requests) == 1
 
 
 async def test_a_disabled_endpoint_is_enabled_first(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(410)) as there:
-        run = await ended_run(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(410)) as there:
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery, (endpoint,) = await only(sandbox, run), await sandbox.client.endpoints()
+        delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.endpoints()
         with pytest.raises(Conflict, match=f"is disabled: .* `retoma endpoints enable {endpoint.id}`"):
             await sandbox.client.redrive(delivery.id)
         assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 0
@@ -107,17 +107,21 @@ async def test_a_disabled_endpoint_is_enabled_first(open_sandbox: OpenSandbox) -
         assert (await sandbox.client.endpoint(endpoint.id)).disabled_at is None
         assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 1
         await sandbox.send_webhooks()
-        assert (await only(sandbox, run)).state is DeliveryState.DELIVERED
+        assert (await get_delivery(sandbox, run)).state is DeliveryState.DELIVERED
 
 
 async def test_all_dead_ones_of_a_url_or_a_time_are_sent_again(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(*[says(500)] * 3) as there, receiver(says(500)) as other:
+    async with (
+        open_sandbox(one_step()) as sandbox,
+        receiver(*[respond_with(500)] * 3) as there,
+        receiver(respond_with(500)) as other,
+    ):
         began = await sandbox.clock.now()
         for _ in range(3):
-            await ended_run(sandbox, there.url, retries=0)
+            await run_to_end(sandbox, there.url, retries=0)
             await sandbox.send_webhooks()
             await sandbox.clock.advance(timedelta(hours=1))
-        await ended_run(sandbox, other.url, retries=0)
+        await run_to_end(sandbox, other.url, retries=0)
         await sandbox.send_webhooks()
         since, until = began + timedelta(minutes=30), began + timedelta(minutes=90)
         assert await sandbox.client.redrive_all(url=there.url, from_at=since, to_at=until) == 1
@@ -128,31 +132,31 @@ async def test_all_dead_ones_of_a_url_or_a_time_are_sent_again(open_sandbox: Ope
 
 
 async def test_those_of_one_run_go_out_in_their_order_again(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(500)) as there:
-        run = await ended_run(sandbox, there.url, events=BOTH, retries=0)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500), respond_with(500)) as there:
+        run = await run_to_end(sandbox, there.url, events=BOTH, retries=0)
         await sandbox.send_webhooks()
         assert await sandbox.client.redrive_all() == 2
-        assert [each.next_at is None for each in await owed(sandbox, run)] == [False, True]
+        assert [each.next_at is None for each in await list_deliveries(sandbox, run)] == [False, True]
         await sandbox.send_webhooks()
-    assert [got.json["type"] for got in there.got[2:]] == ["run.started", "run.completed"]
+    assert [got.json["type"] for got in there.requests[2:]] == ["run.started", "run.completed"]
 
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_one_that_is_redriven_alone_keeps_the_order_of_its_run(open_sandbox: OpenSandbox, first: int) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(500)) as there:
-        run = await ended_run(sandbox, there.url, events=BOTH, retries=0)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500), respond_with(500)) as there:
+        run = await run_to_end(sandbox, there.url, events=BOTH, retries=0)
         await sandbox.send_webhooks()
-        dead = [each.id for each in await owed(sandbox, run)]
+        dead = [each.id for each in await list_deliveries(sandbox, run)]
         for each in (dead[first], dead[1 - first]):
             await sandbox.client.redrive(each)
-        assert [each.next_at is None for each in await owed(sandbox, run)] == [False, True]
+        assert [each.next_at is None for each in await list_deliveries(sandbox, run)] == [False, True]
         await sandbox.send_webhooks()
-    assert [got.json["type"] for got in there.got[2:]] == ["run.started", "run.completed"]
+    assert [got.json["type"] for got in there.requests[2:]] == ["run.started", "run.completed"]
 
 
 async def test_deliveries_are_listed_newest_first_by_pages_and_filters(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500)) as there:
-        runs = [await ended_run(sandbox, there.url, retries=0) for _ in range(5)]
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500)) as there:
+        runs = [await run_to_end(sandbox, there.url, retries=0) for _ in range(5)]
         await sandbox.send_webhooks()
         client = sandbox.client
         first = await client.deliveries(limit=2)

@@ -7,10 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from retoma.define.webhook import SCHEDULES
-from retoma.engine.deliveries import Outcome, after_answer, after_failure, retry_after
+from retoma.webhooks.delivery_retries import (
+    DeliveryOutcome,
+    decide_after_failure,
+    decide_after_response,
+    parse_retry_after,
+)
 from tests.conftest import OpenSandbox
-from tests.receiver import receiver, says
-from tests.webhooks.builders import ended_run, one_step, only, send_until_over
+from tests.receiver import receiver, respond_with
+from tests.webhooks.builders import get_delivery, one_step, run_to_end, send_until_done
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ENDLESS = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
@@ -26,10 +31,12 @@ DEAD_URL = "http://127.0.0.1:9/hook"
 )
 def test_a_profile_has_so_many_attempts(profile: str, attempts: int, longest: timedelta, in_all: timedelta) -> None:
     verdicts = [
-        after_failure(profile=profile, retries=None, tries=tries, spread=lambda: 1.0)
+        decide_after_failure(schedule=profile, retries=None, schedule_attempt=tries, jitter=lambda: 1.0)
         for tries in range(1, attempts + 1)
     ]
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.AGAIN] * (attempts - 1) + [Outcome.DEAD]
+    assert [verdict.outcome for verdict in verdicts] == [DeliveryOutcome.RETRY] * (attempts - 1) + [
+        DeliveryOutcome.DEAD
+    ]
     delays = [verdict.delay for verdict in verdicts]
     assert (max(delays), sum(delays, timedelta())) == (longest, in_all)
 
@@ -45,23 +52,29 @@ def test_the_standard_schedule_is_the_promised_one() -> None:
 
 
 def test_waits_are_spread_and_never_shorter_than_the_schedule() -> None:
-    waits = {after_failure(profile="standard", retries=None, tries=5).delay.total_seconds() for _ in range(50)}
+    waits = {
+        decide_after_failure(schedule="standard", retries=None, schedule_attempt=5).delay.total_seconds()
+        for _ in range(50)
+    }
     assert len(waits) > 40
     assert all(60 <= wait <= 72 for wait in waits)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 def test_retries_are_what_follows_the_first_attempt(retries: int) -> None:
-    outcomes = [after_failure(profile="short", retries=retries, tries=tries).outcome for tries in range(1, 5)]
-    assert outcomes[:retries] == [Outcome.AGAIN] * retries
-    assert outcomes[retries] is Outcome.DEAD
+    outcomes = [
+        decide_after_failure(schedule="short", retries=retries, schedule_attempt=tries).outcome for tries in range(1, 5)
+    ]
+    assert outcomes[:retries] == [DeliveryOutcome.RETRY] * retries
+    assert outcomes[retries] is DeliveryOutcome.DEAD
 
 
 def test_any_2xx_is_a_delivery_and_nothing_else_is() -> None:
     delivered = [
         status
         for status in range(100, 600)
-        if after_answer(status, None, profile="short", retries=None, tries=1).outcome is Outcome.DELIVERED
+        if decide_after_response(status, None, schedule="short", retries=None, schedule_attempt=1).outcome
+        is DeliveryOutcome.DELIVERED
     ]
     assert delivered == list(range(200, 300))
 
@@ -70,7 +83,10 @@ def test_any_2xx_is_a_delivery_and_nothing_else_is() -> None:
     "status", [100, 199, 300, 301, 302, 307, 308, 400, 401, 403, 404, 409, 422, 429, 500, 502, 599]
 )
 def test_everything_else_is_tried_again(status: int) -> None:
-    assert after_answer(status, None, profile="short", retries=None, tries=1).outcome is Outcome.AGAIN
+    assert (
+        decide_after_response(status, None, schedule="short", retries=None, schedule_attempt=1).outcome
+        is DeliveryOutcome.RETRY
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,17 +102,17 @@ def test_everything_else_is_tried_again(status: int) -> None:
     ],
 )
 def test_retry_after_is_read_as_seconds_or_a_date_and_capped(said: str, seconds: int) -> None:
-    assert retry_after(said, NOW) == timedelta(seconds=seconds)
+    assert parse_retry_after(said, NOW) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("said", [None, "", "soon", "-5", "1.5", "٣", "Tue, 99 Jan 2030 12:00:30 GMT", "\x00", ENDLESS])
 def test_a_retry_after_that_cannot_be_read_is_none(said: str | None) -> None:
-    assert retry_after(said, NOW) is None
+    assert parse_retry_after(said, NOW) is None
 
 
 def test_retry_after_lengthens_the_wait_and_never_shortens_it() -> None:
-    long = after_answer(429, timedelta(seconds=30), profile="short", retries=None, tries=1)
-    short = after_answer(500, timedelta(seconds=1), profile="short", retries=None, tries=4)
+    long = decide_after_response(429, timedelta(seconds=30), schedule="short", retries=None, schedule_attempt=1)
+    short = decide_after_response(500, timedelta(seconds=1), schedule="short", retries=None, schedule_attempt=4)
     assert (long.delay, long.pause) == (timedelta(seconds=30), timedelta(seconds=30))
     assert short.delay >= timedelta(seconds=16)
     assert short.pause is None
@@ -104,9 +120,9 @@ def test_retry_after_lengthens_the_wait_and_never_shortens_it() -> None:
 
 async def test_a_dead_receiver_is_tried_by_the_schedule_and_then_given_up(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        run = await ended_run(sandbox, DEAD_URL, profile="short")
-        waits = await send_until_over(sandbox, run)
-        delivery = await only(sandbox, run)
+        run = await run_to_end(sandbox, DEAD_URL, schedule="short")
+        waits = await send_until_done(sandbox, run)
+        delivery = await get_delivery(sandbox, run)
     expected = SCHEDULES["short"]
     assert all(least <= wait.total_seconds() <= least * 1.2 for least, wait in zip(expected, waits, strict=True))
     assert (str(delivery.state), delivery.attempt, len(delivery.attempts)) == ("dead", 5, 5)
@@ -115,8 +131,8 @@ async def test_a_dead_receiver_is_tried_by_the_schedule_and_then_given_up(open_s
 
 async def test_the_whole_standard_schedule_ends_in_the_dead_letters(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        run = await ended_run(sandbox, DEAD_URL)
-        waits = await send_until_over(sandbox, run)
+        run = await run_to_end(sandbox, DEAD_URL)
+        waits = await send_until_done(sandbox, run)
     assert len(waits) == 14
     assert timedelta(hours=75) < sum(waits, timedelta()) < timedelta(hours=92)
 
@@ -128,20 +144,20 @@ async def test_the_whole_standard_schedule_ends_in_the_dead_letters(open_sandbox
 async def test_a_refusal_is_tried_three_times_what_may_pass_to_the_end_and_410_disables_the_endpoint(
     status: int, attempts: int, open_sandbox: OpenSandbox
 ) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(*[says(status)] * 9) as there:
-        run = await ended_run(sandbox, there.url, profile="short")
-        await send_until_over(sandbox, run)
+    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(status)] * 9) as there:
+        run = await run_to_end(sandbox, there.url, schedule="short")
+        await send_until_done(sandbox, run)
         (endpoint,) = await sandbox.client.endpoints()
-        assert str((await only(sandbox, run)).state) == "dead"
-    assert len(there.got) == attempts
+        assert str((await get_delivery(sandbox, run)).state) == "dead"
+    assert len(there.requests) == attempts
     assert (endpoint.disabled_at is not None) == (status == 410)
 
 
 async def test_a_receiver_that_is_not_ready_yet_gets_it_later(open_sandbox: OpenSandbox) -> None:
     """As n8n does, which gives 404 and 409 until its workflow waits for the call."""
-    async with open_sandbox(one_step()) as sandbox, receiver(says(404), says(409)) as there:
-        run = await ended_run(sandbox, there.url)
-        await send_until_over(sandbox, run)
-        delivery = await only(sandbox, run)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(404), respond_with(409)) as there:
+        run = await run_to_end(sandbox, there.url)
+        await send_until_done(sandbox, run)
+        delivery = await get_delivery(sandbox, run)
     assert [attempt.status for attempt in delivery.attempts] == [404, 409, 200]
     assert str(delivery.state) == "delivered"

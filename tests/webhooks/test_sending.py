@@ -17,8 +17,8 @@ from retoma.settings import Settings
 from retoma.store import deliveries
 from tests.conftest import OpenSandbox, RowsRead
 from tests.engine.builders import rows, value
-from tests.receiver import Act, Got, receiver, says
-from tests.webhooks.builders import BOTH, a_sender, ended_run, one_step, only, send_until_over
+from tests.receiver import ReceivedRequest, Responder, receiver, respond_with
+from tests.webhooks.builders import BOTH, a_sender, get_delivery, one_step, run_to_end, send_until_done
 
 
 class Article(BaseModel):
@@ -27,9 +27,9 @@ class Article(BaseModel):
 
 async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks(Settings(public_url="https://retoma.example.com/"))
-    (got,) = there.got
+    (got,) = there.requests
     assert (got.method, got.path, got.headers["content-type"]) == ("POST", "/hook", "application/json")
     assert got.headers["user-agent"].startswith("Retoma/")
     assert got.json == {
@@ -54,16 +54,16 @@ async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
 
 async def test_a_webhook_of_a_failed_run_tells_what_failed(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step(fails=True)) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url)
+        await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-    told = there.got[0].json["data"]
+    told = there.requests[0].json["data"]
     assert (told["state"], told["tenant"]) == ("failed", "default")
     assert told["error"] == {"step": "answer", "code": "GAVE_UP", "message": "no more"}
 
 
 async def test_of_very_many_failures_the_last_is_told(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step(fails=True)) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await rows(
             sandbox,
             "insert into retoma.events (run, at, revision, kind, step, data) "
@@ -72,46 +72,48 @@ async def test_of_very_many_failures_the_last_is_told(open_sandbox: OpenSandbox)
             run,
         )
         await sandbox.send_webhooks()
-    assert there.got[0].json["data"]["error"] == {"step": "other", "message": "1001"}
+    assert there.requests[0].json["data"]["error"] == {"step": "other", "message": "1001"}
 
 
 async def test_what_is_signed_is_what_is_sent(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery, now = await only(sandbox, run), await sandbox.clock.now()
+        delivery, now = await get_delivery(sandbox, run), await sandbox.clock.now()
         secret = await value(sandbox, "select secret from retoma.webhook_secrets")
-    (got,) = there.got
+    (got,) = there.requests
     assert signing.verify(secret, got.headers, got.body, now) == str(delivery.id)
     older = {name: text for name, text in got.headers.items() if not name.startswith("webhook-")}
-    signing.verify(secret, older, got.body, now, older=True)
+    signing.verify(secret, older, got.body, now, legacy=True)
     assert got.body.decode() == delivery.body
 
 
 async def test_the_reference_library_accepts_it(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url)
+        await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
         secret = await value(sandbox, "select secret from retoma.webhook_secrets")
         monkeypatch.setattr(
-            "standardwebhooks.webhooks.Webhook._Webhook__verify_timestamp", lambda *_: fresh(there.got[0])
+            "standardwebhooks.webhooks.Webhook._Webhook__verify_timestamp", lambda *_: verify_now(there.requests[0])
         )
-    assert Reference(secret).verify(there.got[0].body.decode(), there.got[0].headers)["type"] == "run.completed"
+    assert (
+        Reference(secret).verify(there.requests[0].body.decode(), there.requests[0].headers)["type"] == "run.completed"
+    )
 
 
 async def test_the_setting_signs_in_place_of_the_endpoints_secret(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url)
+        await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks(Settings(webhook_secret="segredo"))
         now = await sandbox.clock.now()
-    (got,) = there.got
+    (got,) = there.requests
     signing.verify("segredo", got.headers, got.body, now)
     signing.verify(
         "segredo",
         {name: got.headers[name] for name in ("x-webhook-timestamp", "x-webhook-signature")},
         got.body,
         now,
-        older=True,
+        legacy=True,
     )
 
 
@@ -122,15 +124,15 @@ async def test_a_wrong_secret_in_the_settings_is_told_before_anything_is_sent(op
 
 
 async def test_every_attempt_has_the_same_id_and_body_and_a_timestamp_of_its_own(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(500)) as there:
-        await ended_run(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500), respond_with(500)) as there:
+        await run_to_end(sandbox, there.url)
         for _ in range(3):
             await sandbox.send_webhooks()
             await sandbox.clock.advance(timedelta(seconds=10))
-    assert len(there.got) == 3
-    assert len({(got.body, got.headers["webhook-id"]) for got in there.got}) == 1
-    assert len({got.headers["webhook-timestamp"] for got in there.got}) == 3
-    assert len({got.headers["webhook-signature"] for got in there.got}) == 3
+    assert len(there.requests) == 3
+    assert len({(got.body, got.headers["webhook-id"]) for got in there.requests}) == 1
+    assert len({got.headers["webhook-timestamp"] for got in there.requests}) == 3
+    assert len({got.headers["webhook-signature"] for got in there.requests}) == 3
 
 
 async def test_the_body_is_kept_before_the_first_attempt_and_never_made_again(open_sandbox: OpenSandbox) -> None:
@@ -140,14 +142,14 @@ async def test_the_body_is_kept_before_the_first_attempt_and_never_made_again(op
         made.append(event)
         return {"id_roteiro": 7, "times": len(made), "state": run.state}
 
-    async with open_sandbox(one_step(), webhook_body=body) as sandbox, receiver(says(500)) as there:
-        run = await ended_run(sandbox, there.url)
+    async with open_sandbox(one_step(), webhook_body=body) as sandbox, receiver(respond_with(500)) as there:
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        kept = (await only(sandbox, run)).body
+        kept = (await get_delivery(sandbox, run)).body
         await sandbox.clock.advance(timedelta(seconds=10))
         await sandbox.send_webhooks()
     assert made == ["run.completed"]
-    assert [got.body.decode() for got in there.got] == [kept, kept]
+    assert [got.body.decode() for got in there.requests] == [kept, kept]
     assert json.loads(kept or "") == {"id_roteiro": 7, "times": 1, "state": "completed"}
 
 
@@ -161,16 +163,20 @@ async def test_a_body_that_cannot_be_made_is_tried_again_and_says_why(open_sandb
         return {"ok": True}
 
     async with open_sandbox(one_step(), webhook_body=body) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        first = await only(sandbox, run)
-        assert (str(first.state), first.error, there.got) == ("due", "its body cannot be made: KeyError: 'images'", [])
+        first = await get_delivery(sandbox, run)
+        assert (str(first.state), first.error, there.requests) == (
+            "due",
+            "its body cannot be made: KeyError: 'images'",
+            [],
+        )
         await sandbox.clock.advance(timedelta(seconds=10))
         await sandbox.send_webhooks()
-    assert there.got[0].json == {"ok": True}
+    assert there.requests[0].json == {"ok": True}
 
 
-async def test_an_end_is_told_as_it_was_though_the_run_was_made_anew_before_it_is_sent(
+async def test_an_end_is_sent_unchanged_though_the_run_was_rerun(
     open_sandbox: OpenSandbox,
 ) -> None:
     broken = {"b"}
@@ -187,13 +193,13 @@ async def test_an_end_is_told_as_it_was_though_the_run_was_made_anew_before_it_i
         return word.upper()
 
     async with open_sandbox(pipeline) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         broken.clear()
         await sandbox.clock.advance(timedelta(minutes=1))
         await sandbox.client.rerun_failed(run)
         await sandbox.work()
         await sandbox.send_webhooks()
-    former, newer = [got.json["data"] for got in there.got]
+    former, newer = [got.json["data"] for got in there.requests]
     assert (former["state"], former["results"]["label"]) == ("completed_with_errors", {"a": "A"})
     assert (newer["state"], newer["results"]["label"]) == ("completed", {"a": "A", "b": "B"})
 
@@ -203,10 +209,10 @@ async def test_an_applications_own_body_is_of_the_run_as_it_was(open_sandbox: Op
         return {"state": run.state, "revision": run.revision, "ended": run.ended_at}
 
     async with open_sandbox(one_step(fails=True), webhook_body=body) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url, events=BOTH)
+        run = await run_to_end(sandbox, there.url, events=BOTH)
         await sandbox.client.rerun_failed(run)
         await sandbox.send_webhooks()
-    assert [got.json for got in there.got] == [
+    assert [got.json for got in there.requests] == [
         {"state": "running", "revision": 1, "ended": None},
         {"state": "failed", "revision": 1, "ended": "2030-01-01T12:00:00Z"},
     ]
@@ -229,8 +235,8 @@ async def test_a_body_has_the_same_fields_whatever_its_size(
     async with open_sandbox(large) as sandbox, receiver() as there:
         run = await sandbox.run("one", {"text": "é" * given}, webhook=Webhook(there.url, events=BOTH))
         await sandbox.send_webhooks(Settings(public_url="https://retoma.example.com"))
-    started, ended = [got.json["data"] for got in there.got]
-    assert max(len(got.body) for got in there.got) < 20_000
+    started, ended = [got.json["data"] for got in there.requests]
+    assert max(len(got.body) for got in there.requests) < 20_000
     assert list(started) == list(ended)
     assert ended["omitted"] == omitted
     assert [name for name in ("results", "input") if ended[name] is None] == omitted
@@ -239,9 +245,9 @@ async def test_a_body_has_the_same_fields_whatever_its_size(
 
 async def test_without_a_public_address_links_are_paths(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-    assert there.got[0].json["data"]["url"] == f"/api/v1/runs/{run}"
+    assert there.requests[0].json["data"]["url"] == f"/api/v1/runs/{run}"
 
 
 async def test_results_that_could_never_fit_are_not_even_read(open_sandbox: OpenSandbox, rows_read: RowsRead) -> None:
@@ -252,19 +258,19 @@ async def test_results_that_could_never_fit_are_not_even_read(open_sandbox: Open
         return "x" * 200_000
 
     async with open_sandbox(large) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url)
+        await run_to_end(sandbox, there.url)
         rows_read.clear()
         await sandbox.send_webhooks()
-    told = there.got[0].json["data"]
+    told = there.requests[0].json["data"]
     assert (told["results"], told["omitted"]) == (None, ["results"])
     assert rows_read["results_of_run"] == []
 
 
 async def test_the_word_of_the_start_has_no_results_however_late_it_is_sent(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url, events=("run.started",))
+        await run_to_end(sandbox, there.url, events=("run.started",))
         await sandbox.send_webhooks()
-    told = there.got[0].json["data"]
+    told = there.requests[0].json["data"]
     assert (told["state"], told["results"], told["omitted"]) == ("running", None, [])
 
 
@@ -278,12 +284,12 @@ async def test_for_a_day_after_a_rotation_both_secrets_sign(open_sandbox: OpenSa
         await sandbox.send_webhooks()
         now = await sandbox.clock.now()
         for each in (secret, former):
-            signing.verify(each, there.got[0].headers, there.got[0].body, now)
+            signing.verify(each, there.requests[0].headers, there.requests[0].body, now)
         await sandbox.clock.advance(timedelta(hours=25))
         await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
         await sandbox.send_webhooks()
-    signing.verify(secret, there.got[-1].headers, there.got[-1].body, now + timedelta(hours=25))
-    assert len(there.got[-1].headers["webhook-signature"].split(" ")) == 1
+    signing.verify(secret, there.requests[-1].headers, there.requests[-1].body, now + timedelta(hours=25))
+    assert len(there.requests[-1].headers["webhook-signature"].split(" ")) == 1
 
 
 @pytest.mark.parametrize("knows", ["the former secret", "the new secret"])
@@ -297,7 +303,7 @@ async def test_a_receiver_of_the_older_header_accepts_either_secret_while_one_is
         (endpoint,) = await sandbox.client.endpoints()
         new = await sandbox.client.rotate_secret(endpoint.id)
         there.answer = accepts_only(secret if knows == "the former secret" else new)
-        await send_until_over(sandbox, (await sandbox.client.runs())[0].id)
+        await send_until_done(sandbox, (await sandbox.client.runs())[0].id)
         (delivery,) = await sandbox.client.deliveries()
     assert str(delivery.state) == "delivered"
     assert delivery.attempt == (1 if knows == "the former secret" else 2)
@@ -307,26 +313,26 @@ async def test_a_receiver_of_the_older_header_accepts_either_secret_while_one_is
 async def test_the_secret_of_the_settings_is_rotated_with_an_overlap(knows: str, open_sandbox: OpenSandbox) -> None:
     both = Settings(webhook_secret="segredo novo", webhook_previous_secret="segredo antigo")
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await ended_run(sandbox, there.url)
+        run = await run_to_end(sandbox, there.url)
         there.answer = accepts_only(knows)
         for _ in range(2):
             await sandbox.send_webhooks(both)
             await sandbox.clock.advance(timedelta(seconds=5))
-        assert str((await only(sandbox, run)).state) == "delivered"
-    for got in there.got:
-        signing.verify(knows, standard(got.headers), got.body, fresh(got))
+        assert str((await get_delivery(sandbox, run)).state) == "delivered"
+    for got in there.requests:
+        signing.verify(knows, standard(got.headers), got.body, verify_now(got))
 
 
-@pytest.mark.parametrize("secret", ["segredo-do-canal", signing.new_secret()], ids=["plain", "whsec_"])
+@pytest.mark.parametrize("secret", ["segredo-do-canal", signing.generate_secret()], ids=["plain", "whsec_"])
 async def test_the_reference_library_verifies_any_secret_of_the_settings(
     secret: str, open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await ended_run(sandbox, there.url)
+        await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks(Settings(webhook_secret=secret))
-    (got,) = there.got
-    monkeypatch.setattr("standardwebhooks.webhooks.Webhook._Webhook__verify_timestamp", lambda *_: fresh(got))
-    library = Reference(signing.library_secret(secret))
+    (got,) = there.requests
+    monkeypatch.setattr("standardwebhooks.webhooks.Webhook._Webhook__verify_timestamp", lambda *_: verify_now(got))
+    library = Reference(signing.to_library_secret(secret))
     assert library.verify(got.body.decode(), got.headers)["type"] == "run.completed"
 
 
@@ -334,11 +340,14 @@ async def test_each_attempt_is_logged_with_run_url_and_what_follows(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "retoma.webhooks")
-    async with open_sandbox(one_step()) as sandbox, receiver(says(500), says(200), says(500), says(500)) as there:
-        delivered = await ended_run(sandbox, f"{there.url}?token=canary")
-        await send_until_over(sandbox, delivered)
-        dead = await ended_run(sandbox, f"{there.url}?token=canary", retries=1)
-        await send_until_over(sandbox, dead)
+    async with (
+        open_sandbox(one_step()) as sandbox,
+        receiver(respond_with(500), respond_with(200), respond_with(500), respond_with(500)) as there,
+    ):
+        delivered = await run_to_end(sandbox, f"{there.url}?token=canary")
+        await send_until_done(sandbox, delivered)
+        dead = await run_to_end(sandbox, f"{there.url}?token=canary", retries=1)
+        await send_until_done(sandbox, dead)
     lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
     assert [(line.levelname, line.msg.split("  ")[0], line.run, line.attempt, line.status) for line in lines] == [
         ("WARNING", "webhook failed", str(delivered), 1, 500),
@@ -351,13 +360,13 @@ async def test_each_attempt_is_logged_with_run_url_and_what_follows(
     assert all("500" in line.error for line in (lines[0], lines[2], lines[3]))
 
 
-async def test_a_rotation_that_is_sent_twice_keeps_the_former_secret(open_sandbox: OpenSandbox) -> None:
+async def test_a_rotation_that_is_sent_twice_keeps_the_previous_secret(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start("one", webhook=Webhook("http://127.0.0.1:9/"))
         former = await value(sandbox, "select secret from retoma.webhook_secrets")
         (endpoint,) = await sandbox.client.endpoints()
         for _ in range(2):
-            await deliveries.rotate(sandbox.database, endpoint.id, None, "whsec_new", timedelta(hours=1))
+            await deliveries.rotate_secret(sandbox.database, endpoint.id, None, "whsec_new", timedelta(hours=1))
         assert tuple((await rows(sandbox, "select secret, former from retoma.webhook_secrets"))[0]) == (
             "whsec_new",
             former,
@@ -372,7 +381,7 @@ async def test_only_webhooks_of_the_applications_own_pipelines_are_sent(open_san
         return 1
 
     async with open_sandbox(one_step()) as mine, open_sandbox(other) as theirs, receiver() as there:
-        await ended_run(mine, there.url)
+        await run_to_end(mine, there.url)
         async with a_sender(theirs) as sender:
             assert await sender.send_due() == 0
         async with a_sender(mine) as sender:
@@ -382,23 +391,23 @@ async def test_only_webhooks_of_the_applications_own_pipelines_are_sent(open_san
 async def test_nothing_secret_is_in_what_is_recorded(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(says(302, location="http://127.0.0.1/")) as there:
-        run = await ended_run(sandbox, there.url + "?token=canary-1", retries=0)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(302, location="http://127.0.0.1/")) as there:
+        run = await run_to_end(sandbox, there.url + "?token=canary-1", retries=0)
         await sandbox.send_webhooks()
         secret = await value(sandbox, "select secret from retoma.webhook_secrets")
-        delivery = await only(sandbox, run)
+        delivery = await get_delivery(sandbox, run)
         said = f"{delivery.error} {delivery.body} {delivery.attempts} {caplog.text}"
     assert "given up" in caplog.text
     assert "canary-1" not in said
     assert secret not in said
 
 
-def accepts_only(secret: str) -> Callable[[Got], Act]:
+def accepts_only(secret: str) -> Callable[[ReceivedRequest], Responder]:
     """As a receiver that compares `X-Webhook-Signature` with the one signature that it computes."""
 
-    def answer(got: Got) -> Act:
-        right = signing.hex_signature(secret, int(got.headers["x-webhook-timestamp"]), got.body)
-        return says(200 if got.headers["x-webhook-signature"] == right else 401)
+    def answer(got: ReceivedRequest) -> Responder:
+        right = signing.sign_hex(secret, int(got.headers["x-webhook-timestamp"]), got.body)
+        return respond_with(200 if got.headers["x-webhook-signature"] == right else 401)
 
     return answer
 
@@ -407,6 +416,6 @@ def standard(headers: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in headers.items() if not name.startswith("x-webhook-")}
 
 
-def fresh(got: Any) -> Any:
+def verify_now(got: Any) -> Any:
     """The reference library has no clock that a test could set."""
     return datetime.fromtimestamp(int(got.headers["webhook-timestamp"]), UTC)

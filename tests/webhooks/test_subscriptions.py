@@ -15,11 +15,11 @@ from retoma import App, Decision, Pipeline, Settings, Webhook, signing
 from retoma.define.file import File
 from retoma.engine import watchdog
 from retoma.errors import Conflict, InvalidInput, NotFound, UnsafeUrl
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma.outgoing import Guard
 from retoma.store.database import Database
-from tests.conftest import OpenSandbox, empty
-from tests.engine.builders import SILENCE, rows, value
+from tests.conftest import OpenSandbox, empty_database
+from tests.engine.builders import HEARTBEAT_TIMEOUT, rows, value
 from tests.receiver import receiver
 from tests.server.api import Api, an_api
 from tests.webhooks.builders import one_step
@@ -34,7 +34,7 @@ async def test_a_subscriber_gets_every_run_of_its_tenant(open_sandbox: OpenSandb
         mine = (await sandbox.run("one", tenant="blog")).id
         await sandbox.run("one", tenant="shop")
         await sandbox.send_webhooks()
-    assert [(got.json["type"], got.json["data"]["run"], got.json["data"]["seq"]) for got in there.got] == [
+    assert [(got.json["type"], got.json["data"]["run"], got.json["data"]["seq"]) for got in there.requests] == [
         ("run.started", str(mine), 1),
         ("run.completed", str(mine), 2),
     ]
@@ -49,9 +49,9 @@ async def test_a_subscriber_of_all_tenants_gets_runs_of_all(open_sandbox: OpenSa
         now = await sandbox.clock.now()
         seen_by_a_tenant = await sandbox.client.deliveries(tenant="blog")
         seen_by_nobodys = await sandbox.client.deliveries(tenant="never heard of")
-    assert {got.json["data"]["tenant"] for got in there.got} == {"blog", "shop"}
+    assert {got.json["data"]["tenant"] for got in there.requests} == {"blog", "shop"}
     assert (made.tenant, seen_by_a_tenant, seen_by_nobodys) == ("*", [], [])
-    signing.verify(made.secret or "", there.got[0].headers, there.got[0].body, now)
+    signing.verify(made.secret or "", there.requests[0].headers, there.requests[0].body, now)
 
 
 async def test_a_url_that_a_run_names_too_is_told_once(open_sandbox: OpenSandbox) -> None:
@@ -61,7 +61,7 @@ async def test_a_url_that_a_run_names_too_is_told_once(open_sandbox: OpenSandbox
         assert len(await sandbox.client.deliveries()) == 1
 
 
-async def test_what_a_subscriber_is_owed_is_written_with_the_change(open_sandbox: OpenSandbox) -> None:
+async def test_deliveries_to_subscribers_are_enqueued_with_the_change(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.subscribe(URL, ["run.completed"])
         run = (await sandbox.run("one")).id
@@ -98,7 +98,7 @@ async def test_a_subscription_that_cannot_be_is_refused(
     async with open_sandbox(one_step()) as sandbox:
         with pytest.raises(InvalidInput, match=r"did you mean 'review\.opened'"):
             await sandbox.client.subscribe(URL, ["review.opend"])
-        monkeypatch.setattr("retoma.client.deliveries.MOST_SUBSCRIPTIONS", 0)
+        monkeypatch.setattr("retoma.client.deliveries.MAX_SUBSCRIPTIONS", 0)
         with pytest.raises(Conflict, match="remove one"):
             await sandbox.client.subscribe(URL, ["run.ended"])
         sandbox.client.guard = Guard()
@@ -114,20 +114,20 @@ async def test_a_stuck_run_is_told_with_its_cause(open_sandbox: OpenSandbox) -> 
             for hook in (Webhook(asked.url, events=["run.stuck"]), Webhook(usual.url))
         ]
         await sandbox.clock.advance(timedelta(minutes=10))
-        await watchdog.look(sandbox.database, SILENCE)
+        await watchdog.check_due_runs(sandbox.database, HEARTBEAT_TIMEOUT)
         await sandbox.send_webhooks()
-    assert {got.json["data"]["run"] for got in there.got} == set(map(str, runs))
-    told = there.got[0].json
+    assert {got.json["data"]["run"] for got in there.requests} == set(map(str, runs))
+    told = there.requests[0].json
     assert (told["type"], told["data"]["state"], told["data"]["stuck"]["cause"]) == ("run.stuck", "stuck", "no_worker")
-    assert "start one: retoma worker" in told["data"]["stuck"]["why"]
-    assert (len(asked.got), usual.got) == (1, [])
+    assert "start one: retoma worker" in told["data"]["stuck"]["explanation"]
+    assert (len(asked.requests), usual.requests) == (1, [])
 
 
 @asynccontextmanager
-async def reviewing(database: Database, folder: Path) -> AsyncIterator[tuple[Api, Any]]:
+async def open_review_server(database: Database, folder: Path) -> AsyncIterator[tuple[Api, Any]]:
     """A server whose runs ask a person about a recording."""
-    await empty(database)
-    files = files_of(FileSettings(home=folder, files_url=None))
+    await empty_database(database)
+    files = create_file_store(FileSettings(home=folder, files_url=None))
     pipeline = Pipeline("talk")
 
     @pipeline.step
@@ -141,7 +141,7 @@ async def reviewing(database: Database, folder: Path) -> AsyncIterator[tuple[Api
 
 
 async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database: Database, tmp_path: Path) -> None:
-    async with reviewing(database, tmp_path) as (api, there):
+    async with open_review_server(database, tmp_path) as (api, there):
         await api.client.subscribe(there.url, ["review.opened"])
         run = (await api.client.start("talk")).id
         await api.sandbox.work()
@@ -154,7 +154,7 @@ async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database:
         link = file["url"].removeprefix(PUBLIC)
         served = await api.get(link, key=None)
         part = await api.get(link, key=None, headers={"Range": "bytes=0-3"})
-        refused = [(await api.get(wrong, key=None)).status_code for wrong in tampered(link)]
+        refused = [(await api.get(wrong, key=None)).status_code for wrong in tamper(link)]
         await api.sandbox.clock.advance(timedelta(hours=25))
         expired = await api.get(link, key=None)
     assert (got.json["type"], got.json["data"]["run"]) == ("review.opened", str(run))
@@ -166,7 +166,7 @@ async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database:
     assert (expired.status_code, expired.json()["code"]) == (410, "GONE")
 
 
-def tampered(link: str) -> list[str]:
+def tamper(link: str) -> list[str]:
     """Another signature, a later end, another run, no signature at all, and a file of which there is no link."""
     path, query = link.split("?")
     expires = int(query.split("&")[0].removeprefix("expires="))
@@ -183,7 +183,7 @@ def tampered(link: str) -> list[str]:
 async def test_the_event_of_a_review_is_written_in_the_transaction_that_opens_it(
     database: Database, tmp_path: Path
 ) -> None:
-    async with reviewing(database, tmp_path) as (api, there):
+    async with open_review_server(database, tmp_path) as (api, there):
         await api.client.subscribe(there.url, ["review.opened"])
         await api.client.start("talk")
         await api.sandbox.work()
@@ -197,7 +197,7 @@ async def test_the_event_of_a_review_is_written_in_the_transaction_that_opens_it
 
 
 async def test_each_round_of_a_review_is_told_once_and_in_order(database: Database, tmp_path: Path) -> None:
-    async with reviewing(database, tmp_path) as (api, there):
+    async with open_review_server(database, tmp_path) as (api, there):
         run = (await api.client.start("talk", webhook=Webhook(there.url, events=["review.opened", "run.ended"]))).id
         await api.sandbox.work()
         for action in ("send_back", "approve"):
@@ -211,7 +211,7 @@ async def test_each_round_of_a_review_is_told_once_and_in_order(database: Databa
 
 
 async def test_reviews_of_runs_that_nobody_listens_to_are_not_announced(database: Database, tmp_path: Path) -> None:
-    async with reviewing(database, tmp_path) as (api, there):
+    async with open_review_server(database, tmp_path) as (api, there):
         await api.client.subscribe(there.url, ["run.ended"])
         await api.client.start("talk", webhook=Webhook(there.url))
         await api.sandbox.work()
@@ -219,7 +219,7 @@ async def test_reviews_of_runs_that_nobody_listens_to_are_not_announced(database
 
 
 async def test_subscriptions_over_http_are_those_of_the_keys_tenant(database: Database) -> None:
-    await empty(database)
+    await empty_database(database)
     async with an_api(database) as api:
         blog = await api.make_key("deliveries:read", "deliveries:write", "runs:read", tenant="blog")
         shop = await api.make_key("deliveries:read", "deliveries:write", "runs:read", tenant="shop")

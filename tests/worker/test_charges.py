@@ -7,7 +7,7 @@ import threading
 
 from retoma import Context, Pipeline, Retry, seconds
 from tests.conftest import OpenSandbox
-from tests.worker.test_worker import SOON, until, working
+from tests.worker.test_worker import SOON, run_worker, wait_until
 
 
 async def test_a_run_that_is_over_has_its_charges(open_sandbox: OpenSandbox) -> None:
@@ -18,7 +18,7 @@ async def test_a_run_that_is_over_has_its_charges(open_sandbox: OpenSandbox) -> 
         ctx.charge("openrouter", "small", tokens_in=1)
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         for _ in range(5):
             run = await sandbox.client.start(pipeline)
             await sandbox.client.wait(run.id, SOON)
@@ -35,9 +35,9 @@ async def test_a_long_attempt_is_charged_while_it_goes_on(open_sandbox: OpenSand
         await answered.wait()
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         run = await sandbox.client.start(pipeline)
-        assert await until(lambda: sandbox.client.charges(run.id))
+        assert await wait_until(lambda: sandbox.client.charges(run.id))
         answered.set()
 
 
@@ -51,9 +51,9 @@ async def test_a_call_that_outlives_its_attempt_is_charged_when_it_is_answered(o
         ctx.charge("openrouter", "small", tokens_in=1)
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         run = await sandbox.client.start(pipeline)
         assert (await sandbox.client.wait(run.id, SOON)).state == "failed"
         assert await sandbox.client.charges(run.id) == []
         answered.set()
-        assert await until(lambda: sandbox.client.charges(run.id))
+        assert await wait_until(lambda: sandbox.client.charges(run.id))

@@ -21,17 +21,17 @@ from typing import Any
 import pytest
 
 from retoma import Isolation, Pipeline, Settings, seconds
-from retoma.engine.exchange import Result, SetBack, Setback
+from retoma.engine.claim_protocol import AttemptOutcome, OutcomeKind, Result
 from retoma.errors import DefinitionError
 from retoma.store.embedded import attach
 from retoma.testing import Sandbox
-from retoma.worker import children, workload
-from retoma.worker.child import LARGEST_FILE
-from retoma.worker.undertaker import Undertaker
+from retoma.worker import executor, process_pool
+from retoma.worker.child_process import MAX_FILE_BYTES
+from retoma.worker.process_reaper import ProcessReaper
 from retoma.worker.worker import Worker
 from tests.conftest import OpenSandbox
-from tests.patience import PATIENCE
 from tests.ports import free_port
+from tests.wait_timeout import WAIT_TIMEOUT
 from tests.worker.isolated_steps import (
     HOUR,
     busy,
@@ -48,8 +48,8 @@ from tests.worker.isolated_steps import (
 )
 
 
-async def error_of(sandbox: Sandbox, pipeline: Pipeline, given: dict[str, str] | None = None) -> Any:
-    run = await sandbox.run(pipeline, given)
+async def error_of(sandbox: Sandbox, pipeline: Pipeline, inputs: dict[str, str] | None = None) -> Any:
+    run = await sandbox.run(pipeline, inputs)
     assert run.state == "failed"
     (error,) = (await sandbox.client.errors(run.id)).values()
     return error
@@ -129,7 +129,7 @@ async def test_a_child_that_uses_up_its_processor_time_dies(open_sandbox: OpenSa
 async def test_a_child_that_ignores_the_end_of_its_processor_time_is_killed(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "OVERSPENT", 0.0)
+    monkeypatch.setattr(process_pool, "CPU_GRACE", 0.0)
     async with open_sandbox(busy) as sandbox:
         error = await error_of(sandbox, busy, {"way": "deaf"})
     assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its processor time")
@@ -139,7 +139,7 @@ async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_star
     open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed = 0.0
-    monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
+    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
     async with open_sandbox(hanging) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
         attempt = asyncio.create_task(error_of(sandbox, hanging, {"lifeline": path}))
         assert await lifeline.readline() == b"began\n"
@@ -152,19 +152,23 @@ async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_star
 async def test_what_a_step_started_dies_also_when_the_worker_is_killed(
     open_sandbox: OpenSandbox, tmp_path: Path
 ) -> None:
-    async with open_sandbox(hanging) as sandbox, sandbox.hands() as hands, a_lifeline(tmp_path) as (path, lifeline):
+    async with (
+        open_sandbox(hanging) as sandbox,
+        sandbox.manual_worker() as hands,
+        a_lifeline(tmp_path) as (path, lifeline),
+    ):
         await sandbox.client.start(hanging, {"lifeline": path})
         attempt = asyncio.create_task(hands.attempt(await hands.claim()))
         assert await lifeline.readline() == b"began\n"
-        hands._children._undertaker.close()  # as when nobody holds the other end of its pipe any more
+        hands._children._reaper.close()  # as when nobody holds the other end of its pipe any more
         assert await lifeline.read() == b""
         (outcome,) = await attempt
-    assert isinstance(outcome, SetBack)
+    assert isinstance(outcome, AttemptOutcome)
     assert outcome.code == "OUT_OF_MEMORY"  # as it was killed, and before its timeout
 
 
 def test_a_child_that_has_ended_is_not_killed_later_under_a_number_that_is_now_of_others() -> None:
-    undertaker = Undertaker()
+    undertaker = ProcessReaper()
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
         undertaker.watch(other.pid)
         undertaker.forget(other.pid)
@@ -194,7 +198,7 @@ async def test_a_child_that_is_well_is_used_again(open_sandbox: OpenSandbox) -> 
 async def test_quick_attempts_share_the_children_that_are_there(
     open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "STARTING_AT_ONCE", 1)
+    monkeypatch.setattr(process_pool, "MAX_CONCURRENT_STARTS", 1)
     async with open_sandbox(crowd) as sandbox:
         run = await sandbox.run(crowd, {"size": 20, "together": 1, "folder": str(tmp_path)})
     assert run.results["children"] < 20
@@ -203,7 +207,7 @@ async def test_quick_attempts_share_the_children_that_are_there(
 async def test_no_attempt_waits_for_the_end_of_others(
     open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "STARTING_AT_ONCE", 1)
+    monkeypatch.setattr(process_pool, "MAX_CONCURRENT_STARTS", 1)
     async with open_sandbox(crowd) as sandbox:
         run = await sandbox.run(crowd, {"size": 3, "together": 3, "folder": str(tmp_path)})
     assert run.results["children"] == 3
@@ -212,18 +216,18 @@ async def test_no_attempt_waits_for_the_end_of_others(
 async def test_a_child_that_has_done_its_share_is_replaced(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "JOBS_PER_CHILD", 1)
+    monkeypatch.setattr(process_pool, "JOBS_PER_CHILD", 1)
     async with open_sandbox(sequence) as sandbox:
         run = await sandbox.run(sequence)
     assert len(set(run.results["second"])) == 2
 
 
 async def test_a_child_that_met_its_limit_or_keeps_much_memory_is_replaced(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
         runs = []
         for way in ("well", "memory", "well", "hoard", "well"):
             runs.append((await sandbox.client.start(misbehaving, {"way": way})).id)
-            await hands.give_back(await hands.attempt(await hands.claim()))
+            await hands.record_outcomes(await hands.attempt(await hands.claim()))
         pids = [(await sandbox.client.results(run))["behaviour"]["pid"] for run in runs[::2]]
     assert len(set(pids)) == 3
 
@@ -233,12 +237,12 @@ async def test_limits_of_one_step_do_not_stay_with_the_child_for_another(open_sa
         run = await sandbox.run(limited)
     limits = run.results["unhurried"]
     assert limits.pop("child") == limits.pop("former child")
-    assert limits == {"CPU": resource.RLIM_INFINITY, "CORE": 0, "FSIZE": LARGEST_FILE}
+    assert limits == {"CPU": resource.RLIM_INFINITY, "CORE": 0, "FSIZE": MAX_FILE_BYTES}
 
 
 def test_a_child_lifts_no_limit_under_which_its_worker_was_started() -> None:
     """Nor does it die of trying to."""
-    code = "import resource; from retoma.worker import child; child._limit_disk(); child._limit_processor(None)"
+    code = "import resource; from retoma.worker import child_process; child_process._limit_disk(); child_process._limit_cpu(None)"
     code += "; print(*resource.getrlimit(resource.RLIMIT_FSIZE), *resource.getrlimit(resource.RLIMIT_CPU))"
     python = f"ulimit -f 1000; ulimit -t 1000; exec {sys.executable} -c '{code}'"
     limits = subprocess.run(["bash", "-c", python], capture_output=True, text=True, check=True).stdout.split()
@@ -248,16 +252,16 @@ def test_a_child_lifts_no_limit_under_which_its_worker_was_started() -> None:
 async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late, start = 0.0, children._Child.start
+    late, start = 0.0, process_pool._ChildProcess.start
 
-    async def start_beyond_its_timeout(memory: int, undertaker: Undertaker) -> children._Child:
+    async def start_beyond_its_timeout(memory: int, undertaker: ProcessReaper) -> process_pool._ChildProcess:
         nonlocal late
         late = 90.0
         return await start(memory, undertaker)
 
-    monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
-    monkeypatch.setattr(children._Child, "start", start_beyond_its_timeout)
-    async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
+    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
+    monkeypatch.setattr(process_pool._ChildProcess, "start", start_beyond_its_timeout)
+    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(misbehaving)
         (outcome,) = await hands.attempt(await hands.claim())
     assert isinstance(outcome, Result)
@@ -266,14 +270,14 @@ async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
 async def test_a_job_whose_child_never_came_goes_back_and_did_not_time_out(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(memory: int, undertaker: Undertaker) -> None:
+    async def never(memory: int, undertaker: ProcessReaper) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(workload, "LONGEST_START", -60.0)
-    monkeypatch.setattr(children._Child, "start", never)
-    async with open_sandbox(misbehaving) as sandbox, sandbox.hands() as hands:
+    monkeypatch.setattr(executor, "START_TIMEOUT", -60.0)
+    monkeypatch.setattr(process_pool._ChildProcess, "start", never)
+    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(misbehaving)).id
-        await hands.give_back(await hands.attempt(await hands.claim()))
+        await hands.record_outcomes(await hands.attempt(await hands.claim()))
         (job,) = await sandbox.client.jobs(run)
     assert (job.state, job.attempt, job.code) == ("ready", 0, None)
 
@@ -281,7 +285,7 @@ async def test_a_job_whose_child_never_came_goes_back_and_did_not_time_out(
 async def test_an_answer_that_would_fill_the_worker_is_not_read(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "LARGEST_ANSWER", 20)
+    monkeypatch.setattr(process_pool, "MAX_ANSWER_BYTES", 20)
     async with open_sandbox(misbehaving) as sandbox:
         error = await error_of(sandbox, misbehaving)
     assert "bytes, over the limit of 20: keep large data in a file" in error["message"]
@@ -309,10 +313,10 @@ async def test_a_module_that_a_child_cannot_import_fails_each_job_once(
 ) -> None:
     monkeypatch.setenv("KEY", "sk-secret")
     greedy = a_module(tmp_path, monkeypatch, top).pipeline
-    async with open_sandbox(greedy) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(greedy) as sandbox, sandbox.manual_worker() as hands:
         for _ in range(2):  # the second by the same child
             run = (await sandbox.client.start(greedy)).id
-            await hands.give_back(await hands.attempt(await hands.claim()))
+            await hands.record_outcomes(await hands.attempt(await hands.claim()))
             ((job,), (error,)) = await sandbox.client.jobs(run), (await sandbox.client.errors(run)).values()
             assert (job.state, job.attempt, job.code) == ("failed", 1, "NOT_IMPORTABLE")
             assert why in error["message"]
@@ -332,11 +336,13 @@ async def test_the_third_crash_quarantines_also_if_no_retry_is_left(
 
 
 async def test_a_second_crash_without_a_retry_left_fails_the_job(open_sandbox: OpenSandbox) -> None:
-    crashes: list[Setback] = ["crashed", "crashed_for_good"]
-    async with open_sandbox(fragile) as sandbox, sandbox.hands() as hands:
+    crashes: list[OutcomeKind] = ["crashed", "crashed_for_good"]
+    async with open_sandbox(fragile) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(fragile)).id
         for outcome in crashes:
-            await hands.give_back([SetBack(claim, outcome, code="CRASHED") for claim in await hands.claim()])
+            await hands.record_outcomes(
+                [AttemptOutcome(claim, outcome, code="CRASHED") for claim in await hands.claim()]
+            )
         (job,) = await sandbox.client.jobs(run)
     assert (job.state, job.attempt, job.code) == ("failed", 2, "CRASHED")
 
@@ -404,7 +410,7 @@ async def a_lifeline(folder: Path) -> AsyncIterator[tuple[str, asyncio.StreamRea
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             yield str(path), reader
     finally:
         transport.close()
@@ -431,12 +437,12 @@ def wanting() -> None: ...
 
 
 async def test_a_copy_that_a_step_forks_does_not_answer_for_the_next_job(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(forking) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(forking) as sandbox, sandbox.manual_worker() as hands:
         ways = [str(number) for number in range(6)]
         for way in ways:
             await sandbox.client.start(forking, {"way": way})
         for _ in ways:
-            await hands.give_back(await hands.attempt(await hands.claim(1)))
+            await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
         runs = await sandbox.client.runs()
         results = {run.input["way"]: (await sandbox.client.results(run.id))["forked"] for run in runs}
     assert results == {way: way for way in ways}
@@ -469,7 +475,7 @@ asyncio.run(main())
 def test_a_script_without_a_guard_is_told_so_and_does_not_start_itself_again(tmp_path: Path) -> None:
     (tmp_path / "film.py").write_text(UNGUARDED)
     ended = subprocess.run(
-        [sys.executable, "film.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE * 2
+        [sys.executable, "film.py"], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_TIMEOUT * 2
     )
     assert ended.stdout.startswith("failed ")
     assert 'put what it does when it is run under `if __name__ == "__main__":`' in ended.stdout

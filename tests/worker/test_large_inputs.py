@@ -6,9 +6,9 @@ import pytest
 
 from retoma.store import runs
 from retoma.store.database import Database
-from retoma.worker import runner
+from retoma.worker import step_runner
 from tests.conftest import OpenSandbox
-from tests.engine.builders import do_next
+from tests.engine.builders import run_next
 from tests.worker.large_steps import book
 
 MUCH = "".join(f"{number} " for number in range(40_000))  # no repetition that could be packed away
@@ -28,30 +28,31 @@ async def test_a_large_input_does_not_travel_with_claims_and_is_kept_once_fetche
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[UUID] = []
-    fetch = runs.input_of
+    fetch = runs.get_input
 
     async def counted(database: Database, run: UUID) -> str:
         asked.append(run)
         return await fetch(database, run)
 
-    monkeypatch.setattr(runs, "input_of", counted)
-    async with open_sandbox(book) as sandbox, sandbox.hands() as hands:
+    monkeypatch.setattr(runs, "get_input", counted)
+    async with open_sandbox(book) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(book, {"text": MUCH})).id
         claims = await hands.claim(100)
         assert {claim.run_input for claim in claims} == {None}
-        await hands.give_back(await hands.attempt(claims))
+        await hands.record_outcomes(await hands.attempt(claims))
         assert set(asked) == {run}
         asked.clear()
-        await do_next(hands)
+        await run_next(hands)
         assert asked == []
 
 
 async def test_only_so_many_inputs_are_kept(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(book) as sandbox:
-        inputs = runner.Inputs(sandbox.database)
+        inputs = step_runner.InputCache(sandbox.database)
         runs = [
-            (await sandbox.client.start(book, {"text": f"{number}"})).id for number in range(runner.INPUTS_KEPT + 2)
+            (await sandbox.client.start(book, {"text": f"{number}"})).id
+            for number in range(step_runner.INPUTS_KEPT + 2)
         ]
-        told = [await inputs.of(run) for run in (*runs, runs[0])]
+        told = [await inputs.get(run) for run in (*runs, runs[0])]
         assert '"text":"0"' in told[0] == told[-1]
-        assert len(inputs._kept) == runner.INPUTS_KEPT
+        assert len(inputs._kept) == step_runner.INPUTS_KEPT

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp, NeedsReview, Pipeline, Retry, RetryLater, minutes
-from retoma.worker.threads import Threads
+from retoma.worker.thread_pool import ThreadPool
 from tests.conftest import OpenSandbox
 
 
@@ -68,10 +68,10 @@ def fail_after_tries(way: str) -> None:
 
 
 def group() -> BaseException:
-    return ExceptionGroup("two pages", [raised("first"), raised("second")])
+    return ExceptionGroup("two pages", [raise_and_catch("first"), raise_and_catch("second")])
 
 
-def raised(text: str) -> Exception:
+def raise_and_catch(text: str) -> Exception:
     document = ERRORS_HOLD.document()
     try:
         raise ValueError(text)
@@ -93,7 +93,7 @@ ERRORS: dict[str, Any] = {
 }
 
 
-def reading(held: Held, way: str, *, is_async: bool) -> Pipeline:
+def make_reading_pipeline(held: Held, way: str, *, is_async: bool) -> Pipeline:
     pipeline = Pipeline("reading", retry=Retry(0))
 
     if is_async:
@@ -122,17 +122,17 @@ async def test_failed_attempts_keep_nothing(
     open_sandbox: OpenSandbox, no_collection: None, way: str, is_async: bool
 ) -> None:
     held = Held()
-    async with open_sandbox(reading(held, way, is_async=is_async)) as opened:
+    async with open_sandbox(make_reading_pipeline(held, way, is_async=is_async)) as opened:
         for _ in range(3):
             await opened.client.start("reading")
-        await opened.work(until_later=False)
+        await opened.work(advance_clock=False)
         assert held.made >= 3
         assert (held.count, ERRORS_HOLD.count) == (0, 0)
 
 
 async def test_idle_threads_keep_nothing_of_the_last_call(no_collection: None) -> None:
     held = Held()
-    threads = Threads(1)
+    threads = ThreadPool(1)
     try:
         assert isinstance(await threads.call(held.document), Document)
         await threads.call(lambda: None)  # the thread has come back from the first call

@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from retoma import File
-from retoma.files import Files, FileSettings, files_of
+from retoma.files import FileSettings, FileStore, create_file_store
 from tests.conftest import OpenSandbox
 from tests.worker.file_steps import reading, strange
 
 
-def files_in(folder: Path) -> Files:
-    return files_of(FileSettings(_env_file=None, home=folder))
+def files_in(folder: Path) -> FileStore:
+    return create_file_store(FileSettings(_env_file=None, home=folder))
 
 
 async def test_steps_read_the_files_that_their_item_names_also_in_a_child(
@@ -25,7 +25,7 @@ async def test_steps_read_the_files_that_their_item_names_also_in_a_child(
 async def test_a_file_that_is_gone_fails_the_job_and_says_so(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
     files = files_in(tmp_path)
     saved = await files.save(b"one", name="a")
-    (await files.path(saved)).unlink()
+    (await files.get_path(saved)).unlink()
     async with open_sandbox(reading, files=files) as sandbox:
         run = await sandbox.run(reading, {"files": [saved.model_dump()]})
         (item,) = await sandbox.client.items(run.id, "documents")

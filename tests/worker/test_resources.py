@@ -15,7 +15,7 @@ from retoma.errors import DefinitionError
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.worker.worker import Worker
-from tests.patience import PATIENCE
+from tests.wait_timeout import WAIT_TIMEOUT
 
 
 class Line:
@@ -54,7 +54,7 @@ async def test_a_worker_opens_its_resource_once_and_closes_it_at_the_end(databas
     run = await client.start("calls")
     worker = Worker(app, database, Settings())
     working = asyncio.create_task(worker.run())
-    await client.wait(run.id, timedelta(seconds=PATIENCE))
+    await client.wait(run.id, timedelta(seconds=WAIT_TIMEOUT))
     worker.stop()
     await working
     await client.close()

@@ -10,14 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Context, Pipeline, Pool, Report, Retry, Settings
-from retoma.identifiers import Handle
+from retoma import Context, Pipeline, PollResult, Pool, Retry, Settings
+from retoma.identifiers import ClaimKey
 from retoma.testing import Sandbox
-from retoma.worker import desk
+from retoma.worker import context_backend
+from retoma.worker.executor import Executor
 from retoma.worker.worker import Worker
-from retoma.worker.workload import Workload
 from tests.conftest import OpenSandbox
-from tests.patience import PATIENCE
+from tests.wait_timeout import WAIT_TIMEOUT
 
 film = Pipeline("film", retry=Retry(0))
 
@@ -34,32 +34,32 @@ class Host:
         await self.answers.wait()
         return "handle"
 
-    async def status(self, handle: str) -> Report:
-        return Report("cancelled" if handle in self.cancelled else "running")
+    async def status(self, external_id: str) -> PollResult:
+        return PollResult("cancelled" if external_id in self.cancelled else "running")
 
-    async def cancel(self, handle: str) -> None:
-        self.cancelled.append(handle)
+    async def cancel(self, external_id: str) -> None:
+        self.cancelled.append(external_id)
 
 
 @film.step(pool=Pool("gpu", capacity=1))
 async def clip(*, host: Host, ctx: Context) -> str:
     handle = await ctx.once("submit", host.submit)
-    return str(await ctx.external(handle, poll=host.status, cancel=host.cancel, every=0.1))
+    return str(await ctx.external(handle, poll=host.status, cancel=host.cancel, poll_interval=0.1))
 
 
 @asynccontextmanager
-async def cancelled_in_its_submission(
+async def cancel_during_submission(
     open_sandbox: OpenSandbox, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Sandbox, UUID]]:
-    tell = Workload.cancel
+    tell = Executor.cancel
 
-    def noticed(workload: Workload, jobs: set[Handle]) -> None:
+    def noticed(workload: Executor, jobs: set[ClaimKey]) -> None:
         tell(workload, jobs)
         if jobs:
             host.told.set()
 
-    monkeypatch.setattr(Workload, "cancel", noticed)
-    async with open_sandbox(film, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+    monkeypatch.setattr(Executor, "cancel", noticed)
+    async with open_sandbox(film, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         worker = Worker(sandbox.app, sandbox.database, Settings(), concurrency=2)
         working = asyncio.create_task(worker.run())
         try:
@@ -74,14 +74,14 @@ async def cancelled_in_its_submission(
             await working
 
 
-async def test_what_was_submitted_when_its_run_was_cancelled_is_cancelled_outside(
+async def test_work_submitted_while_its_run_was_cancelled_is_cancelled_too(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host()
-    async with cancelled_in_its_submission(open_sandbox, host, monkeypatch) as (sandbox, run):
+    async with cancel_during_submission(open_sandbox, host, monkeypatch) as (sandbox, run):
         assert (await sandbox.client.pools("gpu"))[0].used == 1
         host.answers.set()
-        ended = await sandbox.client.wait(run, timedelta(seconds=PATIENCE))
+        ended = await sandbox.client.wait(run, timedelta(seconds=WAIT_TIMEOUT))
         assert (str(ended.state), host.cancelled) == ("cancelled", ["handle"])
         assert (await sandbox.client.pools("gpu"))[0].used == 0
 
@@ -89,9 +89,9 @@ async def test_what_was_submitted_when_its_run_was_cancelled_is_cancelled_outsid
 async def test_a_submission_that_never_answers_is_given_up_in_the_end(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "LAST_WORDS", 0.05)
-    async with cancelled_in_its_submission(open_sandbox, Host(), monkeypatch) as (sandbox, run):
-        ended = await sandbox.client.wait(run, timedelta(seconds=PATIENCE))
+    monkeypatch.setattr(context_backend, "CALL_GRACE", 0.05)
+    async with cancel_during_submission(open_sandbox, Host(), monkeypatch) as (sandbox, run):
+        ended = await sandbox.client.wait(run, timedelta(seconds=WAIT_TIMEOUT))
         assert str(ended.state) == "cancelled"
         assert (await sandbox.client.pools("gpu"))[0].used == 0
 
@@ -105,7 +105,7 @@ async def test_a_worker_that_stops_within_one_part_leaves_the_next_to_another(op
         await ctx.once("second", lambda: begun.append(ctx.attempt))
         return [first]
 
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(PATIENCE):
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = (await sandbox.client.start(pipeline)).id
         worker = Worker(sandbox.app, sandbox.database, Settings())
         working = asyncio.create_task(worker.run())

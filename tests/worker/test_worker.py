@@ -12,35 +12,35 @@ from typing import Any
 import pytest
 
 from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, logs, seconds
-from retoma.engine.exchange import Lane
+from retoma.engine.claim_protocol import WorkerLink
 from retoma.errors import DatabaseUnavailable
-from retoma.identifiers import Handle
+from retoma.identifiers import ClaimKey
 from retoma.records import Job
 from retoma.store import workers
-from retoma.store.database import Link
+from retoma.store.database import DedicatedConnection
 from retoma.testing import Sandbox
-from retoma.worker import life, workload
+from retoma.worker import executor, worker_session
+from retoma.worker.executor import Executor
 from retoma.worker.worker import Worker
-from retoma.worker.workload import Workload
 from tests.conftest import OpenSandbox
-from tests.engine.builders import fall_silent, value
-from tests.engine.test_leases import dying_hands
-from tests.patience import PATIENCE
+from tests.engine.builders import pass_heartbeat_timeout, value
+from tests.engine.test_leases import killed_worker
+from tests.wait_timeout import WAIT_TIMEOUT
 
-SOON = timedelta(seconds=PATIENCE)
+SOON = timedelta(seconds=WAIT_TIMEOUT)
 
 
 @asynccontextmanager
-async def working(
+async def run_worker(
     sandbox: Sandbox,
     *,
     concurrency: int = 4,
     drain_seconds: float = 10.0,
-    silence: float = 6.0,
+    heartbeat_timeout: float = 6.0,
     on_blocked: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Worker]:
     """A worker on the sandbox's database, drained at the end."""
-    settings = Settings(drain_seconds=drain_seconds, silence_seconds=silence)
+    settings = Settings(drain_seconds=drain_seconds, heartbeat_timeout_seconds=heartbeat_timeout)
     worker = Worker(sandbox.app, sandbox.database, settings, concurrency=concurrency, on_blocked=on_blocked)
     task = asyncio.create_task(worker.run())
     try:
@@ -50,7 +50,7 @@ async def working(
         await asyncio.wait_for(task, SOON.total_seconds())
 
 
-async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
+async def wait_until(holds: Callable[[], Awaitable[Any]]) -> Any:
     """What `holds` gives, once it gives something true."""
     async with asyncio.timeout(SOON.total_seconds()):
         while not (found := await holds()):  # noqa: ASYNC110  (it happens in the database)
@@ -75,7 +75,7 @@ async def test_async_and_plain_functions_are_run(open_sandbox: OpenSandbox) -> N
     def in_a_thread(on_the_loop: str) -> str:
         return threading.current_thread().name
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         results = await sandbox.client.run(pipeline)
     assert results == {"on_the_loop": "MainThread", "in_a_thread": "retoma-step"}
 
@@ -91,7 +91,7 @@ async def test_a_worker_that_stops_lets_its_jobs_end(open_sandbox: OpenSandbox) 
         return "done"
 
     async with open_sandbox(pipeline) as sandbox:
-        async with working(sandbox) as worker:
+        async with run_worker(sandbox) as worker:
             await sandbox.client.start(pipeline)
             await began.wait()
             worker.stop()
@@ -111,7 +111,7 @@ async def test_what_outlasts_the_drain_goes_back_and_uses_up_no_retry(open_sandb
         await asyncio.Event().wait()
 
     async with open_sandbox(pipeline) as sandbox:
-        async with working(sandbox, drain_seconds=0.0):
+        async with run_worker(sandbox, drain_seconds=0.0):
             await sandbox.client.start(pipeline)
             await began.wait()
         job = await only_job(sandbox)
@@ -126,10 +126,10 @@ async def test_what_was_dropped_is_never_given_back_as_if_it_had_not_begun(open_
     async def endless() -> None:
         await asyncio.Event().wait()
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         claims = await hands.claim()
-        workload = Workload(hands._runner, 1, lambda: None)
+        workload = Executor(hands._runner, 1, lambda: None)
         workload.take(claims)
         workload.drop()
         workload.take(claims)  # as they are found after a lost answer
@@ -151,7 +151,7 @@ async def test_a_job_that_ignores_its_interruption_does_not_hold_up_the_end(open
                 continue
 
     async with open_sandbox(pipeline) as sandbox:
-        async with working(sandbox, drain_seconds=0.0):
+        async with run_worker(sandbox, drain_seconds=0.0):
             await sandbox.client.start(pipeline)
             await began.wait()
         released.set()
@@ -176,19 +176,19 @@ async def test_a_worker_that_stops_ends_though_the_database_is_away(
     async def unavailable(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailable("the database is away")
 
-    monkeypatch.setattr(life, "INTERRUPT_GRACE", 0.0)
+    monkeypatch.setattr(worker_session, "INTERRUPT_GRACE", 0.0)
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
         worker = Worker(sandbox.app, sandbox.database, Settings())
         working = asyncio.create_task(worker.run())
         await began.wait()
         with monkeypatch.context() as outage:
-            outage.setattr(Link, "fetch", away)
-            outage.setattr(workers, "end", unavailable)
+            outage.setattr(DedicatedConnection, "fetch", away)
+            outage.setattr(workers, "deregister_worker", unavailable)
             worker.stop_at_once()
-            await asyncio.wait_for(working, PATIENCE)
+            await asyncio.wait_for(working, WAIT_TIMEOUT)
         assert (await only_job(sandbox)).state == "running"
-        await fall_silent(sandbox)
+        await pass_heartbeat_timeout(sandbox)
         assert (await only_job(sandbox)).state == "ready"
 
 
@@ -205,7 +205,7 @@ async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenS
             await asyncio.Event().wait()
         return ctx.attempt
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         started = await sandbox.client.start(pipeline)
         await began.wait()
         (before,) = await sandbox.client.workers()
@@ -220,18 +220,18 @@ async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenS
 async def test_a_suspect_that_runs_on_holds_up_the_others_no_longer(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload, "TRIAL", 0.0)
+    monkeypatch.setattr(executor, "SUSPECT_TRIAL", 0.0)
     pipeline, all_there = Pipeline("together"), asyncio.Barrier(3)
 
     @pipeline.step
     async def met() -> None:
         await all_there.wait()
 
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as dying:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         started = await sandbox.client.start_many(pipeline, [None] * 3)
         await dying.claim(3)
-        await fall_silent(sandbox)
-        async with working(sandbox):
+        await pass_heartbeat_timeout(sandbox)
+        async with run_worker(sandbox):
             for run in started:
                 assert (await sandbox.client.wait(run.id, SOON)).state == "completed"
 
@@ -240,7 +240,7 @@ async def test_a_suspect_that_runs_on_holds_up_the_others_no_longer(
 async def test_only_a_suspect_with_one_death_is_trusted_before_it_ends(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
-    monkeypatch.setattr(workload, "TRIAL", 0.0)
+    monkeypatch.setattr(executor, "SUSPECT_TRIAL", 0.0)
     pipeline, began = Pipeline("trial"), asyncio.Event()
 
     @pipeline.step
@@ -251,11 +251,11 @@ async def test_only_a_suspect_with_one_death_is_trusted_before_it_ends(
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
         for _ in range(deaths):
-            async with dying_hands(sandbox) as dying:
+            async with killed_worker(sandbox) as dying:
                 await dying.claim()
-                await fall_silent(sandbox)
-        async with sandbox.hands() as hands:
-            held = Workload(hands._runner, concurrency=1, on_outcome=lambda: None)
+                await pass_heartbeat_timeout(sandbox)
+        async with sandbox.manual_worker() as hands:
+            held = Executor(hands._runner, concurrency=1, on_outcome=lambda: None)
             held.take(await hands.claim())
             assert held.has_suspect
             await began.wait()
@@ -283,7 +283,7 @@ async def test_jobs_claimed_by_a_call_whose_answer_was_lost_are_run(
         return first + 1
 
     lost = lose_every_other_answer(monkeypatch)
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         results = await asyncio.wait_for(sandbox.client.run(pipeline), SOON.total_seconds())
     assert results == {"first": 1, "second": 2}
     assert attempts == [1, 1]
@@ -293,7 +293,7 @@ async def test_jobs_claimed_by_a_call_whose_answer_was_lost_are_run(
 def lose_every_other_answer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Commits as ever, but the connection is cut before the answer of an exchange arrives."""
     lost: list[str] = []
-    fetch = Lane._fetch
+    fetch = WorkerLink._fetch
 
     class CutLink:
         def __init__(self, link: Any) -> None:
@@ -311,12 +311,12 @@ def lose_every_other_answer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         async def close(self) -> None:
             await self._link.close()
 
-    async def with_cuts(lane: Lane, name: str, arguments: list[Any]) -> Any:
+    async def with_cuts(lane: WorkerLink, name: str, arguments: list[Any]) -> Any:
         if not isinstance(lane._link, CutLink):
             lane._link = CutLink(lane._link)  # type: ignore[assignment]
         return await fetch(lane, name, arguments)
 
-    monkeypatch.setattr(Lane, "_fetch", with_cuts)
+    monkeypatch.setattr(WorkerLink, "_fetch", with_cuts)
     return lost
 
 
@@ -332,7 +332,7 @@ async def test_a_thread_that_outlives_its_timeout_is_replaced(open_sandbox: Open
     def next_in_line() -> str:
         return "ran"
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox, concurrency=1):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox, concurrency=1):
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
         errors = await sandbox.client.errors(run.id)
@@ -355,7 +355,7 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_l
     async def other() -> str:
         return "fine"
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
         jobs = {job.step: (job.state, job.code) for job in await sandbox.client.jobs(run.id)}
@@ -376,7 +376,7 @@ async def test_a_step_that_asks_for_an_endless_wait_is_looked_at_again_after_a_y
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start(pipeline)
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         (wait,) = await sandbox.client.waits(started.id)
         now = await sandbox.client.now()
     assert wait.until == now + timedelta(days=365)
@@ -396,7 +396,7 @@ async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> 
             told.append("cancelled")
             raise
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         started = await sandbox.client.start(pipeline)
         await began.wait()
         assert await sandbox.client.cancel(started.id) == "cancelling"
@@ -414,7 +414,7 @@ async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: Open
         await go_on.wait()
 
     async with open_sandbox(pipeline) as sandbox:
-        async with working(sandbox, concurrency=2) as worker:
+        async with run_worker(sandbox, concurrency=2) as worker:
             await sandbox.client.start_many(pipeline, [None] * 10)
             await began.wait()
             worker.stop()
@@ -429,24 +429,24 @@ async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: Open
 async def test_jobs_taken_ahead_are_for_others_when_those_before_them_take_long(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload, "STALL", 0.0)
-    async with taken_ahead(open_sandbox) as (held, told):
+    monkeypatch.setattr(executor, "PREFETCH_STALL", 0.0)
+    async with claim_ahead(open_sandbox) as (held, told):
         held._mean_seconds = 0.0001
         assert held.room > 0
         await told.wait()
-        assert [setback.outcome for setback in held.collect()[1]] == ["back", "back"]
+        assert [setback.kind for setback in held.collect()[1]] == ["back", "back"]
         assert held.room == 0
 
 
 async def test_what_is_unwanted_and_has_not_begun_goes_back_at_once(open_sandbox: OpenSandbox) -> None:
-    async with taken_ahead(open_sandbox) as (held, _):
-        held.cancel(set(held.at_work[1:2]))
-        assert [setback.outcome for setback in held.collect()[1]] == ["back"]
-        assert len(held.at_work) == 2
+    async with claim_ahead(open_sandbox) as (held, _):
+        held.cancel(set(held.running_jobs[1:2]))
+        assert [setback.kind for setback in held.collect()[1]] == ["back"]
+        assert len(held.running_jobs) == 2
 
 
 @asynccontextmanager
-async def taken_ahead(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Workload, asyncio.Event]]:
+async def claim_ahead(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Executor, asyncio.Event]]:
     """One job at work that never ends, and two behind it."""
     pipeline, told = Pipeline("slow"), asyncio.Event()
 
@@ -454,9 +454,9 @@ async def taken_ahead(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Workload
     async def endless() -> None:
         await asyncio.Event().wait()
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands, asyncio.timeout(PATIENCE):
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands, asyncio.timeout(WAIT_TIMEOUT):
         await sandbox.client.start_many(pipeline, [None] * 3)
-        held = Workload(hands._runner, concurrency=1, on_outcome=told.set)
+        held = Executor(hands._runner, concurrency=1, on_outcome=told.set)
         held.take(await hands.claim(3))
         yield held, told
         held.drop()
@@ -469,18 +469,18 @@ async def test_a_worker_learns_which_of_its_jobs_are_unwanted(open_sandbox: Open
     async def one() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, dying_hands(sandbox) as hands:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as hands:
         started = await sandbox.client.start_many(pipeline, [None] * 2)
-        claims = {claim.run: claim.handle for claim in await hands.claim(2)}
+        claims = {claim.run: claim.key for claim in await hands.claim(2)}
         wanted, cancelled = (claims[run.id] for run in started)
 
-        async def unwanted() -> set[Handle]:
-            return await workers.unwanted(sandbox.database, hands.worker, [wanted, cancelled])
+        async def unwanted() -> set[ClaimKey]:
+            return await workers.find_unwanted(sandbox.database, hands.worker, [wanted, cancelled])
 
         assert await unwanted() == set()
         await sandbox.client.cancel(started[1].id)
         assert await unwanted() == {cancelled}
-        await fall_silent(sandbox)  # and its jobs are another's
+        await pass_heartbeat_timeout(sandbox)  # and its jobs are another's
         assert await unwanted() == {wanted, cancelled}
 
 
@@ -495,11 +495,11 @@ async def test_what_runs_beside_a_failure_that_stops_its_run_is_not_unwanted(ope
     async def good() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.hands() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         claims = {claim.step: claim for claim in await hands.claim(2)}
-        await hands.give_back(await hands.attempt([claims["bad"]]))
-        assert await workers.unwanted(sandbox.database, hands.worker, [claims["good"].handle]) == set()
+        await hands.record_outcomes(await hands.attempt([claims["bad"]]))
+        assert await workers.find_unwanted(sandbox.database, hands.worker, [claims["good"].key]) == set()
 
 
 async def test_work_is_found_without_listening(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,7 +511,7 @@ async def test_work_is_found_without_listening(open_sandbox: OpenSandbox, monkey
 
     async with open_sandbox(pipeline) as sandbox:
         monkeypatch.setattr(sandbox.database, "pooled", True)
-        async with working(sandbox):
+        async with run_worker(sandbox):
             assert await sandbox.client.run(pipeline) == {"answer": 42}
 
 
@@ -529,12 +529,12 @@ async def test_a_step_that_is_no_longer_defined_waits_with_its_cause(open_sandbo
     async with open_sandbox(yesterday) as before:
         await before.client.start(yesterday)
     async with open_sandbox(today) as after:
-        async with working(after):
+        async with run_worker(after):
 
             async def held_back() -> bool:
                 return (await only_job(after)).code == "UNDEFINED_STEP"
 
-            await until(held_back)
+            await wait_until(held_back)
         job = await only_job(after)
         assert job.state == "ready"
         assert job.ready_at == await after.clock.now() + timedelta(seconds=30)
@@ -543,14 +543,16 @@ async def test_a_step_that_is_no_longer_defined_waits_with_its_cause(open_sandbo
 async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_do(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("retoma.worker.workload.LONGEST_BLOCK", 0.2)
-    fetch = Link.fetch
+    monkeypatch.setattr("retoma.worker.executor.MAX_BLOCK_SECONDS", 0.2)
+    fetch = DedicatedConnection.fetch
 
-    async def patient(link: Link, statement: Any, arguments: list[Any], patience: float = PATIENCE) -> Any:
+    async def patient(
+        link: DedicatedConnection, statement: Any, arguments: list[Any], patience: float = WAIT_TIMEOUT
+    ) -> Any:
         """A heart that beats so often has little patience, and gives its worker up only once."""
-        return await fetch(link, statement, arguments, PATIENCE)
+        return await fetch(link, statement, arguments, WAIT_TIMEOUT)
 
-    monkeypatch.setattr(Link, "fetch", patient)
+    monkeypatch.setattr(DedicatedConnection, "fetch", patient)
     pipeline = Pipeline("blocking")
     given_up = threading.Event()
     attempts: list[int] = []
@@ -562,12 +564,12 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
             given_up.wait(SOON.total_seconds())  # on the loop, where nothing can interrupt it
         return ctx.attempt
 
-    async with open_sandbox(pipeline) as sandbox, working(sandbox, silence=0.3, on_blocked=given_up.set):
+    async with open_sandbox(pipeline) as sandbox, run_worker(sandbox, heartbeat_timeout=0.3, on_blocked=given_up.set):
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
         job = await only_job(sandbox)
         (error,) = (await sandbox.client.errors(run.id)).values()
-    assert (run.state, attempts, job.deaths) == ("completed", [1, 2], 1)
+    assert (run.state, attempts, job.worker_deaths) == ("completed", [1, 2], 1)
     assert error["message"] == "a step blocked the event loop of its worker: make that step a plain def"
     assert "the event loop is blocked: make this step a plain `def`" in caplog.text
 
@@ -575,7 +577,7 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
 async def test_a_handler_that_knows_no_fields_gets_them_in_the_line(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_IS_SET_UP", False)
+    monkeypatch.setattr(logs, "_IS_CONFIGURED", False)
     pipeline = Pipeline("film", retry=Retry(0))
 
     @pipeline.step

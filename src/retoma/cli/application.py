@@ -22,41 +22,41 @@ from retoma.settings import Settings
 DEFAULT_NAME = "app"
 
 
-def load(place: str | None, settings: Settings, *, folder: Path | None = None) -> App:
+def load(location: str | None, settings: Settings, *, folder: Path | None = None) -> App:
     """The application at `place`, or where RETOMA_APP or retoma.toml say. A pipeline alone is an application too.
 
     `place` is relative to `folder`, by default the working folder.
     """
-    place = place or settings.app
-    if not place:
+    location = location or settings.app
+    if not location:
         raise typer.BadParameter(
             "say where the application is: a file (film.py), or module:name; or set RETOMA_APP, or `app` in retoma.toml"
         )
-    where, name = _split(place)
-    module = _module(where, folder)
+    where, name = _split_location(location)
+    module = _import_module(where, folder)
     if name is None:
-        return _only(module, where)
-    return _named(module, where, name)
+        return _get_only(module, where)
+    return _get_named(module, where, name)
 
 
-def _split(place: str) -> tuple[str, str | None]:
-    where, colon, name = place.rpartition(":")
+def _split_location(location: str) -> tuple[str, str | None]:
+    where, colon, name = location.rpartition(":")
     if not colon or "/" in name or "\\" in name:
-        return place, None
+        return location, None
     return where, name or None
 
 
-def _module(where: str, folder: Path | None) -> ModuleType:
+def _import_module(where: str, folder: Path | None) -> ModuleType:
     if where.endswith(".py") or "/" in where or "\\" in where:
-        return _from_file(Path(where) if folder is None else folder / where)
-    return _from_name(where, folder)
+        return _import_file(Path(where) if folder is None else folder / where)
+    return _import_name(where, folder)
 
 
-def _from_file(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     if path.is_dir() or not path.exists():
-        raise NotFound(f"there is no file {str(path)!r}{_nearest(path.name, _python_files(path.parent))}")
+        raise NotFound(f"there is no file {str(path)!r}{_suggest(path.name, _list_python_files(path.parent))}")
     path = path.resolve()
-    _importable(path.parent)
+    _add_to_path(path.parent)
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"retoma_app_{path.stem}" if taken else path.stem
     spec = importlib.util.spec_from_file_location(name, path)
@@ -65,43 +65,45 @@ def _from_file(path: Path) -> ModuleType:
         raise NotFound(f"{str(path)!r} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _explained(str(path), lambda: loader.exec_module(module))
+    _import_with_context(str(path), lambda: loader.exec_module(module))
     return module
 
 
-def _from_name(name: str, folder: Path | None) -> ModuleType:
-    _importable(folder or Path.cwd())
+def _import_name(name: str, folder: Path | None) -> ModuleType:
+    _add_to_path(folder or Path.cwd())
     try:
-        _explained(name, lambda: importlib.import_module(name))
+        _import_with_context(name, lambda: importlib.import_module(name))
     except ModuleNotFoundError as error:
-        raise NotFound(f"cannot import {name!r}: {error}{_nearest(name, _beside(name))}") from error
+        raise NotFound(f"cannot import {name!r}: {error}{_suggest(name, _list_sibling_modules(name))}") from error
     return sys.modules[name]
 
 
-def _beside(name: str) -> list[str]:
+def _list_sibling_modules(name: str) -> list[str]:
     """The modules of the same package, or else the files here."""
     package = name.rpartition(".")[0]
     if package not in sys.modules:
-        return [Path(file).stem for file in _python_files(Path.cwd())]
+        return [Path(file).stem for file in _list_python_files(Path.cwd())]
     return [f"{package}.{found.name}" for found in iter_modules(getattr(sys.modules[package], "__path__", ()))]
 
 
-def _explained(what: str, load: Callable[[], object]) -> None:
+def _import_with_context(what: str, load: Callable[[], object]) -> None:
     """Import, and let what goes wrong in the user's file be one sentence that says where."""
     try:
         load()
     except DefinitionError as error:
-        raise DefinitionError(f"{error} ({_where(error)})") from error
+        raise DefinitionError(f"{error} ({_find_user_line(error)})") from error
     except ModuleNotFoundError as error:
         if error.name is not None and (what == error.name or what.startswith(f"{error.name}.")):
             raise
-        raise DefinitionError(f"cannot import {what}: {error} ({_where(error)})") from error
+        raise DefinitionError(f"cannot import {what}: {error} ({_find_user_line(error)})") from error
     except Exception as error:
         said = error.msg if isinstance(error, SyntaxError) else error
-        raise DefinitionError(f"cannot import {what}: {type(error).__name__}: {said} ({_where(error)})") from error
+        raise DefinitionError(
+            f"cannot import {what}: {type(error).__name__}: {said} ({_find_user_line(error)})"
+        ) from error
 
 
-def _where(error: Exception) -> str:
+def _find_user_line(error: Exception) -> str:
     """The innermost line that is neither Retoma's nor the interpreter's."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
@@ -111,24 +113,24 @@ def _where(error: Exception) -> str:
     return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else "while it was imported"
 
 
-def _named(module: ModuleType, where: str, name: str) -> App:
+def _get_named(module: ModuleType, where: str, name: str) -> App:
     found = getattr(module, name, None)
     if isinstance(found, App | Pipeline):
-        return _as_app(found)
-    known = [*_of(module, App), *_of(module, Pipeline)]
+        return _to_app(found)
+    known = [*_find_names(module, App), *_find_names(module, Pipeline)]
     if found is not None:
-        raise NotFound(f"{name!r} in {where!r} is neither an App nor a Pipeline{_nearest(name, known)}")
-    raise NotFound(f"{where!r} has no {name!r}{_nearest(name, known)}")
+        raise NotFound(f"{name!r} in {where!r} is neither an App nor a Pipeline{_suggest(name, known)}")
+    raise NotFound(f"{where!r} has no {name!r}{_suggest(name, known)}")
 
 
-def _only(module: ModuleType, where: str) -> App:
-    apps, pipelines = _of(module, App), _of(module, Pipeline)
+def _get_only(module: ModuleType, where: str) -> App:
+    apps, pipelines = _find_names(module, App), _find_names(module, Pipeline)
     named = getattr(module, DEFAULT_NAME, None)  # a module may make it when it is asked for
     if isinstance(named, App | Pipeline):
-        return _as_app(named)
+        return _to_app(named)
     for kind, found in (("Apps", apps), ("Pipelines", pipelines)):
         if len(found) == 1:
-            return _as_app(getattr(module, found[0]))
+            return _to_app(getattr(module, found[0]))
         if found:
             raise NotFound(
                 f"{where!r} has several {kind} and none is named {DEFAULT_NAME!r}: say which, as in {where}:{found[0]}"
@@ -136,26 +138,26 @@ def _only(module: ModuleType, where: str) -> App:
     raise NotFound(f"{where!r} defines no App and no Pipeline")
 
 
-def _as_app(found: App | Pipeline) -> App:
+def _to_app(found: App | Pipeline) -> App:
     return found if isinstance(found, App) else App(found.name, pipelines=[found])
 
 
-def _of(module: ModuleType, kind: type) -> list[str]:
+def _find_names(module: ModuleType, kind: type) -> list[str]:
     """The names of the objects of this kind; of several names for one object the first."""
     named = {id(value): name for name, value in reversed(vars(module).items()) if isinstance(value, kind)}
     return list(reversed(named.values()))
 
 
-def _importable(folder: Path) -> None:
+def _add_to_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
-def _python_files(folder: Path) -> list[str]:
+def _list_python_files(folder: Path) -> list[str]:
     return [file.name for file in folder.glob("*.py")] if folder.is_dir() else []
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     near = get_close_matches(name, known, n=1)
     if near:

@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-from retoma.cli import output
-from retoma.cli.options import Format, Listing
-from retoma.cli.output import Column
-from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.options import ListFormat, ListOutput
+from retoma.cli.printing import Column
 
-_WORKERS = [
+_WORKER_COLUMNS = [
     Column("id", "worker"),
     Column("name"),
-    Column("queues", shown=lambda queues: ", ".join(queues)),
+    Column("queues", formatter=lambda queues: ", ".join(queues)),
     Column("concurrency"),
-    Column("started_at", "started", output.moment),
-    Column("silent_for", "last heartbeat", lambda age: f"{output.duration(age)} ago"),
+    Column("started_at", "started", printing.format_time),
+    Column("heartbeat_age", "last heartbeat", lambda age: f"{printing.format_duration(age)} ago"),
 ]
-_QUEUES = [
+_QUEUE_COLUMNS = [
     Column("queue"),
-    Column("jobs", shown=lambda jobs: ", ".join(f"{count} {state}" for state, count in sorted(jobs.items()) if count)),
-    Column("oldest_for", "oldest ready", lambda age: "" if age is None else output.duration(age)),
+    Column(
+        "jobs", formatter=lambda jobs: ", ".join(f"{count} {state}" for state, count in sorted(jobs.items()) if count)
+    ),
+    Column("oldest_for", "oldest ready", lambda age: "" if age is None else printing.format_duration(age)),
     Column("workers"),
     Column("room", "may run at once"),
 ]
 
 
-def workers(how: Listing = Format.TABLE) -> None:
+def workers(output: ListOutput = ListFormat.TABLE) -> None:
     """List the workers that are running.
 
     \b
     retoma workers
     retoma workers -o json
     """
-    in_loop(_workers(how))
+    run_async(_list_workers(output))
 
 
-def queues(how: Listing = Format.TABLE) -> None:
+def queues(output: ListOutput = ListFormat.TABLE) -> None:
     """List the queues: what is ready, what runs, and how many workers serve each.
 
     \b
     retoma queues
     retoma queues -o json
     """
-    in_loop(_queues(how))
+    run_async(_list_queues(output))
 
 
-async def _workers(how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _list_workers(output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         found = await client.workers()
-    output.emit([vars(worker) for worker in found], _WORKERS, how, "no worker is running; start one: retoma worker APP")
+    printing.print_rows(
+        [vars(worker) for worker in found],
+        _WORKER_COLUMNS,
+        output,
+        "no worker is running; start one: retoma worker APP",
+    )
 
 
-async def _queues(how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _list_queues(output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         found = await client.queues()
-    output.emit([vars(queue) for queue in found], _QUEUES, how, "there are no queues yet")
+    printing.print_rows([vars(queue) for queue in found], _QUEUE_COLUMNS, output, "there are no queues yet")

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from retoma.cli import output
-from retoma.cli.options import Format, Listing
-from retoma.cli.output import Column
-from retoma.cli.runs import found_run
-from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.options import ListFormat, ListOutput
+from retoma.cli.printing import Column
+from retoma.cli.runs import find_run
 from retoma.client import ChargedBy
 
 prices = typer.Typer(no_args_is_help=True, help="What providers take.")
-_MICROS = 1_000_000
+_MICROS_PER_DOLLAR = 1_000_000
 
 
-def dollars(micros: int) -> str:
-    return f"${micros / _MICROS:,.6f}"
+def format_dollars(micros: int) -> str:
+    return f"${micros / _MICROS_PER_DOLLAR:,.6f}"
 
 
 _COLUMNS = [
@@ -28,17 +28,17 @@ _COLUMNS = [
     Column("tokens_in", "tokens in"),
     Column("tokens_out", "tokens out"),
     Column("units"),
-    Column("micros", "US$", dollars),
+    Column("micros", "US$", format_dollars),
     Column("unpriced", "without price"),
 ]
 _PRICE_COLUMNS = [
     Column("provider"),
     Column("what"),
     Column("version"),
-    Column("since", shown=output.moment),
-    Column("tokens_in", "a million tokens in", dollars),
-    Column("tokens_out", "a million tokens out", dollars),
-    Column("unit", "a unit", dollars),
+    Column("since", formatter=printing.format_time),
+    Column("tokens_in", "a million tokens in", format_dollars),
+    Column("tokens_out", "a million tokens out", format_dollars),
+    Column("unit", "a unit", format_dollars),
 ]
 
 
@@ -54,7 +54,7 @@ def charges(
     since: Annotated[datetime | None, typer.Option("--since", help="Only from then on, in UTC.")] = None,
     until: Annotated[datetime | None, typer.Option("--until", help="Only before then, in UTC.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many sums.")] = 100,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """What work has cost, failed attempts too: of a run by step, otherwise by tenant.
 
@@ -62,75 +62,79 @@ def charges(
     retoma charges 0199a3 --by step --by item
     retoma charges --by provider --by what --since 2026-11-01
     """
-    in_loop(_charges(run, _known(by or (["step"] if run else ["tenant"])), tenant, since, until, limit, how))
+    run_async(
+        _show_charges(run, _parse_groups(by or (["step"] if run else ["tenant"])), tenant, since, until, limit, output)
+    )
 
 
 @prices.command("list")
-def list_prices(how: Listing = Format.TABLE) -> None:
+def list_prices(output: ListOutput = ListFormat.TABLE) -> None:
     """List every version of every price."""
-    in_loop(_list_prices(how))
+    run_async(_list_prices(output))
 
 
 @prices.command("set")
 def set_price(
     provider: Annotated[str, typer.Argument(metavar="PROVIDER", help="As the steps name it.")],
     what: Annotated[str, typer.Argument(metavar="WHAT", help="A model, a voice, a machine.")],
-    tokens_in: Annotated[float, typer.Option("--in", min=0, help="US$ for a million tokens in.")] = 0,
-    tokens_out: Annotated[float, typer.Option("--out", min=0, help="US$ for a million tokens out.")] = 0,
+    tokens_in: Annotated[float, typer.Option("--tokens-in", min=0, help="US$ for a million tokens in.")] = 0,
+    tokens_out: Annotated[float, typer.Option("--tokens-out", min=0, help="US$ for a million tokens out.")] = 0,
     unit: Annotated[float, typer.Option("--unit", min=0, help="US$ for one unit.")] = 0,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """Set what a provider takes from now on. What was charged before stays as it is.
 
     \b
-    retoma prices set openrouter openai/gpt-4o-mini --in 0.15 --out 0.60
+    retoma prices set openrouter openai/gpt-4o-mini --tokens-in 0.15 --tokens-out 0.60
     """
-    in_loop(_set_price(provider, what, _micros(tokens_in), _micros(tokens_out), _micros(unit), how))
+    run_async(_set_price(provider, what, _to_micros(tokens_in), _to_micros(tokens_out), _to_micros(unit), output))
 
 
-async def _charges(
+async def _show_charges(
     text: str | None,
     by: list[ChargedBy],
     tenant: str | None,
     since: datetime | None,
     until: datetime | None,
     limit: int,
-    how: Format,
+    output: ListFormat,
 ) -> None:
-    async with opened_client(read_settings()) as client:
-        run = None if text is None else await found_run(client, text)
+    async with open_client(read_settings()) as client:
+        run = None if text is None else await find_run(client, text)
         found = await client.charge_totals(
-            by=by, run=run, tenant=tenant, since=_in_utc(since), until=_in_utc(until), limit=limit
+            by=by, run=run, tenant=tenant, since=_to_utc(since), until=_to_utc(until), limit=limit
         )
     shown = [column for column in _COLUMNS if column.key not in _GROUPS or column.key in by]
-    output.emit([vars(total) for total in found], shown, how, "nothing was charged")
+    printing.print_rows([vars(total) for total in found], shown, output, "nothing was charged")
 
 
-async def _list_prices(how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _list_prices(output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         found = await client.prices()
-    output.emit([vars(price) for price in found], _PRICE_COLUMNS, how, "no prices: `retoma prices set` makes one")
+    printing.print_rows(
+        [vars(price) for price in found], _PRICE_COLUMNS, output, "no prices: `retoma prices set` makes one"
+    )
 
 
-async def _set_price(provider: str, what: str, tokens_in: int, tokens_out: int, unit: int, how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _set_price(provider: str, what: str, tokens_in: int, tokens_out: int, unit: int, output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         made = await client.set_price(provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit)
-    output.emit([vars(made)], _PRICE_COLUMNS, how, "")
+    printing.print_rows([vars(made)], _PRICE_COLUMNS, output, "")
 
 
 _GROUPS: tuple[ChargedBy, ...] = ("tenant", "run", "step", "item", "provider", "what")
 
 
-def _known(given: list[str]) -> list[ChargedBy]:
-    known = [group for group in _GROUPS if group in given]
-    if unknown := set(given) - set(known):
+def _parse_groups(names: list[str]) -> list[ChargedBy]:
+    known = [group for group in _GROUPS if group in names]
+    if unknown := set(names) - set(known):
         raise typer.BadParameter(f"--by takes {', '.join(_GROUPS)}; given: {', '.join(sorted(unknown))}")
     return known
 
 
-def _micros(dollars: float) -> int:
-    return round(dollars * _MICROS)
+def _to_micros(dollars: float) -> int:
+    return round(dollars * _MICROS_PER_DOLLAR)
 
 
-def _in_utc(given: datetime | None) -> datetime | None:
-    return None if given is None else given.replace(tzinfo=UTC)
+def _to_utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.replace(tzinfo=UTC)

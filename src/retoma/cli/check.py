@@ -9,18 +9,18 @@ import typer
 from rich.text import Text
 
 from retoma.app import App
-from retoma.cli import application, output
-from retoma.cli.options import AppPlace, Shape, ShortFormat
-from retoma.cli.session import in_loop, opened_database, read_settings
+from retoma.cli import application, printing
+from retoma.cli.command_setup import open_database, read_settings, run_async
+from retoma.cli.options import AppLocation, DetailFormat, DetailOutput
 from retoma.define.graph import Edge, Graph
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Step
 from retoma.settings import Settings
-from retoma.worker.compatibility import Break, breaks
+from retoma.worker.compatibility import Incompatibility, find_incompatibilities
 
 
 def check(
-    app: AppPlace = None,
+    app: AppLocation = None,
     shared: Annotated[
         bool,
         typer.Option(
@@ -28,7 +28,7 @@ def check(
         ),
     ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Do not look at open runs.")] = False,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Assemble the application, draw its pipelines, and say which open runs today's code would break.
 
@@ -40,21 +40,21 @@ def check(
     """
     settings = read_settings()
     loaded = application.load(app, settings)
-    found = [] if offline else in_loop(_breaks(loaded, settings, shared))
-    if how is ShortFormat.JSON:
-        print(output.as_json(_plain(loaded, found), indent=2))
+    found = [] if offline else run_async(_find_breaks(loaded, settings, shared))
+    if output is DetailFormat.JSON:
+        print(printing.to_json(_to_json(loaded, found), indent=2))
     else:
         _print(loaded, found, offline)
     if found:
         raise typer.Exit(1)
 
 
-async def _breaks(app: App, settings: Settings, shared: bool) -> list[Break]:
-    async with opened_database(settings) as database:
-        return await breaks(app, database, shared=shared)
+async def _find_breaks(app: App, settings: Settings, shared: bool) -> list[Incompatibility]:
+    async with open_database(settings) as database:
+        return await find_incompatibilities(app, database, shared=shared)
 
 
-def _plain(app: App, found: Sequence[Break]) -> dict[str, Any]:
+def _to_json(app: App, found: Sequence[Incompatibility]) -> dict[str, Any]:
     return {
         "application": app.name,
         "pipelines": [pipeline.graph.to_json() for pipeline in app.pipelines.values()],
@@ -62,11 +62,11 @@ def _plain(app: App, found: Sequence[Break]) -> dict[str, Any]:
     }
 
 
-def _print(app: App, found: Sequence[Break], offline: bool) -> None:
-    console = output.out()
+def _print(app: App, found: Sequence[Incompatibility], offline: bool) -> None:
+    console = printing.stdout()
     for pipeline in app.pipelines.values():
         console.print(Text(pipeline.name, style="bold"))
-        for line in drawing(pipeline):
+        for line in draw_pipeline(pipeline):
             console.print(f"  {line}")
         console.print()
     for each in found:
@@ -83,28 +83,28 @@ def _print(app: App, found: Sequence[Break], offline: bool) -> None:
         console.print(Text.assemble(("ok ", "green"), "no open run would break"))
 
 
-def drawing(pipeline: Pipeline) -> Iterator[str]:
+def draw_pipeline(pipeline: Pipeline) -> Iterator[str]:
     """A line for each step: what it takes, and its queue."""
-    steps = [step for step in pipeline.steps.values() if not step.hidden]
+    steps = [step for step in pipeline.steps.values() if not step.internal]
     width = max((len(step.name) for step in steps), default=0)
     for step in steps:
-        taken = ", ".join([*_source(step), *_needs(pipeline.graph, step), *step.inputs])
+        taken = ", ".join([*_format_source(step), *_format_dependencies(pipeline.graph, step), *step.inputs])
         queue = f"  [{step.policy.queue}]" if step.policy.queue != "default" else ""
         yield f"{step.name:<{width}}  {f'<- {taken}' if taken else '(takes nothing)'}{queue}"
 
 
-def _source(step: Step) -> Iterator[str]:
+def _format_source(step: Step) -> Iterator[str]:
     if step.each:
         yield f"each of {' x '.join(step.sources)}"
 
 
-def _needs(graph: Graph, step: Step) -> Iterator[str]:
+def _format_dependencies(graph: Graph, step: Step) -> Iterator[str]:
     for edge in graph.edges:
         if edge.to_step == step.name and edge.kind != "expand":
-            yield _need(edge)
+            yield _format_dependency(edge)
 
 
-def _need(edge: Edge) -> str:
+def _format_dependency(edge: Edge) -> str:
     name = f"all {edge.from_step}" if edge.kind == "join" else edge.from_step
     if edge.parameter is None:
         return f"after {name}"

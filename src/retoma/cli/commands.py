@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 
 from retoma import logs
-from retoma.cli import output
+from retoma.cli import printing
 from retoma.cli.capacity import queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
-from retoma.cli.config import FLAGS, config
+from retoma.cli.config import SETTINGS_FROM_FLAGS, config
 from retoma.cli.db import db
 from retoma.cli.deliveries import deliveries
 from retoma.cli.dev import dev
@@ -29,12 +29,12 @@ from retoma.cli.pools import pools
 from retoma.cli.reviews import reviews
 from retoma.cli.revisions import diff, edit, fork, rerun
 from retoma.cli.runs import runs
-from retoma.cli.serving import serve
+from retoma.cli.serve import serve
 from retoma.cli.start import start
 from retoma.cli.webhooks import webhooks
 from retoma.cli.worker import worker
 from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError, UnsafeUrl
-from retoma.terminal import clean
+from retoma.terminal import escape_text
 
 FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 
@@ -73,18 +73,18 @@ def main() -> None:
     except RetomaError as error:
         if os.environ.get("RETOMA_DEBUG"):
             traceback.print_exc()
-        output.err().print(f"Error: {clean(str(error))}", soft_wrap=True)
+        printing.stderr().print(f"Error: {escape_text(str(error))}", soft_wrap=True)
         sys.exit(_exit_code(error))
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         print(version("retoma"))
         raise typer.Exit
 
 
 @tree.callback()
-def root(
+def configure(
     home: Annotated[
         Path | None, typer.Option("--home", help="Where the embedded database and local files live (RETOMA_HOME).")
     ] = None,
@@ -108,8 +108,8 @@ def root(
     for name, given in (("home", home), ("database_url", database_url)):
         if given is not None:
             os.environ[f"RETOMA_{name.upper()}"] = str(given)
-            FLAGS.add(name)
-    logs.set_up()
+            SETTINGS_FROM_FLAGS.add(name)
+    logs.configure_logging()
 
 
 def _exit_code(error: RetomaError) -> int:

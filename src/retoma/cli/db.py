@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from retoma.cli import output
-from retoma.cli.addresses import masked
-from retoma.cli.options import Shape, ShortFormat
-from retoma.cli.session import in_loop, read_settings
+from retoma.cli import printing
+from retoma.cli.command_setup import read_settings, run_async
+from retoma.cli.database_urls import mask_password
+from retoma.cli.options import DetailFormat, DetailOutput
 from retoma.store import migrate
 from retoma.store.database import Database
 
@@ -17,19 +17,19 @@ db = typer.Typer(no_args_is_help=True, help="The database and its schema.")
 
 
 @db.command()
-def upgrade(how: Shape = ShortFormat.TABLE) -> None:
+def upgrade(output: DetailOutput = DetailFormat.TABLE) -> None:
     """Bring the schema to this release. Does nothing if it is there already.
 
     \b
     RETOMA_DATABASE_URL=postgresql://me@db/work retoma db upgrade
     """
-    in_loop(_upgrade(how))
+    run_async(_upgrade_schema(output))
 
 
 @db.command()
-def status(how: Shape = ShortFormat.TABLE) -> None:
+def status(output: DetailOutput = DetailFormat.TABLE) -> None:
     """Say where the schema stands. Exits with 1 if it is not of this release."""
-    in_loop(_status(how))
+    run_async(_show_status(output))
 
 
 @db.command()
@@ -41,42 +41,42 @@ def url(
     \b
     psql "$(retoma db url --with-password)"     (the embedded one runs only while something uses it)
     """
-    in_loop(_url(with_password))
+    run_async(_print_url(with_password))
 
 
-async def _upgrade(how: ShortFormat) -> None:
+async def _upgrade_schema(output: DetailFormat) -> None:
     async with await Database.open(read_settings()) as database:
         applied = await database.upgrade()
         address = database.address
-    if how is ShortFormat.JSON:
-        print(output.as_json({"applied": applied}))
+    if output is DetailFormat.JSON:
+        print(printing.to_json({"applied": applied}))
     else:
-        output.out().print(f"{address}: {', '.join(applied) + ' applied' if applied else 'already up to date'}")
+        printing.stdout().print(f"{address}: {', '.join(applied) + ' applied' if applied else 'already up to date'}")
 
 
-async def _status(how: ShortFormat) -> None:
+async def _show_status(output: DetailFormat) -> None:
     async with await Database.open(read_settings()) as database:
         async with database.connection() as connection:
-            found = await migrate.status(connection)
+            found = await migrate.get_status(connection)
         address = database.address
-    if how is ShortFormat.JSON:
-        print(output.as_json(vars(found) | {"is_current": found.is_current}))
+    if output is DetailFormat.JSON:
+        print(printing.to_json(vars(found) | {"is_current": found.is_current}))
     else:
-        output.out().print(f"{address}: {say(found)}")
+        printing.stdout().print(f"{address}: {describe_schema(found)}")
     if not found.is_current:
         raise typer.Exit(1)
 
 
-async def _url(with_password: bool) -> None:
+async def _print_url(with_password: bool) -> None:
     async with await Database.open(read_settings()) as database:
-        print(database.url if with_password else masked(database.url))
+        print(database.url if with_password else mask_password(database.url))
 
 
-def say(found: migrate.SchemaStatus) -> str:
-    if found.is_current:
-        return f"schema {found.applied}, up to date"
-    if found.applied > found.newest:
-        return f"schema {found.applied} is newer than this release's {found.newest}: upgrade Retoma here"
-    if found.applied == found.newest:
-        return f"schema {found.applied}, but its functions are of another release: run `retoma db upgrade`"
-    return f"schema {found.applied} of {found.newest}: run `retoma db upgrade`"
+def describe_schema(status: migrate.SchemaStatus) -> str:
+    if status.is_current:
+        return f"schema {status.applied}, up to date"
+    if status.applied > status.newest:
+        return f"schema {status.applied} is newer than this release's {status.newest}: upgrade Retoma here"
+    if status.applied == status.newest:
+        return f"schema {status.applied}, but its functions are of another release: run `retoma db upgrade`"
+    return f"schema {status.applied} of {status.newest}: run `retoma db upgrade`"

@@ -9,17 +9,17 @@ from uuid import UUID
 
 import typer
 
-from retoma.cli import output
-from retoma.cli.options import Format, Listing, Shape, ShortFormat
-from retoma.cli.output import Column
-from retoma.cli.runs import found_run
-from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.printing import Column
+from retoma.cli.runs import find_run
 from retoma.client import Client
 from retoma.errors import NotFound
-from retoma.outgoing import without_values
+from retoma.outgoing import mask_query_values
 from retoma.records import Delivery
 from retoma.states import DeliveryState
-from retoma.terminal import clean
+from retoma.terminal import escape_text
 
 deliveries = typer.Typer(no_args_is_help=True, help="Look at webhooks, and send dead ones again.")
 DeliveryId = Annotated[
@@ -30,20 +30,20 @@ _COLUMNS = [
     Column("id", "delivery"),
     Column("event"),
     Column("run"),
-    Column("state", shown=output.state),
+    Column("state", formatter=printing.format_state),
     Column("attempt", "attempts"),
-    Column("next_at", "next", output.moment),
+    Column("next_at", "next", printing.format_time),
     Column("status"),
-    Column("url", shown=lambda url: output.value(url, 60)),
-    Column("error", shown=lambda error: output.value(error, 80)),
+    Column("url", formatter=lambda url: printing.format_value(url, 60)),
+    Column("error", formatter=lambda error: printing.format_value(error, 80)),
 ]
-_ATTEMPTS = [
+_ATTEMPT_COLUMNS = [
     Column("attempt"),
-    Column("at", shown=output.moment),
-    Column("took", shown=output.duration),
+    Column("at", formatter=printing.format_time),
+    Column("took", formatter=printing.format_duration),
     Column("status"),
-    Column("error", shown=lambda error: output.value(error, 100)),
-    Column("answer", shown=lambda answer: output.value(answer, 100)),
+    Column("error", formatter=lambda error: printing.format_value(error, 100)),
+    Column("answer", formatter=lambda answer: printing.format_value(answer, 100)),
 ]
 
 
@@ -58,7 +58,7 @@ def list_deliveries(
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 20,
     before: Annotated[str | None, typer.Option("--before", help="Only those older than this one.")] = None,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List webhooks, newest first.
 
@@ -66,13 +66,13 @@ def list_deliveries(
     retoma deliveries list --state dead
     retoma deliveries list --run 0199a3 -o json
     """
-    in_loop(_list(state, run, endpoint, tenant, limit, before, how))
+    run_async(_list(state, run, endpoint, tenant, limit, before, output))
 
 
 @deliveries.command()
-def show(delivery: DeliveryId, how: Shape = ShortFormat.TABLE) -> None:
+def show(delivery: DeliveryId, output: DetailOutput = DetailFormat.TABLE) -> None:
     """Show one webhook: what it says, and how each attempt went."""
-    in_loop(_show(delivery, how))
+    run_async(_show(delivery, output))
 
 
 @deliveries.command()
@@ -92,7 +92,7 @@ def redrive(
     """
     if (delivery is None) == (endpoint is None and url is None and since is None):
         raise typer.BadParameter("say which: one delivery, or --endpoint, --url or --since")
-    in_loop(_redrive(delivery, endpoint, url, tenant, since, until))
+    run_async(_redrive(delivery, endpoint, url, tenant, since, until))
 
 
 async def _list(
@@ -102,32 +102,32 @@ async def _list(
     tenant: str | None,
     limit: int,
     before: str | None,
-    how: Format,
+    output: ListFormat,
 ) -> None:
-    async with opened_client(read_settings()) as client:
+    async with open_client(read_settings()) as client:
         found = await client.deliveries(
             states=states or None,
-            run=None if run is None else await found_run(client, run),
+            run=None if run is None else await find_run(client, run),
             endpoint=endpoint,
             tenant=tenant,
             limit=limit,
-            before=None if before is None else await _found(client, before),
+            before=None if before is None else await _find_delivery(client, before),
         )
-    output.emit([_row(each) for each in found], _COLUMNS, how, "no webhooks match")
-    if how is Format.TABLE and len(found) == limit:
-        output.err().print(f"older ones: --before {found[-1].id}")
+    printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no webhooks match")
+    if output is ListFormat.TABLE and len(found) == limit:
+        printing.stderr().print(f"older ones: --before {found[-1].id}")
 
 
-async def _show(text: str, how: ShortFormat) -> None:
-    async with opened_client(read_settings()) as client:
-        found = await client.delivery(await _found(client, text))
-    if how is ShortFormat.JSON:
-        print(output.as_json(_shown(found), indent=2))
+async def _show(text: str, output: DetailFormat) -> None:
+    async with open_client(read_settings()) as client:
+        found = await client.delivery(await _find_delivery(client, text))
+    if output is DetailFormat.JSON:
+        print(printing.to_json(_mask_url(found), indent=2))
         return
-    output.out().print(output.table([_row(found)], _COLUMNS))
+    printing.stdout().print(printing.make_table([_to_row(found)], _COLUMNS))
     if found.attempts:
-        output.out().print(output.table([asdict(attempt) for attempt in found.attempts], _ATTEMPTS))
-    output.out().print(clean(found.body or "its body is made at the first attempt"), soft_wrap=True)
+        printing.stdout().print(printing.make_table([asdict(attempt) for attempt in found.attempts], _ATTEMPT_COLUMNS))
+    printing.stdout().print(escape_text(found.body or "its body is made at the first attempt"), soft_wrap=True)
 
 
 async def _redrive(
@@ -138,33 +138,33 @@ async def _redrive(
     since: datetime | None,
     until: datetime | None,
 ) -> None:
-    async with opened_client(read_settings()) as client:
+    async with open_client(read_settings()) as client:
         if text is not None:
-            await client.redrive(await _found(client, text), tenant=tenant)
+            await client.redrive(await _find_delivery(client, text), tenant=tenant)
             count = 1
         else:
             count = await client.redrive_all(
-                tenant=tenant, endpoint=endpoint, url=url, from_at=_local(since), to_at=_local(until)
+                tenant=tenant, endpoint=endpoint, url=url, from_at=_to_local(since), to_at=_to_local(until)
             )
-    output.out().print(f"{count} due again")
+    printing.stdout().print(f"{count} due again")
 
 
-async def _found(client: Client, text: str) -> UUID:
+async def _find_delivery(client: Client, text: str) -> UUID:
     found = await client.find_delivery(text, limit=4)
     if not found:
-        raise NotFound(f"there is no delivery {clean(text)!r}")
+        raise NotFound(f"there is no delivery {escape_text(text)!r}")
     if len(found) > 1:
         raise typer.BadParameter(f"{text!r} fits several deliveries: {', '.join(map(str, found[:3]))}; give more")
     return found[0]
 
 
-def _row(delivery: Delivery) -> dict[str, Any]:
-    return {name: value for name, value in _shown(delivery).items() if name not in ("attempts", "body")}
+def _to_row(delivery: Delivery) -> dict[str, Any]:
+    return {name: value for name, value in _mask_url(delivery).items() if name not in ("attempts", "body")}
 
 
-def _shown(delivery: Delivery) -> dict[str, Any]:
-    return asdict(delivery) | {"url": without_values(delivery.url)}
+def _mask_url(delivery: Delivery) -> dict[str, Any]:
+    return asdict(delivery) | {"url": mask_query_values(delivery.url)}
 
 
-def _local(at: datetime | None) -> datetime | None:
+def _to_local(at: datetime | None) -> datetime | None:
     return None if at is None else at.astimezone()

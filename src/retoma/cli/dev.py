@@ -18,35 +18,35 @@ from uuid import UUID
 
 import typer
 
-from retoma import early_stop, private
+from retoma import early_stop, private_files
 from retoma.app import App
 from retoma.cli import application, reload, served_applications
-from retoma.cli.config import FLAGS
+from retoma.cli.command_setup import read_settings, run_async
+from retoma.cli.config import SETTINGS_FROM_FLAGS
+from retoma.cli.demo.announcements import announce_reviews, show_application_demo
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
-from retoma.cli.demo.showing import showing, telling
-from retoma.cli.links import Links
-from retoma.cli.listening import address, bound, serving
-from retoma.cli.options import AppPlace
-from retoma.cli.process import KeptWorker
-from retoma.cli.serving import tell_where
-from retoma.cli.session import in_loop, read_settings
+from retoma.cli.dev_links import DevLinks
+from retoma.cli.http_server import bind_socket, get_address, run_server
+from retoma.cli.options import AppLocation
+from retoma.cli.serve import export_address
+from retoma.cli.worker_process import SupervisedWorker
 from retoma.client import Client, connect
 from retoma.outgoing import LOOPBACK as THIS_MACHINE
 from retoma.privileges import hide_process
 from retoma.server import make_server
 from retoma.settings import Settings
-from retoma.terminal import clean
+from retoma.terminal import escape_text
 from retoma.texts import text
 
 DEMO = "retoma.demo:app"
 DEMO_CONCURRENCY = 4
 LOOPBACK = "127.0.0.1"
-RELOAD = -1  # in place of an exit code
+RELOAD_CODE = -1  # in place of an exit code
 
 
 def dev(
-    app: AppPlace = None,
+    app: AppLocation = None,
     demo: Annotated[
         bool,
         typer.Option(
@@ -78,7 +78,7 @@ def dev(
     if once and not built_in:
         raise typer.BadParameter("--once goes with --demo, without APP")
     # Remove both at once: the worker, and so every step, inherits this environment.
-    before, token = os.environ.pop(reload.PORT, None), os.environ.pop(reload.TOKEN, None)
+    before, token = os.environ.pop(reload.PORT_VARIABLE, None), os.environ.pop(reload.TOKEN_VARIABLE, None)
     token = token or secrets.token_urlsafe(12)
     if before or port is not None:
         os.environ["RETOMA_PORT"] = before or str(port)
@@ -92,74 +92,74 @@ def dev(
         )
     place = DEMO if built_in else app or settings.app or ""
     hide_process()
-    with bound(settings, LOOPBACK, fall_back=True) as listening:
-        tell_where(listening)
+    with bind_socket(settings, LOOPBACK, any_port=True) as listening:
+        export_address(listening)
         here = listening.getsockname()[1]  # before the server closes it
         loaded = application.load(place, settings)
         if demo and not built_in and loaded.demo is None:
             raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
         worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         with served_applications.record(settings.home, place, loaded):
-            code = in_loop(_dev(loaded, settings, listening, token, place, worker, demo=demo, once=once))
-    if code == RELOAD:
-        reload.start_again(here, token)
+            code = run_async(_dev(loaded, settings, listening, token, place, worker, demo=demo, once=once))
+    if code == RELOAD_CODE:
+        reload.restart(here, token)
     raise typer.Exit(code)
 
 
 async def _dev(
     app: App,
     settings: Settings,
-    listening: socket.socket,
+    sock: socket.socket,
     token: str,
-    place: str,
+    location: str,
     worker: list[str],
     *,
     demo: bool,
     once: bool,
 ) -> int:
     with open_board() as board:
-        board.say(text("title", version=version("retoma"), app=app.name), style="bold")
-        board.say(text("preparing"), style="dim")
+        board.print_line(text("title", version=version("retoma"), app=app.name), style="bold")
+        board.print_line(text("preparing"), style="dim")
         async with connect(app, settings) as client:
             kind = text("embedded" if settings.database_url is None else "own")
-            board.say(text("database", kind=kind, address=_address(client, settings)))
-            async with _served(app, client, settings, listening, token, board) as links:
-                if place == DEMO and demo:
-                    return await _demo(client, settings, board, worker, once=once)
-                async with telling(client, links, board):
+            board.print_line(text("database", kind=kind, address=_database_address(client, settings)))
+            async with _serve(app, client, settings, sock, token, board) as links:
+                if location == DEMO and demo:
+                    return await _run_demo(client, settings, board, worker, once=once)
+                async with announce_reviews(client, links, board):
                     if demo and app.demo:
-                        async with showing(app.demo, client, links, board):
-                            return await _keep(app, place, board, worker, _quiet("warning"))
-                    return await _keep(app, place, board, worker, {})
+                        async with show_application_demo(app.demo, client, links, board):
+                            return await _supervise(app, location, board, worker, _set_log_level("warning"))
+                    return await _supervise(app, location, board, worker, {})
 
 
 @asynccontextmanager
-async def _served(
-    app: App, client: Client, settings: Settings, listening: socket.socket, token: str, board: Board
-) -> AsyncIterator[Links]:
+async def _serve(
+    app: App, client: Client, settings: Settings, sock: socket.socket, token: str, board: Board
+) -> AsyncIterator[DevLinks]:
     """Serve the API and the pages to programs on this machine that know the token of this start."""
-    port = listening.getsockname()[1]
+    port = sock.getsockname()[1]
     if settings.port not in (0, port):
-        board.say(text("port taken", port=settings.port, other=port), style="yellow")
-    links = Links(address(listening), token)
-    server = make_server(app, client, settings, development=links.token)
-    with _key_file(settings.home, links.token) as key:
+        board.print_line(text("port taken", port=settings.port, other=port), style="yellow")
+    links = DevLinks(get_address(sock), token)
+    server = make_server(app, client, settings, dev_token=links.token)
+    with _write_key_file(settings.home, links.token) as key:
         # Without its own: a worker that is started later, by itself, need not allow this machine.
         hosts = [host for host in settings.allow_hosts if host not in THIS_MACHINE]
-        async with serving(server, listening, settings, hosts):
-            board.say(text("server", address=links.add_token(f"{links.address}/")))
+        async with run_server(server, sock, settings, hosts):
+            board.print_line(text("server", address=links.add_token(f"{links.address}/")))
             for page in app.pages:
                 if page.nav:
-                    board.say(text("page", address=links.add_token(f"{links.address}{page.path}")))
-            board.say(text("api key", file=clean(str(key))))
+                    board.print_line(text("page", address=links.add_token(f"{links.address}{page.path}")))
+            board.print_line(text("api key", file=escape_text(str(key))))
             yield links
 
 
 @contextmanager
-def _key_file(home: Path, token: str) -> Iterator[Path]:
+def _write_key_file(home: Path, token: str) -> Iterator[Path]:
     """Keep the token where programs of this user find it, while the server runs."""
-    file = private.make_home(home) / "dev-key"
-    private.write(file, token)
+    file = private_files.create_home(home) / "dev-key"
+    private_files.write_file(file, token)
     try:
         yield file
     finally:
@@ -168,51 +168,51 @@ def _key_file(home: Path, token: str) -> Iterator[Path]:
                 file.unlink()
 
 
-async def _keep(app: App, place: str, board: Board, arguments: list[str], environment: dict[str, str]) -> int:
+async def _supervise(app: App, location: str, board: Board, arguments: list[str], environment: dict[str, str]) -> int:
     async def told(pid: int, code: int) -> None:
-        board.say(text("worker ended", pid=pid, code=code), style="yellow")
+        board.print_line(text("worker ended", pid=pid, code=code), style="yellow")
 
-    kept = KeptWorker(arguments, environment, told)
-    keeping = asyncio.create_task(kept.keep())
+    kept = SupervisedWorker(arguments, environment, told)
+    keeping = asyncio.create_task(kept.supervise())
     await kept.started.wait()
-    board.say(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
-    board.say(text("webhooks"), style="dim")
-    _say_next(board, [*_first_start(app, place), "runs list", "doctor"])
-    changing = asyncio.create_task(_stop_when_code_changes(place, kept, board))
+    board.print_line(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
+    board.print_line(text("webhooks"), style="dim")
+    _suggest_commands(board, [*_suggest_start(app, location), "runs list", "doctor"])
+    changing = asyncio.create_task(_stop_when_code_changes(location, kept, board))
     try:
-        return await _until_stopped(kept, keeping, board, changing)
+        return await _wait_until_stopped(kept, keeping, board, changing)
     finally:
         changing.cancel()
 
 
-async def _stop_when_code_changes(place: str, kept: KeptWorker, board: Board) -> None:
+async def _stop_when_code_changes(location: str, worker: SupervisedWorker, board: Board) -> None:
     def tell(broken: str) -> None:
-        board.say(text("reload failed", error=clean(broken)), style="yellow")
+        board.print_line(text("reload failed", error=escape_text(broken)), style="yellow")
 
-    await reload.until_code_changes(place, tell)
-    board.say(text("reloading"), style="yellow")
-    kept.stop()
+    await reload.wait_for_code_change(location, tell)
+    board.print_line(text("reloading"), style="yellow")
+    worker.stop()
 
 
-def _first_start(app: App, place: str) -> list[str]:
+def _suggest_start(app: App, location: str) -> list[str]:
     """How its first pipeline is started, unless its users do so by routes of its own."""
     if app.routes:
         return []
     pipeline = next(iter(app.pipelines.values()))
     fields = pipeline.inputs.model_fields if pipeline.inputs else {}
     needed = "".join(f" -i {name}=..." for name, field in fields.items() if field.is_required())
-    return [f"start {pipeline.name} {clean(place)}{needed} --wait"]
+    return [f"start {pipeline.name} {escape_text(location)}{needed} --wait"]
 
 
-async def _demo(client: Client, settings: Settings, board: Board, arguments: list[str], *, once: bool) -> int:
-    board.say("")
-    board.say(text("demo"))
-    board.say("")
-    film = Demo(client, board, settings.silence_seconds)
-    kept = KeptWorker(arguments, _quiet("error"), lambda *_: film.worker_died())
-    keeping = asyncio.create_task(kept.keep())
+async def _run_demo(client: Client, settings: Settings, board: Board, arguments: list[str], *, once: bool) -> int:
+    board.print_line("")
+    board.print_line(text("demo"))
+    board.print_line("")
+    film = Demo(client, board, settings.heartbeat_timeout_seconds)
+    kept = SupervisedWorker(arguments, _set_log_level("error"), lambda *_: film.on_worker_exit())
+    keeping = asyncio.create_task(kept.supervise())
     shown = asyncio.create_task(film.run(kept))
-    stopped = _on_signals(kept, board, shown)
+    stopped = _stop_on_signals(kept, board, shown)
     try:
         proven = await shown
     except asyncio.CancelledError:
@@ -221,36 +221,38 @@ async def _demo(client: Client, settings: Settings, board: Board, arguments: lis
     if once or not proven:
         kept.stop()
     elif not stopped.is_set():
-        _say_next(board, after_demo(film.run_id))
+        _suggest_commands(board, suggest_after_demo(film.run_id))
     await keeping
     if stopped.is_set():
-        board.say(text("stopped"))
+        board.print_line(text("stopped"))
     return 0 if proven else 1
 
 
-def _quiet(level: str) -> dict[str, str]:
+def _set_log_level(level: str) -> dict[str, str]:
     """So that what a demo says is not lost among log lines, unless they are asked for."""
     return {"RETOMA_LOG_LEVEL": os.environ.get("RETOMA_LOG_LEVEL", level)}
 
 
-def after_demo(run: UUID | None) -> list[str]:
+def suggest_after_demo(run: UUID | None) -> list[str]:
     """Commands that can be pasted."""
     return ["runs list", f"runs show {run}", f"start demo {DEMO} -i pace=0.2 --wait", "doctor"]
 
 
-async def _until_stopped(
-    kept: KeptWorker, keeping: asyncio.Task[None], board: Board, changing: asyncio.Task[None]
+async def _wait_until_stopped(
+    worker: SupervisedWorker, supervision: asyncio.Task[None], board: Board, reload_task: asyncio.Task[None]
 ) -> int:
-    asked = _on_signals(kept, board)
-    await keeping
-    if changing.done() and not asked.is_set():
-        await changing
-        return RELOAD
-    board.say(text("stopped"))
+    asked = _stop_on_signals(worker, board)
+    await supervision
+    if reload_task.done() and not asked.is_set():
+        await reload_task
+        return RELOAD_CODE
+    board.print_line(text("stopped"))
     return 0
 
 
-def _on_signals(kept: KeptWorker, board: Board, shown: asyncio.Task[bool] | None = None) -> asyncio.Event:
+def _stop_on_signals(
+    worker: SupervisedWorker, board: Board, demo_task: asyncio.Task[bool] | None = None
+) -> asyncio.Event:
     """The first Ctrl-C lets the worker drain, the second makes it give back its jobs, the third kills it."""
     loop = asyncio.get_running_loop()
     asked = 0
@@ -261,32 +263,32 @@ def _on_signals(kept: KeptWorker, board: Board, shown: asyncio.Task[bool] | None
         asked += 1
         if asked == 1:
             stopped.set()
-            if shown is not None:
-                shown.cancel()
+            if demo_task is not None:
+                demo_task.cancel()
                 board.clear()
-            board.say(text("stopping"), style="yellow")
+            board.print_line(text("stopping"), style="yellow")
         if asked <= 2:
-            kept.stop()
+            worker.stop()
         else:
-            kept.kill()
+            worker.kill()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    if early_stop.was_asked():
+    if early_stop.was_stop_requested():
         stop()
     return stopped
 
 
-def _say_next(board: Board, commands: list[str]) -> None:
-    board.say("")
-    board.say(text("next"))
+def _suggest_commands(board: Board, commands: list[str]) -> None:
+    board.print_line("")
+    board.print_line(text("next"))
     for command in commands:
-        board.say(f"  {_program()} {command}", style="cyan")
-    board.say("")
-    board.say(text("how to stop"), style="dim")
+        board.print_line(f"  {_command_name()} {command}", style="cyan")
+    board.print_line("")
+    board.print_line(text("how to stop"), style="dim")
 
 
-def _program() -> str:
+def _command_name() -> str:
     """How this program was called, so that what we say can be typed."""
     here = Path(sys.argv[0])
     if here.name == "__main__.py":
@@ -295,8 +297,8 @@ def _program() -> str:
         program = here.name
     else:
         program = str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here)
-    return f"{program} --home {os.environ['RETOMA_HOME']}" if "home" in FLAGS else program
+    return f"{program} --home {os.environ['RETOMA_HOME']}" if "home" in SETTINGS_FROM_FLAGS else program
 
 
-def _address(client: Client, settings: Settings) -> str:
-    return clean(str(settings.home) if settings.database_url is None else client.database.address)
+def _database_address(client: Client, settings: Settings) -> str:
+    return escape_text(str(settings.home) if settings.database_url is None else client.database.address)

@@ -15,29 +15,29 @@ import typer
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma.cli import output
-from retoma.cli.agreement import SAME_HOSTS, describe_lacking_workers
-from retoma.cli.db import say
-from retoma.cli.extras import EXTRAS, Extra, ffmpeg
-from retoma.cli.options import Format, Listing
-from retoma.cli.output import Column
-from retoma.cli.serving import NO_PUBLIC_URL, lacks_public_url
-from retoma.cli.session import in_loop, read_settings
+from retoma.cli import printing
+from retoma.cli.command_setup import read_settings, run_async
+from retoma.cli.db import describe_schema
+from retoma.cli.extras import EXTRAS, Extra, find_ffmpeg_version
+from retoma.cli.options import ListFormat, ListOutput
+from retoma.cli.printing import Column
+from retoma.cli.serve import NO_PUBLIC_URL, lacks_public_url
+from retoma.cli.settings_check import SAME_HOSTS, describe_lacking_workers
 from retoma.errors import RetomaError
 from retoma.records import WorkerRecord
 from retoma.settings import Settings
 from retoma.states import RunState
-from retoma.store import gauges, health, migrate, servers, workers
+from retoma.store import health, metrics, migrate, servers, workers
 from retoma.store.database import Database
-from retoma.terminal import clean
+from retoma.terminal import escape_text
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 OLD_TRANSACTION = timedelta(minutes=1)
-LITTLE_SPACE, NO_SPACE = 2 << 30, 256 << 20
+LOW_SPACE, NO_SPACE = 2 << 30, 256 << 20
 _COLUMNS = [
-    Column("level", "", output.state),
-    Column("about", ""),
-    Column("found", ""),
+    Column("level", "", printing.format_state),
+    Column("subject", ""),
+    Column("message", ""),
     Column("advice", ""),
 ]
 
@@ -45,12 +45,12 @@ _COLUMNS = [
 @dataclass(frozen=True)
 class Finding:
     level: str
-    about: str
-    found: str
+    subject: str
+    message: str
     advice: str = ""
 
 
-class Variables(BaseSettings):
+class ApplicationVariables(BaseSettings):
     """Of applications, from where they read them too. The key itself is not shown."""
 
     model_config = SettingsConfigDict(env_file=".env", extra="ignore")
@@ -67,7 +67,7 @@ class Variables(BaseSettings):
         return any(text for name, text in self if name.startswith("runpod_endpoint_id"))
 
 
-def doctor(how: Listing = Format.TABLE) -> None:
+def doctor(output: ListOutput = ListFormat.TABLE) -> None:
     """Look for what is wrong, and say what to do. Exits with 1 if there is a problem.
 
     \b
@@ -75,20 +75,20 @@ def doctor(how: Listing = Format.TABLE) -> None:
     retoma doctor -o json
     """
     settings = read_settings()
-    found = [*_machine(settings), *in_loop(_of_database(settings))]
-    output.emit([vars(finding) for finding in found], _COLUMNS, how, "")
+    found = [*_check_machine(settings), *run_async(_check_database(settings))]
+    printing.print_rows([vars(finding) for finding in found], _COLUMNS, output, "")
     if any(finding.level == PROBLEM for finding in found):
         raise typer.Exit(1)
 
 
-def _machine(settings: Settings) -> Iterator[Finding]:
+def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield Finding(OK, "Python", f"{platform.python_version()} ({sys.executable})")
     parts = ("retoma", "asyncpg", "pydantic", "typer", "rich")
     yield Finding(OK, "versions", ", ".join(f"{part} {version(part)}" for part in parts))
-    yield _space(settings.home)
+    yield _check_disk(settings.home)
     if lacks_public_url(settings):
         yield Finding(WARNING, "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, as https://retoma.example.com")
-    variables = Variables()
+    variables = ApplicationVariables()
     if variables.redis_url:
         yield Finding(
             OK,
@@ -97,58 +97,58 @@ def _machine(settings: Settings) -> Iterator[Finding]:
             "leave it out",
         )
     for extra in EXTRAS:
-        yield _extra(extra, settings.app or "")
-    yield _gpus(variables)
+        yield _check_extra(extra, settings.app or "")
+    yield _check_gpus(variables)
 
 
-def _extra(extra: Extra, app: str) -> Finding:
+def _check_extra(extra: Extra, app: str) -> Finding:
     """Only a warning for who runs an application that needs it: pipelines of one's own need none."""
     about, users = f"extra {extra.name}", " and ".join(extra.applications)
-    missing = extra.missing()
+    missing = extra.list_missing()
     if not missing:
-        return Finding(OK, about, f"for {users}: {extra.found()}")
+        return Finding(OK, about, f"for {users}: {extra.describe_installed()}")
     if app.startswith(extra.applications):
-        return Finding(WARNING, about, f"{users} cannot run without {', '.join(missing)}", extra.install)
-    return Finding(OK, about, f"not installed; only {users} would need it: {', '.join(missing)}", extra.install)
+        return Finding(WARNING, about, f"{users} cannot run without {', '.join(missing)}", extra.install_command)
+    return Finding(OK, about, f"not installed; only {users} would need it: {', '.join(missing)}", extra.install_command)
 
 
-def _gpus(variables: Variables) -> Finding:
+def _check_gpus(variables: ApplicationVariables) -> Finding:
     """Of the application retoma_apps.gpu."""
     if not variables.runpod_api_key.get_secret_value():
-        return _offline_gpus()
+        return _check_offline_gpus()
     if not variables.has_endpoint:
         return Finding(WARNING, "GPUs", "RunPod, and no endpoint of it is set", "set RUNPOD_ENDPOINT_ID")
     return Finding(OK, "GPUs", "RunPod: its key is set")
 
 
-def _offline_gpus() -> Finding:
-    found = ffmpeg()
+def _check_offline_gpus() -> Finding:
+    found = find_ffmpeg_version()
     if found is None:
         return Finding(OK, "GPUs", "RUNPOD_API_KEY is not set, and there is no ffmpeg to do their work offline")
     return Finding(OK, "GPUs", f"RUNPOD_API_KEY is not set: offline, {found} on this machine does their work")
 
 
-def _space(home: Path) -> Finding:
+def _check_disk(home: Path) -> Finding:
     place = next(folder for folder in (home.resolve(), *home.resolve().parents) if folder.exists())
     free = shutil.disk_usage(place).free
     said = f"{free / (1 << 30):.1f} GiB free at {home}"
     if free < NO_SPACE:
         return Finding(PROBLEM, "disk", said, "free some space, or set RETOMA_HOME to another disk")
-    if free < LITTLE_SPACE:
+    if free < LOW_SPACE:
         return Finding(WARNING, "disk", said, "free some space soon")
     return Finding(OK, "disk", said)
 
 
-async def _of_database(settings: Settings) -> list[Finding]:
+async def _check_database(settings: Settings) -> list[Finding]:
     try:
         async with await Database.open(settings) as database:
-            return [finding async for finding in _database(database, settings)]
+            return [finding async for finding in _check_server(database, settings)]
     except RetomaError as error:
         return [Finding(PROBLEM, "database", str(error), "`retoma config show` says which database is meant")]
 
 
-async def _database(database: Database, settings: Settings) -> AsyncIterator[Finding]:
-    server = await health.server(database)
+async def _check_server(database: Database, settings: Settings) -> AsyncIterator[Finding]:
+    server = await health.get_server(database)
     kind = "embedded" if settings.database_url is None else "own"
     way = "behind a transaction pooler, by polling" if database.pooled else "directly, woken by LISTEN"
     yield Finding(OK, "database", f"{kind} PostgreSQL {server['version']} at {database.address}, {way}")
@@ -170,38 +170,38 @@ async def _database(database: Database, settings: Settings) -> AsyncIterator[Fin
             "(`alter database ... owner to retoma`), and name it in RETOMA_DATABASE_URL",
         )
     async with database.connection() as connection:
-        schema = await migrate.status(connection)
-    yield Finding(OK if schema.is_current else PROBLEM, "schema", say(schema))
-    for row in await health.old_transactions(database, OLD_TRANSACTION):
+        schema = await migrate.get_status(connection)
+    yield Finding(OK if schema.is_current else PROBLEM, "schema", describe_schema(schema))
+    for row in await health.list_old_transactions(database, OLD_TRANSACTION):
         yield Finding(
             WARNING,
             "transaction",
-            f"pid {row['pid']} ({clean(row['user'])} {clean(row['application'])}, {row['state']}) "
-            f"is open for {output.duration(row['open_for'])}",
+            f"pid {row['pid']} ({escape_text(row['user'])} {escape_text(row['application'])}, {row['state']}) "
+            f"is open for {printing.format_duration(row['open_for'])}",
             f"let it end, or: select pg_terminate_backend({row['pid']})",
         )
     if schema.is_current:
-        async for finding in _work(database, settings.silence):
+        async for finding in _check_work(database, settings.heartbeat_timeout):
             yield finding
 
 
-async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding]:
-    known = await workers.alive(database)
-    live = [worker for worker in known if worker.is_alive(silence)]
-    ready = await health.ready_by_queue(database)
-    open_runs, _ = await gauges.open_and_stuck(database)
-    yield _live(live, open_runs)
+async def _check_work(database: Database, heartbeat_timeout: timedelta) -> AsyncIterator[Finding]:
+    known = await workers.list_alive(database)
+    live = [worker for worker in known if worker.is_alive(heartbeat_timeout)]
+    ready = await health.count_ready_by_queue(database)
+    open_runs, _ = await metrics.count_open_and_stuck(database)
+    yield _check_workers(live, open_runs)
     if live:
-        for finding in _unserved(live, await gauges.open_runs(database)):
+        for finding in _check_unserved_pipelines(live, await metrics.count_open_runs(database)):
             yield finding
-    for lacking in describe_lacking_workers(await servers.allowed_hosts(database), live):
+    for lacking in describe_lacking_workers(await servers.list_allowed_hosts(database), live):
         yield Finding(WARNING, "RETOMA_ALLOW_HOSTS", lacking, SAME_HOSTS)
     for worker in known:
         if worker not in live:
             yield Finding(
                 WARNING,
                 "worker",
-                f"{worker.name} has been silent for {output.duration(worker.silent_for)}",
+                f"{worker.name} has been silent for {printing.format_duration(worker.heartbeat_age)}",
                 "its jobs run elsewhere as soon as another worker lives",
             )
     served = {queue for worker in live for queue in worker.queues}
@@ -215,9 +215,9 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
                 f"{queue}: {jobs} ready, and no live worker serves it",
                 f"retoma worker APP -q {queue}",
             )
-    async for finding in _stuck(database):
+    async for finding in _check_stuck_runs(database):
         yield finding
-    for row in await health.undefined_steps(database):
+    for row in await health.list_undefined_steps(database):
         yield Finding(
             WARNING,
             "step",
@@ -226,7 +226,9 @@ async def _work(database: Database, silence: timedelta) -> AsyncIterator[Finding
         )
 
 
-def _unserved(live: list[WorkerRecord], open_runs: dict[tuple[str, RunState], int]) -> Iterator[Finding]:
+def _check_unserved_pipelines(
+    live: list[WorkerRecord], open_runs: dict[tuple[str, RunState], int]
+) -> Iterator[Finding]:
     """Yield a warning for each pipeline that has open runs while only workers of other applications are running."""
     for pipeline in sorted({name for name, _ in open_runs}):
         if not any(worker.serves(pipeline) for worker in live):
@@ -240,14 +242,14 @@ def _unserved(live: list[WorkerRecord], open_runs: dict[tuple[str, RunState], in
             )
 
 
-async def _stuck(database: Database) -> AsyncIterator[Finding]:
-    _, stuck = await gauges.open_and_stuck(database)
+async def _check_stuck_runs(database: Database) -> AsyncIterator[Finding]:
+    _, stuck = await metrics.count_open_and_stuck(database)
     if stuck:
         said = "1 run is stuck" if stuck == 1 else f"{stuck} runs are stuck"
         yield Finding(WARNING, "runs", said, "`retoma runs stuck` says why")
 
 
-def _live(live: list[WorkerRecord], open_runs: int) -> Finding:
+def _check_workers(live: list[WorkerRecord], open_runs: int) -> Finding:
     if not live and open_runs:
         runs = "1 run is" if open_runs == 1 else f"{open_runs} runs are"
         said = f"none is running, and {runs} under way: nothing continues, and no webhook is sent"

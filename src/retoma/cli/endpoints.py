@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from retoma.cli import output
-from retoma.cli.options import Format, Listing
-from retoma.cli.output import Column
-from retoma.cli.session import in_loop, opened_client, read_settings
-from retoma.outgoing import without_values
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.options import ListFormat, ListOutput
+from retoma.cli.printing import Column
+from retoma.outgoing import mask_query_values
 from retoma.records import Endpoint
 
 endpoints = typer.Typer(no_args_is_help=True, help="Look at the URLs that webhooks go to, and their secrets.")
@@ -20,8 +20,8 @@ EndpointId = Annotated[int, typer.Argument(metavar="ENDPOINT", help="Its number 
 _COLUMNS = [
     Column("id", "endpoint"),
     Column("tenant"),
-    Column("url", shown=lambda url: output.value(url, 80)),
-    Column("state", shown=output.state),
+    Column("url", formatter=lambda url: printing.format_value(url, 80)),
+    Column("state", formatter=printing.format_state),
     Column("due"),
     Column("dead"),
     Column("failures"),
@@ -33,16 +33,16 @@ _COLUMNS = [
 def list_endpoints(
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List the URLs that webhooks went to, newest first."""
-    in_loop(_list(tenant, limit, how))
+    run_async(_list(tenant, limit, output))
 
 
 @endpoints.command()
 def enable(endpoint: EndpointId) -> None:
     """Send to a disabled endpoint again. What is dead stays so until `retoma deliveries redrive --endpoint`."""
-    in_loop(_enable(endpoint))
+    run_async(_enable_endpoint(endpoint))
 
 
 @endpoints.command()
@@ -51,31 +51,31 @@ def rotate(endpoint: EndpointId) -> None:
 
     For 24 hours each webhook carries two signatures, so that the receiver can be given the new secret meanwhile.
     """
-    in_loop(_rotate(endpoint))
+    run_async(_rotate_secret(endpoint))
 
 
-async def _list(tenant: str | None, limit: int, how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         found = await client.endpoints(tenant=tenant, limit=limit)
-    output.emit([_row(each) for each in found], _COLUMNS, how, "no webhook was asked for yet")
+    printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no webhook was asked for yet")
 
 
-async def _enable(endpoint: int) -> None:
-    async with opened_client(read_settings()) as client:
+async def _enable_endpoint(endpoint: int) -> None:
+    async with open_client(read_settings()) as client:
         await client.enable_endpoint(endpoint)
         found = await client.endpoint(endpoint)
-    output.out().print(f"endpoint {endpoint} is enabled; {found.dead} of its webhooks are dead")
+    printing.stdout().print(f"endpoint {endpoint} is enabled; {found.dead} of its webhooks are dead")
 
 
-async def _rotate(endpoint: int) -> None:
+async def _rotate_secret(endpoint: int) -> None:
     settings = read_settings()
-    async with opened_client(settings) as client:
+    async with open_client(settings) as client:
         secret = await client.rotate_secret(endpoint)
     print(secret)
     if settings.webhook_secret is not None:
-        output.err().print("RETOMA_WEBHOOK_SECRET is set, and signs in place of this one")
+        printing.stderr().print("RETOMA_WEBHOOK_SECRET is set, and signs in place of this one")
 
 
-def _row(endpoint: Endpoint) -> dict[str, Any]:
+def _to_row(endpoint: Endpoint) -> dict[str, Any]:
     state = "disabled" if endpoint.disabled_at else "failing" if endpoint.failures else "ok"
-    return {**asdict(endpoint), "url": without_values(endpoint.url), "state": state}
+    return {**asdict(endpoint), "url": mask_query_values(endpoint.url), "state": state}

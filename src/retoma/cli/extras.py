@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
-SECONDS_TO_ANSWER = 20
+VERSION_TIMEOUT_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Extra:
     applications: tuple[str, ...]
 
     @property
-    def install(self) -> str:
+    def install_command(self) -> str:
         """Return the command: from the clone that this is installed from, wherever one calls it."""
-        return f"{_python()} -m pip install {_source(self.name)}"
+        return f"{_python_command()} -m pip install {_install_target(self.name)}"
 
-    def missing(self) -> list[str]:
-        return [f"{part} ({use})" for part, use in self.parts.items() if not _is_there(part)]
+    def list_missing(self) -> list[str]:
+        return [f"{part} ({use})" for part, use in self.parts.items() if not _is_installed(part)]
 
-    def found(self) -> str:
+    def describe_installed(self) -> str:
         return ", ".join(f"{part} {version(part)}" for part in self.parts)
 
 
@@ -52,22 +52,22 @@ EXTRAS = (
 )
 
 
-def _source(extra: str) -> str:
+def _install_target(extra: str) -> str:
     clone = Path(__file__).resolve().parents[3]
     if not (clone / "pyproject.toml").exists():
         return f"'retoma[{extra}]'"
     return f"-e '.[{extra}]'" if clone == Path.cwd() else f"-e {shlex.quote(f'{clone}[{extra}]')}"
 
 
-def _python() -> str:
+def _python_command() -> str:
     """This interpreter, as one calls it from this folder."""
     program = Path(sys.executable)
     return shlex.quote(str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program))
 
 
-def _is_there(part: str) -> bool:
+def _is_installed(part: str) -> bool:
     if part == "imageio-ffmpeg":
-        return ffmpeg() is not None
+        return find_ffmpeg_version() is not None
     try:
         distribution(part)
     except PackageNotFoundError:
@@ -75,12 +75,12 @@ def _is_there(part: str) -> bool:
     return True
 
 
-def ffmpeg() -> str | None:
+def find_ffmpeg_version() -> str | None:
     """Its version, as the program of the extra says when it is run; None if there is none or it does not run."""
-    for program in _programs():
+    for program in _find_ffmpeg_programs():
         try:
             ran = subprocess.run(  # noqa: S603
-                [program, "-version"], capture_output=True, text=True, timeout=SECONDS_TO_ANSWER, check=True
+                [program, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_SECONDS, check=True
             )
         except (OSError, subprocess.SubprocessError):
             continue
@@ -88,7 +88,7 @@ def ffmpeg() -> str | None:
     return None
 
 
-def _programs() -> Iterator[Path]:
+def _find_ffmpeg_programs() -> Iterator[Path]:
     """The ffmpeg that the extra brings, found without importing it."""
     try:
         files = distribution("imageio-ffmpeg").files or []

@@ -14,15 +14,15 @@ import typer
 from pydantic import AliasChoices, AliasPath, BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from retoma.define.mistakes import suggestion
+from retoma.define.definition_errors import suggest_name
 
 _RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)(s|m|h|d)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def read_input(model: type[BaseModel] | None, whole: str | None, parts: Iterable[str]) -> dict[str, Any]:
+def read_input(model: type[BaseModel] | None, json_text: str | None, parts: Iterable[str]) -> dict[str, Any]:
     """The fields of `--input` (JSON, `@file` or `-`), overlaid with those of `-i key=value`."""
-    return (read_object("--input", whole) if whole is not None else {}) | read_fields("-i", model, parts)
+    return (read_object("--input", json_text) if json_text is not None else {}) | read_fields("-i", model, parts)
 
 
 def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]) -> dict[str, Any]:
@@ -33,11 +33,11 @@ def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]
         if not equals or not name:
             raise typer.BadParameter(f"{option} takes key=value, not {part!r}")
         _check_known(option, model, name)
-        given[name] = _value(model, name, text)
+        given[name] = _parse_value(model, name, text)
     return given
 
 
-def read_moment(text: str, now: datetime) -> datetime:
+def read_future(text: str, now: datetime) -> datetime:
     """An ISO time, in local time unless it says otherwise, or `+10m` from `now`."""
     if match := _RELATIVE.fullmatch(text):
         return now + timedelta(**{_UNITS[match[2]]: float(match[1])})
@@ -72,7 +72,7 @@ def read_duration(option: str, text: str) -> timedelta:
 def read_json(option: str, text: str) -> Any:
     """JSON, `@file` or `-` for stdin."""
     try:
-        return json.loads(_read(option, text))
+        return json.loads(_read_text(option, text))
     except ValueError as error:
         raise typer.BadParameter(f"{option} is not JSON: {error}") from None
 
@@ -84,7 +84,7 @@ def read_object(option: str, text: str) -> dict[str, Any]:
     return given
 
 
-def _read(option: str, text: str) -> str:
+def _read_text(option: str, text: str) -> str:
     if text == "-":
         return sys.stdin.read()
     if text.startswith("@"):
@@ -99,21 +99,21 @@ def _check_known(option: str, model: type[BaseModel] | None, name: str) -> None:
     """A model that drops what it does not know would never tell of a slip of the pen."""
     if model is None or model.model_config.get("extra", "ignore") != "ignore":
         return
-    known = [name for field, about in model.model_fields.items() for name in _names(field, about)]
+    known = [name for field, about in model.model_fields.items() for name in _list_names(field, about)]
     if name not in known:
-        raise typer.BadParameter(f"{option}: the input has no {name!r}; {suggestion(name, known)}")
+        raise typer.BadParameter(f"{option}: the input has no {name!r}; {suggest_name(name, known)}")
 
 
-def _names(field: str, about: FieldInfo) -> list[str]:
+def _list_names(field: str, about: FieldInfo) -> list[str]:
     alias = about.validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
     return [field, *(str(choice.path[0]) if isinstance(choice, AliasPath) else choice for choice in choices)]
 
 
-def _value(model: type[BaseModel] | None, name: str, text: str) -> Any:
+def _parse_value(model: type[BaseModel] | None, name: str, text: str) -> Any:
     """The text itself where the field takes one; anything else is JSON if it can be read so."""
     field = model.model_fields.get(name) if model is not None else None
-    if field is not None and _takes(field.annotation, text):
+    if field is not None and _accepts(field.annotation, text):
         return text
     try:
         return json.loads(text)
@@ -121,7 +121,7 @@ def _value(model: type[BaseModel] | None, name: str, text: str) -> Any:
         return text
 
 
-def _takes(annotation: Any, text: str) -> bool:
+def _accepts(annotation: Any, text: str) -> bool:
     try:
         TypeAdapter(annotation).validate_python(text, strict=True)
     except ValidationError:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from retoma.cli import output
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
 from retoma.cli.inputs import read_duration
-from retoma.cli.options import Format, Listing, Shape, ShortFormat
-from retoma.cli.output import Column, Row
-from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.printing import Column, Row
 from retoma.records import KeyRecord, NewKey, Scope
 from retoma.store import clock
 from retoma.texts import text
@@ -23,12 +23,12 @@ _COLUMNS = [
     Column("id", "key"),
     Column("name"),
     Column("begins", "begins with"),
-    Column("tenant", shown=lambda given: given or "all"),
-    Column("scopes", shown=" ".join),
-    Column("created_at", "made", output.moment),
-    Column("expires_at", "expires", output.moment),
-    Column("used_at", "last used", output.moment),
-    Column("revoked_at", "revoked", output.moment),
+    Column("tenant", formatter=lambda given: given or "all"),
+    Column("scopes", formatter=" ".join),
+    Column("created_at", "made", printing.format_time),
+    Column("expires_at", "expires", printing.format_time),
+    Column("used_at", "last used", printing.format_time),
+    Column("revoked_at", "revoked", printing.format_time),
 ]
 
 
@@ -47,7 +47,7 @@ def create(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="After so long: 90d (s, m, h, d).")
     ] = None,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Make an API key and print it. It is shown only now.
 
@@ -56,17 +56,17 @@ def create(
     retoma keys create prometheus --scope metrics:read --expires 365d
     """
     life = None if expires is None else read_duration("--expires", expires)
-    in_loop(_create(name, scope or [Scope.RUNS_READ, Scope.RUNS_WRITE], tenant, life, how))
+    run_async(_create(name, scope or [Scope.RUNS_READ, Scope.RUNS_WRITE], tenant, life, output))
 
 
 @keys.command("list")
 def list_keys(
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only keys of this tenant.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that are revoked or expired.")] = False,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List API keys, newest first. The keys themselves are nowhere kept."""
-    in_loop(_list(tenant, everything, how))
+    run_async(_list(tenant, everything, output))
 
 
 @keys.command()
@@ -76,55 +76,57 @@ def revoke(key: KeyId) -> None:
     \b
     retoma keys revoke 3
     """
-    in_loop(_revoke(key))
+    run_async(_revoke(key))
 
 
 @keys.command()
 def rotate(
     key: KeyId,
     overlap: Annotated[str, typer.Option("--overlap", metavar="TIME", help="How long the former stays valid.")] = "24h",
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Make a key that replaces another, which stays valid for a while.
 
     \b
     retoma keys rotate 3 --overlap 2h
     """
-    in_loop(_rotate(key, read_duration("--overlap", overlap), how))
+    run_async(_rotate(key, read_duration("--overlap", overlap), output))
 
 
-async def _create(name: str, scopes: list[Scope], tenant: str | None, life: timedelta | None, how: ShortFormat) -> None:
-    async with opened_client(read_settings()) as client:
+async def _create(
+    name: str, scopes: list[Scope], tenant: str | None, life: timedelta | None, output: DetailFormat
+) -> None:
+    async with open_client(read_settings()) as client:
         expires_at = None if life is None else await clock.now(client.database) + life
-        _print(await client.make_key(name, scopes, tenant=tenant, expires_at=expires_at), how)
+        _print_key(await client.make_key(name, scopes, tenant=tenant, expires_at=expires_at), output)
 
 
-async def _list(tenant: str | None, everything: bool, how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _list(tenant: str | None, everything: bool, output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         found = await client.keys(tenant=tenant, with_ended=everything)
-    output.emit([_row(key) for key in found], _COLUMNS, how, "no keys; make one: retoma keys create NAME")
+    printing.print_rows([_to_row(key) for key in found], _COLUMNS, output, "no keys; make one: retoma keys create NAME")
 
 
 async def _revoke(key: int) -> None:
-    async with opened_client(read_settings()) as client:
+    async with open_client(read_settings()) as client:
         revoked = await client.revoke_key(key)
-    output.out().print(f"key {revoked.id} ({output.value(revoked.name)}) is revoked")
+    printing.stdout().print(f"key {revoked.id} ({printing.format_value(revoked.name)}) is revoked")
 
 
-async def _rotate(key: int, overlap: timedelta, how: ShortFormat) -> None:
-    async with opened_client(read_settings()) as client:
-        _print(await client.rotate_key(key, overlap=overlap), how)
+async def _rotate(key: int, overlap: timedelta, output: DetailFormat) -> None:
+    async with open_client(read_settings()) as client:
+        _print_key(await client.rotate_key(key, overlap=overlap), output)
 
 
-def _print(made: NewKey, how: ShortFormat) -> None:
-    if how is ShortFormat.JSON:
-        print(output.as_json({**_row(made.key), "secret": made.secret}))
+def _print_key(new_key: NewKey, output: DetailFormat) -> None:
+    if output is DetailFormat.JSON:
+        print(printing.to_json({**_to_row(new_key.key), "secret": new_key.secret}))
         return
-    print(made.secret)
-    output.err().print(text("shown once", key=made.key.id))
+    print(new_key.secret)
+    printing.stderr().print(text("shown once", key=new_key.key.id))
 
 
-def _row(key: KeyRecord) -> Row:
+def _to_row(key: KeyRecord) -> Row:
     return {
         "id": key.id,
         "name": key.name,

@@ -8,19 +8,19 @@ from typing import Annotated
 import typer
 
 
-class Format(StrEnum):
+class ListFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
 
 
-class ShortFormat(StrEnum):
+class DetailFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
 
 
-AppPlace = Annotated[
+AppLocation = Annotated[
     str | None,
     typer.Argument(
         metavar="APP",
@@ -36,5 +36,5 @@ AppOption = Annotated[
         show_default=False,
     ),
 ]
-Listing = Annotated[Format, typer.Option("-o", "--output", help="How to print it.")]
-Shape = Annotated[ShortFormat, typer.Option("-o", "--output", help="How to print it.")]
+ListOutput = Annotated[ListFormat, typer.Option("-o", "--output", help="How to print it.")]
+DetailOutput = Annotated[DetailFormat, typer.Option("-o", "--output", help="How to print it.")]

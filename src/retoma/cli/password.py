@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from retoma.engine.sessions import hashed
+from retoma.engine.admin_sessions import hash_password
 from retoma.texts import text
 
 
@@ -18,10 +18,10 @@ def password() -> None:
     \b
     retoma password >> .env
     """
-    print(f"RETOMA_ADMIN_PASSWORD_HASH='{hashed(_asked())}'")
+    print(f"RETOMA_ADMIN_PASSWORD_HASH='{hash_password(_read_password())}'")
 
 
-def _asked() -> str:
+def _read_password() -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     given: str = typer.prompt(text("password"), hide_input=True, confirmation_prompt=True, err=True)

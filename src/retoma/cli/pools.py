@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from retoma.cli import output
-from retoma.cli.options import Format, Listing, Shape, ShortFormat
-from retoma.cli.output import Column
-from retoma.cli.session import in_loop, opened_client, read_settings
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.printing import Column
 
 pools = typer.Typer(no_args_is_help=True, help="Shared capacity.")
 _COLUMNS = [
@@ -18,19 +18,19 @@ _COLUMNS = [
     Column("used"),
     Column("holders"),
     Column("waiting"),
-    Column("rate", shown=lambda given: "" if given is None else f"{given:g}/s"),
+    Column("rate", formatter=lambda given: "" if given is None else f"{given:g}/s"),
     Column("burst"),
     Column("per_tenant", "per tenant"),
-    Column("paused_until", "paused until", output.moment),
+    Column("paused_until", "paused until", printing.format_time),
     Column("trouble"),
-    Column("open_until", "tried again", output.moment),
+    Column("open_until", "tried again", printing.format_time),
 ]
 
 
 @pools.command("list")
-def list_pools(how: Listing = Format.TABLE) -> None:
+def list_pools(output: ListOutput = ListFormat.TABLE) -> None:
     """List pools: their slots, who holds them, who waits."""
-    in_loop(_list(how))
+    run_async(_list(output))
 
 
 @pools.command("set")
@@ -45,7 +45,7 @@ def set_pool(
         int | None, typer.Option("--per-tenant", min=0, help="How many slots one tenant may hold; 0: any.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="End a pause that a provider asked for.")] = False,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Change a pool while everything runs. Jobs that hold slots keep them to their end.
 
@@ -57,19 +57,21 @@ def set_pool(
     numbers = {"capacity": capacity, "rate": rate, "burst": burst, "per_tenant": per_tenant}
     if all(given is None for given in numbers.values()) and not resume:
         raise typer.BadParameter("say what to change: --capacity, --rate, --burst, --per-tenant or --resume")
-    in_loop(_set(pool, numbers, resume, how))
+    run_async(_set(pool, numbers, resume, output))
 
 
-async def _list(how: Format) -> None:
-    async with opened_client(read_settings()) as client:
+async def _list(output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
         found = await client.pools()
-    output.emit([vars(pool) for pool in found], _COLUMNS, how, "no pools: no application has declared one yet")
+    printing.print_rows(
+        [vars(pool) for pool in found], _COLUMNS, output, "no pools: no application has declared one yet"
+    )
 
 
-async def _set(name: str, numbers: dict[str, Any], resume: bool, how: ShortFormat) -> None:
-    async with opened_client(read_settings()) as client:
+async def _set(name: str, numbers: dict[str, Any], resume: bool, output: DetailFormat) -> None:
+    async with open_client(read_settings()) as client:
         changed = await client.set_pool(name, **numbers, resume=resume)
-    if how is ShortFormat.JSON:
-        print(output.as_json(vars(changed)))
+    if output is DetailFormat.JSON:
+        print(printing.to_json(vars(changed)))
     else:
-        output.out().print(output.table([vars(changed)], _COLUMNS))
+        printing.stdout().print(printing.make_table([vars(changed)], _COLUMNS))

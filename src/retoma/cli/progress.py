@@ -11,12 +11,12 @@ from uuid import UUID
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from retoma.cli import output
+from retoma.cli import printing
 from retoma.client import Client
 from retoma.records import Run, StepProgress
-from retoma.states import JOB_ENDS, JobState
+from retoma.states import JOB_FINAL_STATES, JobState
 
-SECONDS_BETWEEN_LOOKS = 0.25
+POLL_SECONDS = 0.25
 
 
 class Bar:
@@ -24,13 +24,13 @@ class Bar:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._said = ""
+        self._last_line = ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.completed:g}/{task.total:g}  {task.fields[now]}", markup=False),
             TimeElapsedColumn(),
-            console=output.err(),
+            console=printing.stderr(),
             disable=not sys.stderr.isatty(),
         )
         self._task = self._bar.add_task(label, total=1, now="")
@@ -43,29 +43,29 @@ class Bar:
         self._bar.stop()
 
     def show(self, steps: Sequence[StepProgress]) -> None:
-        ended, total = counted(steps)
+        ended, total = count_jobs(steps)
         now = ", ".join(step.step for step in steps if step.jobs.get(JobState.RUNNING))
         self._bar.update(self._task, completed=ended, total=max(total, 1), now=now)
         said = f"{self._label}: {ended}/{total}{f'  {now}' if now else ''}"
-        if self._bar.disable and said != self._said:
-            output.err().print(said)
-            self._said = said
+        if self._bar.disable and said != self._last_line:
+            printing.stderr().print(said)
+            self._last_line = said
 
 
-def counted(steps: Sequence[StepProgress]) -> tuple[int, int]:
+def count_jobs(steps: Sequence[StepProgress]) -> tuple[int, int]:
     """How many jobs have ended, and how many there are; a step that has none yet counts as one."""
-    ended = sum(count for step in steps for state, count in step.jobs.items() if state in JOB_ENDS)
+    ended = sum(count for step in steps for state, count in step.jobs.items() if state in JOB_FINAL_STATES)
     return ended, sum(step.total or (0 if step.jobs else 1) for step in steps)
 
 
-async def until_over(client: Client, run: UUID, label: str) -> Run:
+async def wait_with_bar(client: Client, run: UUID, label: str) -> Run:
     """The run once it is over, with a bar until then."""
     with Bar(label) as bar:
         over = asyncio.ensure_future(client.wait(run))
         try:
             while not over.done():
                 bar.show(await client.progress(run))
-                await asyncio.wait([over], timeout=SECONDS_BETWEEN_LOOKS)
+                await asyncio.wait([over], timeout=POLL_SECONDS)
             bar.show(await client.progress(run))
         finally:
             over.cancel()

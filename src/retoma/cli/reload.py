@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-SECONDS_BETWEEN_LOOKS = 0.5
+POLL_SECONDS = 0.5
 # Of the server before, for the process that takes its place.
-PORT = "RETOMA_DEV_PORT"
-TOKEN = "RETOMA_DEV_TOKEN"  # noqa: S105  (the name of the variable)
-_OURS = Path(__file__).resolve().parents[1]
-_IMPORT = """
+PORT_VARIABLE = "RETOMA_DEV_PORT"
+TOKEN_VARIABLE = "RETOMA_DEV_TOKEN"  # noqa: S105  (the name of the variable)
+_RETOMA_ROOT = Path(__file__).resolve().parents[1]
+_IMPORT_SCRIPT = """
 import sys
 from retoma.cli import application
 from retoma.settings import Settings
@@ -24,50 +24,50 @@ application.load(sys.argv[1], Settings())
 """
 
 
-async def until_code_changes(place: str, on_broken: Callable[[str], None]) -> None:
+async def wait_for_code_change(location: str, on_broken: Callable[[str], None]) -> None:
     """Return once a loaded source file has changed and the application can be imported with it.
 
     `on_broken` gets the sentence of an import that fails; the next change is waited for.
     """
-    before = _times(source_files())
+    before = _modification_times(list_source_files())
     while True:
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-        now = _times(before)
+        await asyncio.sleep(POLL_SECONDS)
+        now = _modification_times(before)
         if now != before:
             before = now
-            broken = await _import_error(place)
+            broken = await _find_import_error(location)
             if broken is None:
                 return
             on_broken(broken)
 
 
-def source_files() -> list[Path]:
+def list_source_files() -> list[Path]:
     """Return the files of all loaded modules that are neither installed nor Retoma's own."""
     installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    files = (Path(file).resolve() for module in list(sys.modules.values()) if (file := _file_of(module)))
-    return sorted({file for file in files if not any(file.is_relative_to(root) for root in [*installed, _OURS])})
+    files = (Path(file).resolve() for module in list(sys.modules.values()) if (file := _source_file(module)))
+    return sorted({file for file in files if not any(file.is_relative_to(root) for root in [*installed, _RETOMA_ROOT])})
 
 
-def start_again(port: int, token: str) -> NoReturn:
+def restart(port: int, token: str) -> NoReturn:
     """Replace this process by a new one with the same arguments, port and token, so that open pages continue."""
-    os.environ |= {PORT: str(port), TOKEN: token}
+    os.environ |= {PORT_VARIABLE: str(port), TOKEN_VARIABLE: token}
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
-def _file_of(module: object) -> str | None:
+def _source_file(module: object) -> str | None:
     file = getattr(module, "__file__", None)
     return file if isinstance(file, str) and file.endswith(".py") else None
 
 
-def _times(files: Iterable[Path]) -> dict[Path, int]:
+def _modification_times(files: Iterable[Path]) -> dict[Path, int]:
     """Return when each was last changed; 0 for one that is gone, as while an editor saves it."""
     return {file: file.stat().st_mtime_ns if file.exists() else 0 for file in files}
 
 
-async def _import_error(place: str) -> str | None:
+async def _find_import_error(location: str) -> str | None:
     """Return what keeps the application from being imported by a new process, or None."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _IMPORT, place, stdout=PIPE, stderr=PIPE, stdin=asyncio.subprocess.DEVNULL
+        sys.executable, "-c", _IMPORT_SCRIPT, location, stdout=PIPE, stderr=PIPE, stdin=asyncio.subprocess.DEVNULL
     )
     _, said = await process.communicate()
     if process.returncode == 0:

@@ -10,20 +10,20 @@ import typer
 from rich.console import Console
 
 from retoma.app import App
-from retoma.cli import output
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
 from retoma.cli.inputs import read_duration, read_json, read_object
-from retoma.cli.options import AppOption, Format, Listing, Shape, ShortFormat
-from retoma.cli.output import Column, Row
-from retoma.cli.runs import found_run
+from retoma.cli.options import AppOption, DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.printing import Column, Row
+from retoma.cli.runs import find_run
 from retoma.cli.served_applications import load_application, require_application
-from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.engine.reviews import Decision
 from retoma.errors import NotFound
-from retoma.records import Decided, Event, Review, Subject
-from retoma.server.pages import moments
+from retoma.records import DecisionResult, Event, Review, Subject
+from retoma.server.pages import timecodes
 from retoma.states import ReviewState
-from retoma.terminal import clean
+from retoma.terminal import escape_text
 
 reviews = typer.Typer(no_args_is_help=True, help="Look at what waits for people, and decide it.")
 ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="Its id, or as much of its beginning as is unique.")]
@@ -34,35 +34,35 @@ Undo = Annotated[
 Seen = Annotated[int | None, typer.Option("--seen", help="Only if it is of this revision.")]
 COMMAND_LINE = "command line"
 VIA = "cli"
-MOST_AT_ONCE = 10_000
-MOST_HISTORY = 200
+MAX_REVIEWS = 10_000
+MAX_HISTORY = 200
 
-_ABOUT = Column("about", shown=lambda about: output.value(about, 40))
+_ABOUT_COLUMN = Column("about", formatter=lambda about: printing.format_value(about, 40))
 _COLUMNS = [
     Column("id", "review"),
     Column("pipeline"),
     Column("step"),
-    Column("item", shown=lambda item: output.value(item, 40)),
+    Column("item", formatter=lambda item: printing.format_value(item, 40)),
     Column("tenant"),
-    Column("state", shown=output.state),
-    Column("opened_at", "opened", output.moment),
-    Column("due_at", "due", output.moment),
+    Column("state", formatter=printing.format_state),
+    Column("opened_at", "opened", printing.format_time),
+    Column("due_at", "due", printing.format_time),
     Column("assignee"),
     Column("decided_by", "decided by"),
     Column("run"),
 ]
-_HISTORY = [
-    Column("at", shown=output.moment),
+_HISTORY_COLUMNS = [
+    Column("at", formatter=printing.format_time),
     Column("revision"),
     Column("what"),
     Column("by"),
-    Column("said", shown=lambda said: output.value(said, 100)),
+    Column("notes", formatter=lambda said: printing.format_value(said, 100)),
 ]
-_OUTCOMES = [
+_OUTCOME_COLUMNS = [
     Column("review"),
-    Column("state", shown=output.state),
+    Column("state", formatter=printing.format_state),
     Column("decided_by", "decided by"),
-    Column("error", shown=lambda error: output.value(error, 160)),
+    Column("error", formatter=lambda error: printing.format_value(error, 160)),
 ]
 
 
@@ -77,9 +77,9 @@ def list_reviews(
     step: Annotated[str | None, typer.Option("--step", help="Only those of this step.")] = None,
     assignee: Annotated[str | None, typer.Option("--assignee", help="Only this person's.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_AT_ONCE, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_REVIEWS, help="At most so many.")] = 50,
     after: Annotated[str | None, typer.Option("--after", help="Only those opened after this one.")] = None,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List what waits for people, the oldest first.
 
@@ -88,13 +88,13 @@ def list_reviews(
     retoma reviews list --step final_review --assignee ana -o json
     """
     wanted = {"pipeline": pipeline, "step": step, "assignee": assignee, "tenant": tenant, "limit": limit}
-    in_loop(_list(state or [ReviewState.OPEN], run, after, wanted, how))
+    run_async(_list(state or [ReviewState.OPEN], run, after, wanted, output))
 
 
 @reviews.command()
-def show(review: ReviewId, how: Shape = ShortFormat.TABLE) -> None:
+def show(review: ReviewId, output: DetailOutput = DetailFormat.TABLE) -> None:
     """Show one review: what it is about, where it may go back to, and what was said before."""
-    in_loop(_show(review, how))
+    run_async(_show(review, output))
 
 
 @reviews.command()
@@ -115,7 +115,7 @@ def approve(
     undo: Undo = "0s",
     by: By = COMMAND_LINE,
     app: AppOption = None,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """Approve: the run goes on. A form or --value needs the application, which checks it, and is refused without.
 
@@ -133,17 +133,17 @@ def approve(
     edited = {} if value is None else {"value": read_json("--value", value)}
     later = read_duration("--undo", undo)
     decision = Decision("approve", by=by, notes=notes, seen=seen, via=VIA, undo=later, **edited)
-    wanted: dict[str, Any] = {"step": step, "pipeline": pipeline, "tenant": tenant, "limit": MOST_AT_ONCE}
+    wanted: dict[str, Any] = {"step": step, "pipeline": pipeline, "tenant": tenant, "limit": MAX_REVIEWS}
 
     async def find_pipelines(client: Client) -> set[str]:
-        asked = await client.reviews(**wanted) if review is None else [await _found(client, review)]
-        return {each.pipeline for each in asked if edited or each.takes_form}
+        asked = await client.reviews(**wanted) if review is None else [await _find_review(client, review)]
+        return {each.pipeline for each in asked if edited or each.has_form}
 
     loaded = load_application(app, read_settings(), find_pipelines)
     if review is not None:
-        in_loop(_decide(loaded, review, decision, how))
+        run_async(_decide(loaded, review, decision, output))
     else:
-        in_loop(_decide_all(loaded, wanted, decision, how))
+        run_async(_decide_all(loaded, wanted, decision, output))
 
 
 @reviews.command("send-back")
@@ -164,7 +164,7 @@ def send_back(
     undo: Undo = "0s",
     by: By = COMMAND_LINE,
     app: AppOption = None,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """Send work back: it is made anew with what the notes say, and then asked for again.
 
@@ -184,7 +184,7 @@ def send_back(
         notes=notes,
         to=to,
         items=item,
-        comments=list(moments.read("\n".join(comment or []))),
+        comments=list(timecodes.parse_comments("\n".join(comment or []))),
         seen=seen,
         via=VIA,
         undo=later,
@@ -192,9 +192,9 @@ def send_back(
     )
 
     async def find_pipelines(client: Client) -> set[str]:
-        return {(await _found(client, review)).pipeline}
+        return {(await _find_review(client, review)).pipeline}
 
-    in_loop(_decide(require_application(app, read_settings(), find_pipelines), review, decision, how))
+    run_async(_decide(require_application(app, read_settings(), find_pipelines), review, decision, output))
 
 
 @reviews.command()
@@ -204,7 +204,7 @@ def reject(
     seen: Seen = None,
     undo: Undo = "0s",
     by: By = COMMAND_LINE,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """Reject: the run ends as rejected.
 
@@ -212,23 +212,23 @@ def reject(
     retoma reviews reject 5f1c --notes "off topic"
     """
     decision = Decision("reject", by=by, notes=notes, seen=seen, via=VIA, undo=read_duration("--undo", undo))
-    in_loop(_decide(None, review, decision, how))
+    run_async(_decide(None, review, decision, output))
 
 
 @reviews.command()
-def undo(review: ReviewId, by: By = COMMAND_LINE, how: Listing = Format.TABLE) -> None:
+def undo(review: ReviewId, by: By = COMMAND_LINE, output: ListOutput = ListFormat.TABLE) -> None:
     """Take a decision back before it takes effect. Exits with 4 if that is too late."""
-    in_loop(_undo(review, by, how))
+    run_async(_undo(review, by, output))
 
 
 @reviews.command()
-def claim(review: ReviewId, by: By = COMMAND_LINE, how: Listing = Format.TABLE) -> None:
+def claim(review: ReviewId, by: By = COMMAND_LINE, output: ListOutput = ListFormat.TABLE) -> None:
     """Let others see for ten minutes that you look at it, unless somebody else does; it keeps nobody from deciding.
 
     \b
     retoma reviews claim 5f1c --by ana
     """
-    in_loop(_claim(review, by, how))
+    run_async(_claim(review, by, output))
 
 
 @reviews.command()
@@ -236,72 +236,72 @@ def assign(
     review: ReviewId,
     assignee: Annotated[str | None, typer.Argument(metavar="NAME", help="Whose it is. Default: nobody's.")] = None,
     by: By = COMMAND_LINE,
-    how: Listing = Format.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """Let a review be somebody's; others may still decide it.
 
     \b
     retoma reviews assign 5f1c ana
     """
-    in_loop(_assign(review, assignee, by, how))
+    run_async(_assign(review, assignee, by, output))
 
 
 async def _list(
-    states: list[ReviewState], run: str | None, after: str | None, wanted: dict[str, Any], how: Format
+    states: list[ReviewState], run: str | None, after: str | None, filters: dict[str, Any], output: ListFormat
 ) -> None:
-    async with opened_client(read_settings()) as client:
+    async with open_client(read_settings()) as client:
         found = await client.reviews(
             states=states,
-            run=None if run is None else await found_run(client, run),
-            after=None if after is None else await _found(client, after),
-            **wanted,
+            run=None if run is None else await find_run(client, run),
+            after=None if after is None else await _find_review(client, after),
+            **filters,
         )
-        is_table = how is Format.TABLE
-        rows = [{**_row(review), **(await _about(client, review) if is_table else {})} for review in found]
-    columns = [_COLUMNS[0], _ABOUT, *_COLUMNS[1:]] if is_table else _COLUMNS
-    output.emit(rows, columns, how, "nothing waits for a person")
-    if how is Format.TABLE and len(found) == wanted["limit"]:
-        output.err().print(f"newer ones: --after {found[-1].id}")
+        is_table = output is ListFormat.TABLE
+        rows = [{**_to_row(review), **(await _load_about(client, review) if is_table else {})} for review in found]
+    columns = [_COLUMNS[0], _ABOUT_COLUMN, *_COLUMNS[1:]] if is_table else _COLUMNS
+    printing.print_rows(rows, columns, output, "nothing waits for a person")
+    if output is ListFormat.TABLE and len(found) == filters["limit"]:
+        printing.stderr().print(f"newer ones: --after {found[-1].id}")
 
 
-async def _about(client: Client, review: Review) -> Row:
+async def _load_about(client: Client, review: Review) -> Row:
     return {"about": (await client.show(review.run)).about}
 
 
-async def _show(text: str, how: ShortFormat) -> None:
-    async with opened_client(read_settings()) as client:
-        review = await _found(client, text)
+async def _show(text: str, output: DetailFormat) -> None:
+    async with open_client(read_settings()) as client:
+        review = await _find_review(client, text)
         subjects = list((await client.subjects(review)).values())
-        events = await client.job_events(review.run, review.step, review.item, limit=MOST_HISTORY)
+        events = await client.job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
     history = [event for event in reversed(events) if event.kind == "review"]
-    if how is ShortFormat.JSON:
+    if output is DetailFormat.JSON:
         plain = vars(review) | {"subjects": [vars(one) for one in subjects], "history": [vars(one) for one in history]}
-        print(output.as_json(plain, indent=2))
+        print(printing.to_json(plain, indent=2))
     else:
         _print(review, subjects, history)
 
 
 def _print(review: Review, subjects: list[Subject], history: list[Event]) -> None:
-    console = output.out()
-    console.print(output.table([_row(review)], _COLUMNS))
+    console = printing.stdout()
+    console.print(printing.make_table([_to_row(review)], _COLUMNS))
     for subject in subjects:
-        _print_value(console, f"{clean(subject.step)}, revision {subject.revision}", subject.value)
+        _print_value(console, f"{escape_text(subject.step)}, revision {subject.revision}", subject.value)
     if review.reason:
-        console.print(f"\nasked because  {output.value(review.reason, 400)}")
-    if review.may_go_back_to:
-        most = "" if review.most_sent_back is None else f" of {review.most_sent_back}"
-        times = f"went back {review.sent_back}{most} times"
-        console.print(f"\nmay go back to  {clean(', '.join(review.may_go_back_to))}; {times}")
+        console.print(f"\nasked because  {printing.format_value(review.reason, 400)}")
+    if review.can_send_back_to:
+        most = "" if review.max_revisions is None else f" of {review.max_revisions}"
+        times = f"went back {review.times_sent_back}{most} times"
+        console.print(f"\nmay go back to  {escape_text(', '.join(review.can_send_back_to))}; {times}")
     _print_decision(console, review)
     console.print()
-    console.print(output.table([_event_row(event) for event in history], _HISTORY))
+    console.print(printing.make_table([_event_row(event) for event in history], _HISTORY_COLUMNS))
 
 
 def _print_decision(console: Console, review: Review) -> None:
     """What was decided beside the notes, which the history has."""
     if review.back_to:
         only = f"; only {', '.join(review.back_items)}" if review.back_items else ""
-        console.print(f"\nwent back to  {clean(review.back_to + only)}", soft_wrap=True)
+        console.print(f"\nwent back to  {escape_text(review.back_to + only)}", soft_wrap=True)
     if said := {name: value for name, value in (review.feedback or {}).items() if value != []}:
         _print_value(console, "with", said)
     if review.value is not None:
@@ -310,67 +310,69 @@ def _print_decision(console: Console, review: Review) -> None:
 
 def _print_value(console: Console, title: str, value: Any) -> None:
     console.print(f"\n{title}")
-    for line in output.as_json(value, indent=2).splitlines():
+    for line in printing.to_json(value, indent=2).splitlines():
         console.print(f"  {line}", soft_wrap=True)
 
 
-async def _decide(app: App | None, text: str, decision: Decision, how: Format) -> None:
-    async with opened_client(read_settings(), app) as client:
-        review = await _found(client, text)
+async def _decide(app: App | None, text: str, decision: Decision, output: ListFormat) -> None:
+    async with open_client(read_settings(), app) as client:
+        review = await _find_review(client, text)
         decided = await client.decide(review.id, decision)
-    output.emit([_row(decided)], _COLUMNS, how, "")
+    printing.print_rows([_to_row(decided)], _COLUMNS, output, "")
 
 
-async def _decide_all(app: App | None, wanted: Mapping[str, Any], decision: Decision, how: Format) -> None:
-    async with opened_client(read_settings(), app) as client:
-        found = await client.reviews(**wanted)
+async def _decide_all(app: App | None, filters: Mapping[str, Any], decision: Decision, output: ListFormat) -> None:
+    async with open_client(read_settings(), app) as client:
+        found = await client.reviews(**filters)
         ended = await client.decide_many({review.id: decision for review in found})
-    output.emit([_outcome(one) for one in ended], _OUTCOMES, how, "nothing of it waits for a person")
+    printing.print_rows(
+        [_outcome_row(one) for one in ended], _OUTCOME_COLUMNS, output, "nothing of it waits for a person"
+    )
     if any(one.error for one in ended):
         raise typer.Exit(1)
 
 
-async def _undo(text: str, by: str, how: Format) -> None:
-    async with opened_client(read_settings()) as client:
-        undone = await client.undo((await _found(client, text)).id, by=by)
-    output.emit([_row(undone)], _COLUMNS, how, "")
+async def _undo(text: str, by: str, output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
+        undone = await client.undo((await _find_review(client, text)).id, by=by)
+    printing.print_rows([_to_row(undone)], _COLUMNS, output, "")
 
 
-async def _claim(text: str, by: str, how: Format) -> None:
-    async with opened_client(read_settings()) as client:
-        review = await _found(client, text)
+async def _claim(text: str, by: str, output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
+        review = await _find_review(client, text)
         await client.claim_review(review.id, by=by)
         claimed = await client.review(review.id)
-    output.emit([_row(claimed)], [_COLUMNS[0], Column("claimed_by", "looks at it")], how, "")
+    printing.print_rows([_to_row(claimed)], [_COLUMNS[0], Column("claimed_by", "looks at it")], output, "")
 
 
-async def _assign(text: str, assignee: str | None, by: str, how: Format) -> None:
-    async with opened_client(read_settings()) as client:
-        assigned = await client.assign_review((await _found(client, text)).id, assignee, by=by)
-    output.emit([_row(assigned)], _COLUMNS, how, "")
+async def _assign(text: str, assignee: str | None, by: str, output: ListFormat) -> None:
+    async with open_client(read_settings()) as client:
+        assigned = await client.assign_review((await _find_review(client, text)).id, assignee, by=by)
+    printing.print_rows([_to_row(assigned)], _COLUMNS, output, "")
 
 
-async def _found(client: Client, text: str) -> Review:
+async def _find_review(client: Client, text: str) -> Review:
     """The one review whose id begins like this."""
     found: list[UUID] = await client.find_review(text, limit=4)
     if not found:
-        raise NotFound(f"there is no review {clean(text)!r}")
+        raise NotFound(f"there is no review {escape_text(text)!r}")
     if len(found) > 1:
         raise typer.BadParameter(f"{text!r} fits several reviews: {', '.join(map(str, found[:3]))}; give more")
     return await client.review(found[0])
 
 
-def _row(review: Review) -> Row:
+def _to_row(review: Review) -> Row:
     return vars(review)
 
 
-def _outcome(ended: Decided) -> Row:
-    now = ended.now
+def _outcome_row(decided: DecisionResult) -> Row:
+    now = decided.current
     return {
-        "review": ended.review,
+        "review": decided.review,
         "state": now.state if now else None,
         "decided_by": now.decided_by if now else None,
-        "error": None if ended.error is None else str(ended.error),
+        "error": None if decided.error is None else str(decided.error),
     }
 
 
@@ -382,5 +384,5 @@ def _event_row(event: Event) -> Row:
         "revision": event.revision,
         "what": data["what"],
         "by": data.get("by"),
-        "said": "; ".join(filter(None, [data.get("notes"), items])) or None,
+        "notes": "; ".join(filter(None, [data.get("notes"), items])) or None,
     }

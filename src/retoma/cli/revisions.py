@@ -10,20 +10,20 @@ from uuid import UUID
 import typer
 
 from retoma.app import App
-from retoma.cli import output
+from retoma.cli import printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
 from retoma.cli.inputs import read_fields, read_json
-from retoma.cli.options import AppOption, Shape, ShortFormat
-from retoma.cli.runs import ActKey, RunId, found_run, say_revision
+from retoma.cli.options import AppOption, DetailFormat, DetailOutput
+from retoma.cli.runs import ActionKey, RunId, find_run, print_revision
 from retoma.cli.served_applications import require_application
-from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.errors import NotFound
-from retoma.records import Made, Revision
+from retoma.records import Revision, StepRevision
 from retoma.states import JobState
-from retoma.terminal import clean
+from retoma.terminal import escape_text
 
 BY = "command line"
-MOST_REVISIONS = 1_000
+MAX_REVISIONS = 1_000
 
 
 def rerun(
@@ -34,16 +34,20 @@ def rerun(
     step: Annotated[str | None, typer.Option("--step", help="Only what failed of this step.")] = None,
     item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="The steps of this group.")] = None,
-    after: Annotated[
-        str | None, typer.Option("--from", metavar="STEP", help="This step and every one that depends on it.")
+    from_step: Annotated[
+        str | None, typer.Option("--from-step", metavar="STEP", help="This step and every one that depends on it.")
     ] = None,
     stale: Annotated[bool, typer.Option("--stale", help="What was made of something no longer current.")] = False,
-    alone: Annotated[bool, typer.Option("--alone", help="Leave what depends on it as it is, and stale.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Let nothing that depends on it keep its result.")] = False,
-    why: Annotated[str | None, typer.Option("--why", help="Kept with the revision.")] = None,
-    key: ActKey = None,
+    no_downstream: Annotated[
+        bool, typer.Option("--no-downstream", help="Leave what depends on it as it is, and stale.")
+    ] = False,
+    no_reuse: Annotated[
+        bool, typer.Option("--no-reuse", help="Let nothing that depends on it keep its result.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Kept with the revision.")] = None,
+    key: ActionKey = None,
     app: AppOption = None,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Make work anew, and what depends on it; the rest keeps its results. Without a step: what failed.
 
@@ -52,21 +56,31 @@ def rerun(
     \b
     retoma runs rerun 0199a3
     retoma runs rerun 0199a3 --step label --item invoice-812.pdf
-    retoma runs rerun 0199a3 narration --why "new voice"
-    retoma runs rerun 0199a3 --from script
+    retoma runs rerun 0199a3 narration --reason "new voice"
+    retoma runs rerun 0199a3 --from-step script
     retoma runs rerun 0199a3 --stale
     """
-    if not (steps or group or after or stale):
-        if alone or fresh or why:
-            raise typer.BadParameter("--alone, --fresh and --why need what is to be made anew: name a step")
-        in_loop(_rerun_failed(run, step, item, key, how))
+    if not (steps or group or from_step or stale):
+        if no_downstream or no_reuse or reason:
+            raise typer.BadParameter(
+                "--no-downstream, --no-reuse and --reason need what is to be made anew: name a step"
+            )
+        run_async(_rerun_failed(run, step, item, key, output))
         return
     if step is not None:
         raise typer.BadParameter("--step is for what failed: name what is to be made anew without it")
-    asked = {"items": item, "group": group, "after": after, "stale": stale, "alone": alone, "fresh": fresh, "why": why}
+    asked = {
+        "items": item,
+        "group": group,
+        "from_step": from_step,
+        "stale": stale,
+        "downstream": not no_downstream,
+        "reuse": not no_reuse,
+        "reason": reason,
+    }
     asked["key"] = key
-    known = _application(app, run) if group else None
-    in_loop(_rerun(known, run, steps or [], asked, how))
+    known = _load_application(app, run) if group else None
+    run_async(_rerun(known, run, steps or [], asked, output))
 
 
 def edit(
@@ -74,10 +88,10 @@ def edit(
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step whose result is put right.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The result, as JSON; or @file, or - for stdin.")],
     item: Annotated[str, typer.Option("--item", help="Of this item.")] = "",
-    stay: Annotated[bool, typer.Option("--stay", help="Leave what depends on it as it is, and stale.")] = False,
-    key: ActKey = None,
+    no_rerun: Annotated[bool, typer.Option("--no-rerun", help="Leave what depends on it as it is, and stale.")] = False,
+    key: ActionKey = None,
     app: AppOption = None,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Put a result of your own in place of a step's, and have made anew what depends on it.
 
@@ -86,10 +100,10 @@ def edit(
 
     \b
     retoma runs edit 0199a3 script @script.json
-    retoma runs edit 0199a3 picture '"a calm sea"' --item intro --stay
+    retoma runs edit 0199a3 picture '"a calm sea"' --item intro --no-rerun
     """
-    given = {"value": read_json("VALUE", value), "item": item, "and_continue": not stay, "key": key}
-    in_loop(_edit(_application(app, run), run, step, given, how))
+    given = {"value": read_json("VALUE", value), "item": item, "rerun_dependents": not no_rerun, "key": key}
+    run_async(_edit(_load_application(app, run), run, step, given, output))
 
 
 def fork(
@@ -97,16 +111,16 @@ def fork(
     fields: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="A field of the input that is to be another.")
     ] = None,
-    key: ActKey = None,
+    key: ActionKey = None,
     app: AppOption = None,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Start a run with a changed input that shares the results of one that is over, and print its id.
 
     \b
     retoma runs fork 0199a3 tone=calm --app film.py
     """
-    in_loop(_fork(_application(app, run), run, fields or [], key, how))
+    run_async(_fork(_load_application(app, run), run, fields or [], key, output))
 
 
 def diff(
@@ -125,83 +139,87 @@ def diff(
     """
     if revisions and len(revisions) != 2:
         raise typer.BadParameter("give two revisions, or none for the last two")
-    in_loop(_diff(run, step, item, revisions or []))
+    run_async(_diff(run, step, item, revisions or []))
 
 
-def _application(place: str | None, text: str) -> App:
+def _load_application(location: str | None, text: str) -> App:
     """Load the application that defines the pipeline of this run."""
 
     async def find_pipelines(client: Client) -> list[str]:
-        return [(await client.show(await found_run(client, text))).pipeline]
+        return [(await client.show(await find_run(client, text))).pipeline]
 
-    return require_application(place, read_settings(), find_pipelines)
+    return require_application(location, read_settings(), find_pipelines)
 
 
 async def _rerun_failed(
-    text: str, step: str | None, items: list[str] | None, key: str | None, how: ShortFormat
+    text: str, step: str | None, items: list[str] | None, key: str | None, output: DetailFormat
 ) -> None:
-    async with opened_client(read_settings()) as client:
-        run = await found_run(client, text)
-        say_revision(run, await client.rerun_failed(run, step=step, items=items, by=BY, key=key), how)
+    async with open_client(read_settings()) as client:
+        run = await find_run(client, text)
+        print_revision(run, await client.rerun_failed(run, step=step, items=items, by=BY, key=key), output)
 
 
-async def _rerun(app: App | None, text: str, steps: Sequence[str], asked: dict[str, Any], how: ShortFormat) -> None:
-    async with opened_client(read_settings(), app) as client:
-        run = await found_run(client, text)
-        made: Revision = await client.rerun(run, *steps, **asked, by=BY)
-        say_revision(run, made, how)
+async def _rerun(
+    app: App | None, text: str, steps: Sequence[str], options: dict[str, Any], output: DetailFormat
+) -> None:
+    async with open_client(read_settings(), app) as client:
+        run = await find_run(client, text)
+        made: Revision = await client.rerun(run, *steps, **options, by=BY)
+        print_revision(run, made, output)
 
 
-async def _edit(app: App, text: str, step: str, given: dict[str, Any], how: ShortFormat) -> None:
-    async with opened_client(read_settings(), app) as client:
-        run = await found_run(client, text)
-        say_revision(run, await client.edit(run, step, **given, by=BY), how)
+async def _edit(app: App, text: str, step: str, options: dict[str, Any], output: DetailFormat) -> None:
+    async with open_client(read_settings(), app) as client:
+        run = await find_run(client, text)
+        print_revision(run, await client.edit(run, step, **options, by=BY), output)
 
 
-async def _fork(app: App, text: str, fields: Sequence[str], key: str | None, how: ShortFormat) -> None:
-    async with opened_client(read_settings(), app) as client:
-        run = await client.show(await found_run(client, text))
+async def _fork(app: App, text: str, fields: Sequence[str], key: str | None, output: DetailFormat) -> None:
+    async with open_client(read_settings(), app) as client:
+        run = await client.show(await find_run(client, text))
         changes = read_fields("fork", app.pipeline(run.pipeline).inputs, fields)
         started = await client.fork(run.id, changes, by=BY, key=key)
-    if how is ShortFormat.JSON:
-        print(output.as_json({"run": started.id, "forked_from": run.id}))
+    if output is DetailFormat.JSON:
+        print(printing.to_json({"run": started.id, "forked_from": run.id}))
     else:
         print(started.id)
 
 
 async def _diff(text: str, step: str, item: str, revisions: Sequence[int]) -> None:
-    async with opened_client(read_settings()) as client:
-        run = await found_run(client, text)
-        former, newer = await _two(client, run, step, item, revisions)
-    lines = difference(former, newer)
+    async with open_client(read_settings()) as client:
+        run = await find_run(client, text)
+        former, newer = await _find_two_revisions(client, run, step, item, revisions)
+    lines = diff_revisions(former, newer)
     for line in lines:
         print(line)
     if not lines:
-        output.err().print(f"revisions {former.revision} and {newer.revision} are the same")
+        printing.stderr().print(f"revisions {former.revision} and {newer.revision} are the same")
 
 
 async def _check_step(client: Client, run: UUID, step: str) -> None:
     graph = await client.graph(await client.show(run))
-    steps = [each.name for each in graph.steps if not each.hidden]
+    steps = [each.name for each in graph.steps if not each.internal]
     if step not in steps:
-        raise NotFound(f"run {run} has no step {clean(step)!r}; it has {', '.join(map(repr, steps))}")
+        raise NotFound(f"run {run} has no step {escape_text(step)!r}; it has {', '.join(map(repr, steps))}")
 
 
-async def _two(client: Client, run: UUID, step: str, item: str, revisions: Sequence[int]) -> tuple[Made, Made]:
+async def _find_two_revisions(
+    client: Client, run: UUID, step: str, item: str, revisions: Sequence[int]
+) -> tuple[StepRevision, StepRevision]:
     await _check_step(client, run, step)
-    found = await client.made(run, step, item, limit=MOST_REVISIONS)
+    found = await client.made(run, step, item, limit=MAX_REVISIONS)
     with_result = {made.revision: made for made in found if made.state is JobState.SUCCEEDED}
     wanted = list(revisions) or sorted(with_result)[-2:]
     missing = [number for number in wanted if number not in with_result]
     if missing or len(wanted) < 2:
         what = f"{step} of {item}" if item else step
         known = ", ".join(map(str, sorted(with_result))) or "none"
-        raise NotFound(f"{clean(what)} of run {run} has results of these revisions: {known}; two are compared")
+        raise NotFound(f"{escape_text(what)} of run {run} has results of these revisions: {known}; two are compared")
     return with_result[wanted[0]], with_result[wanted[1]]
 
 
-def difference(former: Made, newer: Made) -> list[str]:
+def diff_revisions(previous: StepRevision, newer: StepRevision) -> list[str]:
     """As `diff -u` would tell it of their JSON; nothing if they are the same."""
-    before, after = (output.as_json(made.output, indent=2).splitlines() for made in (former, newer))
-    names = (f"revision {former.revision}", f"revision {newer.revision}")
+    before, after = (printing.to_json(made.output, indent=2).splitlines() for made in (previous, newer))
+    names = (f"revision {previous.revision}", f"revision {newer.revision}")
     return list(unified_diff(before, after, *names, lineterm=""))

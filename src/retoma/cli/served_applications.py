@@ -14,10 +14,10 @@ from uuid import uuid4
 
 import typer
 
-from retoma import private
+from retoma import private_files
 from retoma.app import App
 from retoma.cli import application
-from retoma.cli.session import in_loop, opened_client
+from retoma.cli.command_setup import open_client, run_async
 from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.settings import Settings
@@ -27,19 +27,19 @@ FOLDER = "servers"
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedApplication:
     """`place` is as the server was given it, when its working folder was `folder`."""
 
-    place: str
+    location: str
     folder: str
     pipelines: list[str]
 
 
 @contextmanager
-def record(home: Path, place: str, app: App) -> Iterator[None]:
+def record(home: Path, location: str, app: App) -> Iterator[None]:
     """Record where the application of this server is. The record ends with the block, or with the process."""
     try:
-        file = _write(home, Served(place, str(Path.cwd()), sorted(app.pipelines)))
+        file = _write(home, ServedApplication(location, str(Path.cwd()), sorted(app.pipelines)))
     except OSError as error:
         log.warning("cannot record which application is served: other commands need --app", error=error)
         yield
@@ -53,28 +53,30 @@ def record(home: Path, place: str, app: App) -> Iterator[None]:
 
 
 def load_application(
-    place: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
+    location: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
 ) -> App | None:
     """Load the application at `place` or of the settings, or else the served one that defines these pipelines.
 
     Return None if there is none. The database is asked for the pipelines only if a server has to be found.
     """
-    if place or settings.app:
-        return application.load(place, settings)
-    return load_served(settings, in_loop(_ask(settings, find_pipelines)))
+    if location or settings.app:
+        return application.load(location, settings)
+    return load_served(settings, run_async(_query_pipelines(settings, find_pipelines)))
 
 
 def require_application(
-    place: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
+    location: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
 ) -> App:
     """Load the application as `load_application` does. Raise BadParameter if there is none."""
-    return load_application(place, settings, find_pipelines) or application.load(None, settings)
+    return load_application(location, settings, find_pipelines) or application.load(None, settings)
 
 
 def load_served(settings: Settings, pipelines: Iterable[str]) -> App | None:
     """Load the application with these pipelines that a server of this RETOMA_HOME serves, or return None."""
     wanted = set(pipelines)
-    found = {(each.folder, each.place) for each in _list(settings.home) if wanted and wanted <= set(each.pipelines)}
+    found = {
+        (each.folder, each.location) for each in _list_served(settings.home) if wanted and wanted <= set(each.pipelines)
+    }
     if not found:
         return None
     if len(found) > 1:
@@ -84,37 +86,39 @@ def load_served(settings: Settings, pipelines: Iterable[str]) -> App | None:
     return application.load(place, settings, folder=Path(folder))
 
 
-async def _ask(settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]) -> Iterable[str]:
-    async with opened_client(settings) as client:
+async def _query_pipelines(
+    settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
+) -> Iterable[str]:
+    async with open_client(settings) as client:
         return await find_pipelines(client)
 
 
 @dataclass(frozen=True)
-class _Locked:
+class _LockedFile:
     path: Path
     descriptor: int
 
 
-def _write(home: Path, served: Served) -> _Locked:
-    folder = private.make_folder(private.make_home(home) / FOLDER)
+def _write(home: Path, served: ServedApplication) -> _LockedFile:
+    folder = private_files.create_folder(private_files.create_home(home) / FOLDER)
     descriptor, made = tempfile.mkstemp(prefix=".", dir=folder)
     # Lock before the file gets its name: a named file that nobody locks is what a killed server left.
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     os.write(descriptor, json.dumps(asdict(served)).encode())
-    return _Locked(Path(made).rename(folder / f"{uuid4()}.json"), descriptor)
+    return _LockedFile(Path(made).rename(folder / f"{uuid4()}.json"), descriptor)
 
 
-def _list(home: Path) -> list[Served]:
+def _list_served(home: Path) -> list[ServedApplication]:
     """List what servers of this user that are still running have recorded."""
     return [served for path in (home / FOLDER).glob("*.json") if (served := _read(path)) is not None]
 
 
-def _read(path: Path) -> Served | None:
+def _read(path: Path) -> ServedApplication | None:
     with suppress(OSError), path.open() as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             return None  # code that another user names is not loaded
         if _is_locked(file.fileno()):
-            return Served(**json.load(file))
+            return ServedApplication(**json.load(file))
         path.unlink(missing_ok=True)
     return None
 

@@ -9,16 +9,16 @@ from uuid import UUID
 import typer
 
 from retoma.app import App
-from retoma.cli import application, output
-from retoma.cli.inputs import read_input, read_moment
-from retoma.cli.options import Shape, ShortFormat
-from retoma.cli.progress import until_over
+from retoma.cli import application, printing
+from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.inputs import read_future, read_input
+from retoma.cli.options import DetailFormat, DetailOutput
+from retoma.cli.progress import wait_with_bar
 from retoma.cli.served_applications import load_served
-from retoma.cli.session import in_loop, opened_client, read_settings
 from retoma.client import Client
 from retoma.define.webhook import Webhook
 from retoma.engine.tenants import DEFAULT
-from retoma.records import Run, WaitReason, describe_recorded
+from retoma.records import Run, WaitReason, describe_recorded_error
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import clock
@@ -32,7 +32,7 @@ def start(
     fields: Annotated[
         list[str] | None, typer.Option("-i", metavar="KEY=VALUE", help="One field of the input; may be repeated.")
     ] = None,
-    whole: Annotated[
+    input_json: Annotated[
         str | None, typer.Option("--input", metavar="JSON", help="The input as JSON, or @file, or - for stdin.")
     ] = None,
     key: Annotated[
@@ -47,7 +47,7 @@ def start(
         str | None, typer.Option("--webhook", metavar="URL", help="Tell this URL of the run's end.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it is over; exit with 0 if it completed.")] = False,
-    how: Shape = ShortFormat.TABLE,
+    output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
     """Start a run, and print its id.
 
@@ -59,53 +59,53 @@ def start(
     settings = read_settings()
     served = None if app or settings.app else load_served(settings, [pipeline])
     loaded = served or application.load(app, settings)
-    given = read_input(loaded.pipeline(pipeline).inputs, whole, fields or [])
+    given = read_input(loaded.pipeline(pipeline).inputs, input_json, fields or [])
     hook = None if webhook is None else Webhook(webhook)
     options = {"key": key, "tenant": tenant, "priority": priority, "webhook": hook}
-    in_loop(_start(loaded, settings, pipeline, given, options, run_at, wait, how))
+    run_async(_start(loaded, settings, pipeline, given, options, run_at, wait, output))
 
 
 async def _start(
     app: App,
     settings: Settings,
     pipeline: str,
-    given: dict[str, Any],
+    inputs: dict[str, Any],
     options: dict[str, Any],
     run_at: str | None,
     wait: bool,
-    how: ShortFormat,
+    output: DetailFormat,
 ) -> None:
-    async with opened_client(settings, app) as client:
-        begin = await _moment(client, run_at)
-        started = await client.start(pipeline, given or None, run_at=begin, **options)
-        if how is ShortFormat.JSON and not wait:
-            print(output.as_json({"run": started.id, "created": started.created}))
-        elif how is ShortFormat.TABLE:
+    async with open_client(settings, app) as client:
+        begin = await _read_run_at(client, run_at)
+        started = await client.start(pipeline, inputs or None, run_at=begin, **options)
+        if output is DetailFormat.JSON and not wait:
+            print(printing.to_json({"run": started.id, "created": started.created}))
+        elif output is DetailFormat.TABLE:
             print(started.id, flush=True)
             if not started.created:
-                output.err().print("this key was used before; it is the same run")
+                printing.stderr().print("this key was used before; it is the same run")
         if wait:
-            await _finish(client, started.id, pipeline, how)
+            await _wait_and_print(client, started.id, pipeline, output)
 
 
-async def _moment(client: Client, run_at: str | None) -> datetime | None:
-    return None if run_at is None else read_moment(run_at, await clock.now(client.database))
+async def _read_run_at(client: Client, run_at: str | None) -> datetime | None:
+    return None if run_at is None else read_future(run_at, await clock.now(client.database))
 
 
-async def _finish(client: Client, run: UUID, pipeline: str, how: ShortFormat) -> None:
+async def _wait_and_print(client: Client, run: UUID, pipeline: str, output: DetailFormat) -> None:
     for wait in await client.waits(run):
         if wait.reason is WaitReason.NO_WORKER:
-            output.err().print(f"no live worker serves queue {wait.queue!r}: start one with `retoma worker APP`")
-    ended = await until_over(client, run, pipeline)
-    if how is ShortFormat.JSON:
-        print(output.as_json(await _outcome(client, ended), indent=2))
+            printing.stderr().print(f"no live worker serves queue {wait.queue!r}: start one with `retoma worker APP`")
+    ended = await wait_with_bar(client, run, pipeline)
+    if output is DetailFormat.JSON:
+        print(printing.to_json(await _load_outcome(client, ended), indent=2))
     else:
-        await _say_outcome(client, ended)
+        await _print_outcome(client, ended)
     if ended.state is not RunState.COMPLETED:
         raise typer.Exit(1)
 
 
-async def _outcome(client: Client, run: Run) -> dict[str, Any]:
+async def _load_outcome(client: Client, run: Run) -> dict[str, Any]:
     return {
         "run": run.id,
         "state": run.state,
@@ -116,16 +116,18 @@ async def _outcome(client: Client, run: Run) -> dict[str, Any]:
     }
 
 
-async def _say_outcome(client: Client, run: Run) -> None:
-    console = output.out()
-    took = output.duration(run.ended_at - run.run_at) if run.ended_at else ""
-    console.print(output.state(run.state), f"in {took}")
+async def _print_outcome(client: Client, run: Run) -> None:
+    console = printing.stdout()
+    took = printing.format_duration(run.ended_at - run.run_at) if run.ended_at else ""
+    console.print(printing.format_state(run.state), f"in {took}")
     graph = await client.graph(run)
     results = await client.results(run.id)
     for step in graph.sinks:
         if step in results:
-            console.print(f"  {step}: {output.value(results[step], 400)}")
+            console.print(f"  {step}: {printing.format_value(results[step], 400)}")
     if run.state is not RunState.COMPLETED:
         for (step, item), error in (await client.errors(run.id, limit=5, with_stack=False)).items():
-            of = f" of {output.value(item)}" if item else ""
-            console.print(f"  {step}{of}: {error.get('code')}: {output.value(describe_recorded(error), 400)}")
+            of = f" of {printing.format_value(item)}" if item else ""
+            console.print(
+                f"  {step}{of}: {error.get('code')}: {printing.format_value(describe_recorded_error(error), 400)}"
+            )

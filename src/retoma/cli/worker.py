@@ -16,15 +16,15 @@ import typer
 from retoma import early_stop
 from retoma.app import App
 from retoma.cli import application
-from retoma.cli.agreement import Agreement
-from retoma.cli.garbage import collect_on_growth, collect_rarely
-from retoma.cli.options import AppPlace
-from retoma.cli.session import opened_database, read_settings
+from retoma.cli.command_setup import open_database, read_settings
+from retoma.cli.garbage_collection import collect_on_growth, collect_rarely
+from retoma.cli.options import AppLocation
+from retoma.cli.settings_check import SettingsCheck
 from retoma.client import Client
-from retoma.engine.loops import beside, kept_going
+from retoma.engine.background_loops import run_in_background, run_with_restarts
 from retoma.errors import UnsafeUrl
 from retoma.logs import get_logger
-from retoma.outgoing import Guard, Outgoing
+from retoma.outgoing import Guard, HttpClient
 from retoma.privileges import hide_process
 from retoma.settings import Settings
 from retoma.store.database import Database
@@ -32,12 +32,12 @@ from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker
 
 log = get_logger("retoma.worker")
-MOST_ENDPOINTS = 1_000
-BLOCKED = 70  # the exit code of a worker whose event loop was blocked by a step
+MAX_ENDPOINTS = 1_000
+BLOCKED_EXIT_CODE = 70  # the exit code of a worker whose event loop was blocked by a step
 
 
 def worker(
-    app: AppPlace = None,
+    app: AppLocation = None,
     queue: Annotated[
         list[str] | None,
         typer.Option("-q", "--queue", help="A queue to serve; may be repeated. Default: all of the application."),
@@ -61,31 +61,31 @@ def worker(
     """
     settings = read_settings()
     loaded = application.load(app, settings)
-    queues = _queues(queue or [])
-    _warn_of_unknown(queues, loaded.queues)
-    work = _work(loaded, settings, queues, concurrency, name, watches_stdin=until_stdin_closes)
-    in_quick_loop(work)
+    queues = _parse_queues(queue or [])
+    _warn_unknown_queues(queues, loaded.queues)
+    work = _run_worker(loaded, settings, queues, concurrency, name, watches_stdin=until_stdin_closes)
+    run_process(work)
 
 
-def in_quick_loop(work: Coroutine[Any, Any, None]) -> None:
+def run_process(work: Coroutine[Any, Any, None]) -> None:
     """All of this process's life."""
     with closing(work):  # it may be told to stop before it begins
         hide_process()
         collect_rarely()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_while_collecting(work))
+            runner.run(_run_with_gc(work))
 
 
-async def _while_collecting(work: Coroutine[Any, Any, None]) -> None:
-    async with beside(collect_on_growth()):
+async def _run_with_gc(work: Coroutine[Any, Any, None]) -> None:
+    async with run_in_background(collect_on_growth()):
         await work
 
 
-async def _work(
+async def _run_worker(
     app: App, settings: Settings, queues: list[str], concurrency: int, name: str | None, *, watches_stdin: bool
 ) -> None:
-    async with opened_database(settings) as database:
-        agreement = Agreement(database, settings)
+    async with open_database(settings) as database:
+        agreement = SettingsCheck(database, settings)
         await agreement.check_at_start()
         worker = Worker(
             app,
@@ -95,24 +95,24 @@ async def _work(
             concurrency=concurrency,
             name=name,
             # Nothing else can end a loop that a step blocks; whoever started this process starts it again.
-            on_blocked=lambda: os._exit(BLOCKED),
+            on_blocked=lambda: os._exit(BLOCKED_EXIT_CODE),
         )
         _stop_on_signals(worker)
         if watches_stdin:
             _stop_when_stdin_closes(worker)
-        checking = beside(kept_going("agreement", agreement.keep_checking))
-        async with checking, _webhooks_sent(app, database, settings):
+        checking = run_in_background(run_with_restarts("agreement", agreement.keep_checking))
+        async with checking, _send_webhooks(app, database, settings):
             await worker.run()
     log.info("worker stopped", worker=worker.name)
 
 
 @asynccontextmanager
-async def _webhooks_sent(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
+async def _send_webhooks(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
     """Webhooks go out beside the worker; at the end, those under way may still be answered."""
-    guard = Guard.of(settings)
-    client = Client(app, database, guard, silence=settings.silence)
-    await _warn_of_refused_hosts(client, guard)
-    async with Outgoing(guard) as outgoing:
+    guard = Guard.from_settings(settings)
+    client = Client(app, database, guard, heartbeat_timeout=settings.heartbeat_timeout)
+    await _warn_refused_hosts(client, guard)
+    async with HttpClient(guard) as outgoing:
         sender = Sender(client, settings, outgoing)
         sending = asyncio.create_task(sender.run())
         try:
@@ -123,9 +123,9 @@ async def _webhooks_sent(app: App, database: Database, settings: Settings) -> As
             await client.close()
 
 
-async def _warn_of_refused_hosts(client: Client, guard: Guard) -> None:
+async def _warn_refused_hosts(client: Client, guard: Guard) -> None:
     """Log the endpoints that this worker would not call: the server allows hosts that its own settings do not."""
-    for endpoint in await client.endpoints(limit=MOST_ENDPOINTS):
+    for endpoint in await client.endpoints(limit=MAX_ENDPOINTS):
         if endpoint.disabled_at is None:
             try:
                 guard.check(endpoint.url)
@@ -153,7 +153,7 @@ def _stop_on_signals(worker: Worker) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    if early_stop.was_asked():
+    if early_stop.was_stop_requested():
         stop()
 
 
@@ -178,11 +178,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _queues(given: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for part in given for name in part.split(",") if name))
+def _parse_queues(parts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(name for part in parts for name in part.split(",") if name))
 
 
-def _warn_of_unknown(queues: Iterable[str], known: list[str]) -> None:
+def _warn_unknown_queues(queues: Iterable[str], known: list[str]) -> None:
     for queue in queues:
         if queue not in known:
             near = get_close_matches(queue, known, n=1)

@@ -6,17 +6,17 @@ from datetime import datetime, timedelta
 
 from retoma.app import App
 from retoma.define.pipeline import Pipeline
-from retoma.engine import figures
-from retoma.engine.start import Starter
+from retoma.engine import metrics
+from retoma.engine.run_starter import RunStarter
+from retoma.engine.run_waiter import RunWaiter
 from retoma.engine.tenants import Tenants
-from retoma.engine.waiter import Waiter
 from retoma.errors import NotFound
 from retoma.outgoing import Guard
-from retoma.settings import SILENCE
+from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.store import clock
 from retoma.store.database import Database
 
-NOBODY = 0
+NO_TENANT = 0
 ALL_TENANTS = -1  # whose endpoints get the events of every tenant
 
 
@@ -24,17 +24,22 @@ class Base:
     """A worker that was silent for longer than `silence` counts as dead."""
 
     def __init__(
-        self, app: App | None, database: Database, guard: Guard | None = None, *, silence: timedelta = SILENCE
+        self,
+        app: App | None,
+        database: Database,
+        guard: Guard | None = None,
+        *,
+        heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
     ) -> None:
         self.app = app
         self.database = database
         self.guard = guard or Guard()
-        self.silence = silence
-        self._starter = Starter(database)
-        self._waiter = Waiter(database)
+        self.heartbeat_timeout = heartbeat_timeout
+        self._starter = RunStarter(database)
+        self._waiter = RunWaiter(database)
         self._tenants = Tenants(database)
-        self._figures = figures.Reader(database, figures.look, silence)
-        self._standing = figures.Reader(database, figures.look_for_people, silence)
+        self._metrics_reader = metrics.CachedReader(database, metrics.read_metrics, heartbeat_timeout)
+        self._snapshot_reader = metrics.CachedReader(database, metrics.read_snapshot, heartbeat_timeout)
         self._versions: dict[str, int] = {}
 
     async def close(self) -> None:
@@ -52,11 +57,11 @@ class Base:
             raise NotFound("this client has no application: give one to `connect`")
         return self.app.name
 
-    def _own(self, pipeline: Pipeline | str) -> Pipeline:
+    def _get_own_pipeline(self, pipeline: Pipeline | str) -> Pipeline:
         if self.app is None:
             raise NotFound("this client has no application, so it knows no pipelines: give one to `connect`")
         return self.app.pipeline(pipeline if isinstance(pipeline, str) else pipeline.name)
 
     async def _tenant_filter(self, tenant: str | None) -> int | None:
         """The tenant's id, or one that nobody has: looking makes no tenant."""
-        return None if tenant is None else await self._tenants.known_id(tenant) or NOBODY
+        return None if tenant is None else await self._tenants.find_id(tenant) or NO_TENANT

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from retoma.client.base import Base
-from retoma.define.pool import LARGEST_CAPACITY, LOWEST_RATE
+from retoma.define.pool import MAX_CAPACITY, MIN_RATE
 from retoma.errors import InvalidInput, NotFound
-from retoma.figures import Figures, QueueFigures, Standing
-from retoma.records import PipelineFigures, PoolRecord, WorkerRecord
-from retoma.store import gauges, pools, workers
+from retoma.metrics import Metrics, MetricsSnapshot, QueueMetrics
+from retoma.records import PipelineMetrics, PoolRecord, WorkerRecord
+from retoma.store import metrics, pools, workers
 
 
 class Capacity(Base):
     async def pools(self, name: str | None = None, *, tenant: str | None = None) -> list[PoolRecord]:
         """All pools, or the one of this name. With `tenant`, only its jobs count among those that wait."""
-        return await pools.listed(self.database, name, await self._tenant_filter(tenant))
+        return await pools.list_pools(self.database, name, await self._tenant_filter(tenant))
 
     async def set_pool(
         self,
@@ -35,36 +35,38 @@ class Capacity(Base):
         """
         numbers = {"capacity": capacity, "rate": rate, "burst": burst, "per_tenant": per_tenant}
         for what, given in numbers.items():
-            if given is not None and not (what == "burst") <= given <= LARGEST_CAPACITY:
-                raise InvalidInput(f"a pool's {what} goes up to {LARGEST_CAPACITY:,}; given: {given!r:.40}")
-        if rate and rate < LOWEST_RATE:
-            raise InvalidInput(f"a pool's rate is 0, for none, or at least {LOWEST_RATE:f}; given: {rate!r}")
-        if not await pools.set_numbers(self.database, name, **numbers, resume=resume):  # type: ignore[arg-type]
+            if given is not None and not (what == "burst") <= given <= MAX_CAPACITY:
+                raise InvalidInput(f"a pool's {what} goes up to {MAX_CAPACITY:,}; given: {given!r:.40}")
+        if rate and rate < MIN_RATE:
+            raise InvalidInput(f"a pool's rate is 0, for none, or at least {MIN_RATE:f}; given: {rate!r}")
+        if not await pools.update_pool(self.database, name, **numbers, resume=resume):  # type: ignore[arg-type]
             raise NotFound(f"there is no pool {name!r}")
-        self._starter.tell_of_work()
+        self._starter.notify_workers()
         (found,) = await self.pools(name)
         return found
 
     async def workers(self) -> list[WorkerRecord]:
         """The workers that live."""
-        return await workers.alive(self.database)
+        return await workers.list_alive(self.database)
 
-    async def queues(self, *, tenant: str | None = None) -> list[QueueFigures]:
+    async def queues(self, *, tenant: str | None = None) -> list[QueueMetrics]:
         """Every queue that a step is on or a worker serves, as it was at most a second ago; of one tenant, as it is."""
         if (owner := await self._tenant_filter(tenant)) is not None:
-            return await gauges.queues_of_tenant(self.database, owner, self.silence)
+            return await metrics.list_queues_of_tenant(self.database, owner, self.heartbeat_timeout)
         return (await self.figures()).queues
 
-    async def figures(self) -> Figures:
+    async def figures(self) -> Metrics:
         """What metrics show, of all tenants, as it was at most a second ago."""
-        return await self._figures.read()
+        return await self._metrics_reader.read()
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> MetricsSnapshot:
         """The part of the figures that people look at, as it was at most a second ago; it costs less."""
-        return await self._standing.read()
+        return await self._snapshot_reader.read()
 
-    async def pipeline_figures(self, pipeline: str, since: datetime, *, without: Sequence[str] = ()) -> PipelineFigures:
+    async def pipeline_figures(
+        self, pipeline: str, since: datetime, *, exclude_steps: Sequence[str] = ()
+    ) -> PipelineMetrics:
         """Return how the runs of a pipeline went that ended since then or are open: an open run counts with the steps
         that it has finished. The time of the steps `without` is not counted, as that of reviews is not; an open run
         that has only these left is timed."""
-        return await gauges.of_pipeline(self.database, pipeline, since, without)
+        return await metrics.get_pipeline_metrics(self.database, pipeline, since, exclude_steps)

@@ -8,19 +8,19 @@ from typing import Literal
 from uuid import UUID
 
 from retoma.client.base import Base
-from retoma.client.checks import LONGEST_NAME, is_name
+from retoma.client.validation import MAX_NAME_LENGTH, is_name
 from retoma.errors import InvalidInput
 from retoma.records import ChargeRecord, ChargeTotal, Price
 from retoma.store import charges
 
 ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
-HIGHEST_PRICE = 10**10
+MAX_PRICE = 10**10
 
 
 class Charges(Base):
     async def charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[ChargeRecord]:
         """What the attempts of a run have used, failed ones too, in order. For the next page give the last id."""
-        return await charges.of_run(self.database, run, after, limit)
+        return await charges.list_for_run(self.database, run, after, limit)
 
     async def charge_totals(
         self,
@@ -34,7 +34,9 @@ class Charges(Base):
     ) -> list[ChargeTotal]:
         """Sums of charges, told apart by these, the most costly first."""
         owner = await self._tenant_filter(tenant)
-        return await charges.totals(self.database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit)
+        return await charges.sum_charges(
+            self.database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit
+        )
 
     async def spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
         """Millionths of a US dollar that a tenant, or all, have spent, in all or since then."""
@@ -42,7 +44,7 @@ class Charges(Base):
 
     async def prices(self) -> list[Price]:
         """Every version of every price, the newest first."""
-        return await charges.prices(self.database)
+        return await charges.list_prices(self.database)
 
     async def set_price(
         self, provider: str, what: str, *, tokens_in: int = 0, tokens_out: int = 0, unit: int = 0
@@ -52,10 +54,12 @@ class Charges(Base):
         What was charged before stays as it is.
         """
         for name, given in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("unit", unit)):
-            if not 0 <= given <= HIGHEST_PRICE:
-                raise InvalidInput(f"a price is 0 to {HIGHEST_PRICE:,} micro-dollars; {name} is {given!r:.40}")
+            if not 0 <= given <= MAX_PRICE:
+                raise InvalidInput(f"a price is 0 to {MAX_PRICE:,} micro-dollars; {name} is {given!r:.40}")
         if not is_name(provider) or not is_name(what):
-            raise InvalidInput(f"a price is of a provider and of what it gives: names of up to {LONGEST_NAME} letters")
+            raise InvalidInput(
+                f"a price is of a provider and of what it gives: names of up to {MAX_NAME_LENGTH} letters"
+            )
         return await charges.set_price(
             self.database, provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
         )

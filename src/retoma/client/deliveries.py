@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from retoma.client.base import ALL_TENANTS, Base
-from retoma.client.checks import id_range
+from retoma.client.validation import id_range
 from retoma.define.webhook import Webhook, expand_events
 from retoma.errors import Conflict, NotFound
 from retoma.records import Delivery, Endpoint, Subscription
-from retoma.signing import new_secret
+from retoma.signing import generate_secret
 from retoma.states import DeliveryState
 from retoma.store import deliveries
 
 SECRETS_OVERLAP = timedelta(hours=24)
-MOST_SUBSCRIPTIONS = 100
+MAX_SUBSCRIPTIONS = 100
 
 
 class Deliveries(Base):
@@ -32,7 +32,7 @@ class Deliveries(Base):
         limit: int = 50,
     ) -> list[Delivery]:
         """Webhooks that are or were owed, newest first; the dead ones are the dead letters."""
-        return await deliveries.listed(
+        return await deliveries.list_deliveries(
             self.database,
             tenant=await self._tenant_filter(tenant),
             states=states,
@@ -44,7 +44,7 @@ class Deliveries(Base):
 
     async def delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
         """One webhook with its body and every attempt."""
-        found = await deliveries.shown(self.database, delivery, await self._tenant_filter(tenant))
+        found = await deliveries.get_delivery(self.database, delivery, await self._tenant_filter(tenant))
         if found is None:
             raise NotFound(f"there is no delivery {delivery}")
         return found
@@ -52,13 +52,13 @@ class Deliveries(Base):
     async def find_delivery(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """The newest deliveries whose ids begin like this; dashes and case do not matter."""
         ids = id_range(prefix)
-        return [] if ids is None else await deliveries.between(self.database, *ids, limit)
+        return [] if ids is None else await deliveries.find_by_id_range(self.database, *ids, limit)
 
     async def redrive(self, delivery: UUID, *, tenant: str | None = None) -> None:
         """Let a dead webhook be sent again, with the same id and body. Raises Conflict if it is not dead, or if its
         endpoint is disabled."""
         owner = await self._tenant_filter(tenant)
-        if await deliveries.redrive(self.database, tenant=owner, id=delivery):
+        if await deliveries.redrive_deliveries(self.database, tenant=owner, id=delivery):
             return
         found = await self.delivery(delivery, tenant=tenant)
         if found.state is not DeliveryState.DEAD:
@@ -81,7 +81,7 @@ class Deliveries(Base):
 
         Those of disabled endpoints stay dead.
         """
-        return await deliveries.redrive(
+        return await deliveries.redrive_deliveries(
             self.database,
             tenant=await self._tenant_filter(tenant),
             endpoint=endpoint,
@@ -95,17 +95,17 @@ class Deliveries(Base):
     ) -> list[Endpoint]:
         """The URLs that webhooks went to, newest first."""
         owner = await self._tenant_filter(tenant)
-        return await deliveries.endpoints(self.database, tenant=owner, before=before, limit=limit)
+        return await deliveries.list_endpoints(self.database, tenant=owner, before=before, limit=limit)
 
     async def endpoint(self, endpoint: int, *, tenant: str | None = None) -> Endpoint:
-        found = await deliveries.endpoints(self.database, id=endpoint, tenant=await self._tenant_filter(tenant))
+        found = await deliveries.list_endpoints(self.database, id=endpoint, tenant=await self._tenant_filter(tenant))
         if not found:
             raise NotFound(f"there is no endpoint {endpoint}")
         return found[0]
 
     async def enable_endpoint(self, endpoint: int, *, tenant: str | None = None) -> None:
         """Send to it again what will be owed from now on; what is dead is for `redrive_all`."""
-        if not await deliveries.enable(self.database, endpoint, await self._tenant_filter(tenant)):
+        if not await deliveries.enable_endpoint(self.database, endpoint, await self._tenant_filter(tenant)):
             raise NotFound(f"there is no endpoint {endpoint}")
 
     async def subscribe(self, url: str, events: Sequence[str], *, tenant: str | None = None) -> Subscription:
@@ -116,11 +116,11 @@ class Deliveries(Base):
         """
         wanted = expand_events(Webhook(url, events).events)
         host = self.guard.check(url).origin
-        owner = ALL_TENANTS if tenant is None else await self._tenants.id_of(tenant)
-        if await deliveries.count_subscriptions(self.database, owner) >= MOST_SUBSCRIPTIONS:
-            raise Conflict(f"there are {MOST_SUBSCRIPTIONS} subscriptions already: remove one that is not needed")
+        owner = ALL_TENANTS if tenant is None else await self._tenants.get_or_create_id(tenant)
+        if await deliveries.count_subscriptions(self.database, owner) >= MAX_SUBSCRIPTIONS:
+            raise Conflict(f"there are {MAX_SUBSCRIPTIONS} subscriptions already: remove one that is not needed")
         endpoint, secret = await deliveries.subscribe(
-            self.database, owner, url=url, host=host, events=wanted, secret=new_secret()
+            self.database, owner, url=url, host=host, events=wanted, secret=generate_secret()
         )
         return replace(await self.subscription(endpoint), secret=secret)
 
@@ -129,15 +129,17 @@ class Deliveries(Base):
     ) -> list[Subscription]:
         """List the URLs that have subscribed, the newest first."""
         owner = await self._tenant_filter(tenant)
-        found = await deliveries.endpoints(self.database, tenant=owner, subscribed=True, before=before, limit=limit)
-        return [_subscription(one) for one in found]
+        found = await deliveries.list_endpoints(
+            self.database, tenant=owner, subscribed=True, before=before, limit=limit
+        )
+        return [_to_subscription(one) for one in found]
 
     async def subscription(self, subscription: int, *, tenant: str | None = None) -> Subscription:
         owner = await self._tenant_filter(tenant)
-        found = await deliveries.endpoints(self.database, id=subscription, tenant=owner, subscribed=True)
+        found = await deliveries.list_endpoints(self.database, id=subscription, tenant=owner, subscribed=True)
         if not found:
             raise NotFound(f"there is no subscription {subscription}")
-        return _subscription(found[0])
+        return _to_subscription(found[0])
 
     async def unsubscribe(self, subscription: int, *, tenant: str | None = None) -> None:
         """Send it no further events; those that it is already owed are still sent."""
@@ -151,12 +153,12 @@ class Deliveries(Base):
 
         The former one signs beside it for `overlap`.
         """
-        secret = new_secret()
+        secret = generate_secret()
         owner = await self._tenant_filter(tenant)
-        if await deliveries.rotate(self.database, endpoint, owner, secret, overlap) is None:
+        if await deliveries.rotate_secret(self.database, endpoint, owner, secret, overlap) is None:
             raise NotFound(f"there is no endpoint {endpoint}")
         return secret
 
 
-def _subscription(endpoint: Endpoint) -> Subscription:
+def _to_subscription(endpoint: Endpoint) -> Subscription:
     return Subscription(endpoint.id, endpoint.tenant, endpoint.url, endpoint.events, endpoint.created_at)

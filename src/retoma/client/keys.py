@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from retoma.client.base import Base
-from retoma.client.checks import check_name, check_time
-from retoma.engine import keys
-from retoma.engine.keys import OVERLAP
+from retoma.client.validation import check_name, check_time
+from retoma.engine import api_keys
+from retoma.engine.api_keys import OVERLAP
 from retoma.records import KeyRecord, NewKey, Scope
 
 
@@ -28,29 +28,29 @@ class Keys(Base):
         check_name("tenant", tenant)
         check_name("name", name)
         check_time("expires_at", expires_at)
-        owner = None if tenant is None else (await self._tenants.id_of(tenant), tenant)
-        return await keys.make(self.database, name, map(Scope, scopes), owner, expires_at)
+        owner = None if tenant is None else (await self._tenants.get_or_create_id(tenant), tenant)
+        return await api_keys.create(self.database, name, map(Scope, scopes), owner, expires_at)
 
     async def keys(self, *, tenant: str | None = None, with_ended: bool = False) -> list[KeyRecord]:
         """API keys, newest first; `with_ended` also those that are revoked or expired."""
-        return await keys.listed(self.database, tenant, with_ended)
+        return await api_keys.list_keys(self.database, tenant, with_ended)
 
     async def revoke_key(self, key: int) -> KeyRecord:
         """From now on every server refuses it, after a second at most."""
-        return await keys.revoke(self.database, key)
+        return await api_keys.revoke(self.database, key)
 
     async def rotate_key(self, key: int, *, overlap: timedelta = OVERLAP) -> NewKey:
         """A key that replaces this one, which stays valid for `overlap`."""
-        former = await keys.shown(self.database, key)
+        former = await api_keys.get(self.database, key)
         made = await self.make_key(
             former.name,
             former.scopes,
             tenant=former.tenant,
-            expires_at=await keys.successor_expiry(self.database, former),
+            expires_at=await api_keys.get_successor_expiry(self.database, former),
         )
-        await keys.let_expire(self.database, key, overlap)
+        await api_keys.expire_after(self.database, key, overlap)
         return made
 
     async def key_of(self, secret: str) -> KeyRecord | None:
         """The live key that this secret is, if it is one."""
-        return await keys.of_secret(self.database, secret)
+        return await api_keys.find_by_secret(self.database, secret)

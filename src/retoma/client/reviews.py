@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from retoma.client.base import Base
-from retoma.client.checks import id_range
+from retoma.client.validation import id_range
 from retoma.engine import reviews as review_rules
 from retoma.engine.reviews import Decision
 from retoma.errors import Conflict, NotFound, RetomaError
-from retoma.records import Decided, Review, ReviewCount, ReviewFigures, Subject
+from retoma.records import DecisionResult, Review, ReviewCount, ReviewMetrics, Subject
 from retoma.states import ReviewState
 from retoma.store import reviews
 
@@ -32,7 +32,7 @@ class Reviews(Base):
         limit: int = 50,
     ) -> list[Review]:
         """What waits for people, the oldest first. For the next page give the last one as `after`."""
-        return await reviews.listed(
+        return await reviews.list_reviews(
             self.database,
             tenant=await self._tenant_filter(tenant),
             run=run,
@@ -45,7 +45,7 @@ class Reviews(Base):
         )
 
     async def review(self, review: UUID, *, tenant: str | None = None) -> Review:
-        found = await reviews.listed(self.database, ids=[review], tenant=await self._tenant_filter(tenant))
+        found = await reviews.list_reviews(self.database, ids=[review], tenant=await self._tenant_filter(tenant))
         if not found:
             raise NotFound(f"there is no review {review}")
         return found[0]
@@ -53,19 +53,19 @@ class Reviews(Base):
     async def find_review(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """The newest reviews whose ids begin like this; dashes and case do not matter."""
         ids = id_range(prefix)
-        return [] if ids is None else await reviews.between(self.database, *ids, limit)
+        return [] if ids is None else await reviews.find_by_id_range(self.database, *ids, limit)
 
     async def review_counts(self, *, tenant: str | None = None) -> list[ReviewCount]:
         """How many reviews are open, by pipeline and step."""
-        return await reviews.counts(self.database, await self._tenant_filter(tenant))
+        return await reviews.count_open(self.database, await self._tenant_filter(tenant))
 
-    async def review_figures(self, pipeline: str, since: datetime) -> ReviewFigures:
+    async def review_figures(self, pipeline: str, since: datetime) -> ReviewMetrics:
         """What the planned reviews of a pipeline have come to since then."""
-        return await reviews.figures(self.database, pipeline, since)
+        return await reviews.get_metrics(self.database, pipeline, since)
 
     async def subjects(self, review: Review) -> dict[str, Subject]:
         """The results that a person is asked about, by step."""
-        return {subject.step: subject for subject in await reviews.subjects(self.database, review.id)}
+        return {subject.step: subject for subject in await reviews.list_subjects(self.database, review.id)}
 
     async def decide(self, review: UUID, decision: Decision, *, tenant: str | None = None) -> Review:
         """Decide a review; the first decision wins. Gives the review as it stands.
@@ -79,16 +79,18 @@ class Reviews(Base):
         resources = self.app.resources if self.app else None
         whose = await self._tenant_filter(tenant)
         await review_rules.decide(self.database, found, whose, decision, pipeline, resources)
-        self._starter.tell_of_work()
+        self._starter.notify_workers()
         return await self.review(review)
 
-    async def decide_many(self, decisions: Mapping[UUID, Decision], *, tenant: str | None = None) -> list[Decided]:
+    async def decide_many(
+        self, decisions: Mapping[UUID, Decision], *, tenant: str | None = None
+    ) -> list[DecisionResult]:
         """Many single decisions, each with an outcome of its own."""
-        return [await self._decided(review, decision, tenant) for review, decision in decisions.items()]
+        return [await self._decide_one(review, decision, tenant) for review, decision in decisions.items()]
 
     async def undo(self, review: UUID, *, by: str, tenant: str | None = None) -> Review:
         """Take a decision back before it takes effect; an open review stays open. Raises Conflict if it is too late."""
-        undone = await reviews.undo(self.database, review, await self._tenant_filter(tenant), by)
+        undone = await reviews.undo_decision(self.database, review, await self._tenant_filter(tenant), by)
         if undone is None:
             raise NotFound(f"there is no review {review}")
         found = await self.review(review)
@@ -97,18 +99,18 @@ class Reviews(Base):
         return found
 
     async def claim_review(
-        self, review: UUID, *, by: str, lasts: timedelta = REVIEW_CLAIM, tenant: str | None = None
+        self, review: UUID, *, by: str, duration: timedelta = REVIEW_CLAIM, tenant: str | None = None
     ) -> str | None:
         """Let others see that this person looks at it. Gives who does; it keeps nobody from deciding."""
-        return await reviews.claim(self.database, review, await self._tenant_filter(tenant), by, lasts)
+        return await reviews.claim_review(self.database, review, await self._tenant_filter(tenant), by, duration)
 
     async def assign_review(self, review: UUID, assignee: str | None, *, by: str, tenant: str | None = None) -> Review:
-        if not await reviews.assign(self.database, review, await self._tenant_filter(tenant), assignee, by):
+        if not await reviews.assign_review(self.database, review, await self._tenant_filter(tenant), assignee, by):
             raise Conflict(f"review {review} is not open")
         return await self.review(review)
 
-    async def _decided(self, review: UUID, decision: Decision, tenant: str | None) -> Decided:
+    async def _decide_one(self, review: UUID, decision: Decision, tenant: str | None) -> DecisionResult:
         try:
-            return Decided(review, await self.decide(review, decision, tenant=tenant))
+            return DecisionResult(review, await self.decide(review, decision, tenant=tenant))
         except RetomaError as error:
-            return Decided(review, error=error)
+            return DecisionResult(review, error=error)

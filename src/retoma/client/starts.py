@@ -10,13 +10,21 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from retoma.client.base import NOBODY
-from retoma.client.checks import Input, all_as_json, as_json, check, check_limits, digest_of, validated
+from retoma.client.base import NO_TENANT
 from retoma.client.runs import Runs
+from retoma.client.validation import (
+    Input,
+    check_limits,
+    check_start_options,
+    digest_input,
+    encode_input,
+    encode_inputs,
+    validate_input,
+)
 from retoma.define.pipeline import Pipeline
-from retoma.define.webhook import Webhook, recorded
+from retoma.define.webhook import Webhook, encode_webhook
 from retoma.engine import versions
-from retoma.engine.start import Start, Started
+from retoma.engine.run_starter import StartedRun, StartRequest
 from retoma.engine.tenants import DEFAULT
 from retoma.errors import RunFailed
 from retoma.identifiers import new_run_id
@@ -29,7 +37,7 @@ class Starts(Runs):
     async def start(
         self,
         pipeline: Pipeline | str,
-        given: Input = None,
+        inputs: Input = None,
         *,
         tenant: str = DEFAULT,
         key: str | None = None,
@@ -39,8 +47,8 @@ class Starts(Runs):
         retries: int | None = None,
         deadline: timedelta | None = None,
         webhook: Webhook | None = None,
-        asked: BaseModel | None = None,
-    ) -> Started:
+        request: BaseModel | None = None,
+    ) -> StartedRun:
         """Start a run. When this returns, the run is committed and will reach its end.
 
         The same `key` with the same input gives back the same run, whatever its state; with another input it
@@ -50,54 +58,54 @@ class Starts(Runs):
         is retried more than `retries` times, whatever its step says.
         `webhook` is told of the run; if the key was used before, that of the first start is.
         """
-        pipeline = self._own(pipeline)
-        inputs = validated(pipeline, given)
-        check(tenant=tenant, key=key, priority=priority, run_at=run_at)
+        pipeline = self._get_own_pipeline(pipeline)
+        checked = validate_input(pipeline, inputs)
+        check_start_options(tenant=tenant, key=key, priority=priority, run_at=run_at)
         check_limits(resumes, retries, deadline)
         return await self._starter.start(
-            Start(
+            StartRequest(
                 id=new_run_id(),
-                tenant=await self._tenants.id_of(tenant),
+                tenant=await self._tenants.get_or_create_id(tenant),
                 version=await self._version_of(pipeline),
-                input=as_json(inputs),
+                input=encode_input(checked),
                 key=key,
-                digest=None if key is None else digest_of(asked or inputs),
+                digest=None if key is None else digest_input(request or checked),
                 run_at=run_at,
-                head_start=versions.head_start(priority),
+                head_start=versions.get_head_start(priority),
                 resumes=resumes,
                 retries=retries,
                 deadline=deadline,
-                hook=self._hook(webhook),
+                webhook=self._encode_webhook(webhook),
             )
         )
 
     async def started_by(self, key: str, pipeline: Pipeline | str, *, tenant: str = DEFAULT) -> UUID | None:
         """The run that this key has started, if any."""
-        check(tenant=tenant, key=key, priority=0, run_at=None)
-        owner = await self._tenants.known_id(tenant) or NOBODY
-        return await runs.started_by(self.database, owner, self._own(pipeline).name, key)
+        check_start_options(tenant=tenant, key=key, priority=0, run_at=None)
+        owner = await self._tenants.find_id(tenant) or NO_TENANT
+        return await runs.find_by_key(self.database, owner, self._get_own_pipeline(pipeline).name, key)
 
     async def start_many(
         self,
         pipeline: Pipeline | str,
-        given: Sequence[Input],
+        inputs: Sequence[Input],
         *,
         tenant: str = DEFAULT,
         key: str | None = None,
         priority: int = 0,
         webhook: Webhook | None = None,
-    ) -> list[Started]:
+    ) -> list[StartedRun]:
         """Start many runs of one pipeline, in their order; `webhook` is told of each.
 
         The same `key` with the same inputs gives back the same runs; with others it raises KeyReused and starts none.
         """
-        pipeline = self._own(pipeline)
-        check(tenant=tenant, key=key, priority=priority, run_at=None)
-        inputs, digest = await all_as_json(pipeline, given, keyed=key is not None)
-        owner, version = await self._tenants.id_of(tenant), await self._version_of(pipeline)
-        ahead, hook = versions.head_start(priority), self._hook(webhook)
+        pipeline = self._get_own_pipeline(pipeline)
+        check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
+        texts, digest = await encode_inputs(pipeline, inputs, keyed=key is not None)
+        owner, version = await self._tenants.get_or_create_id(tenant), await self._version_of(pipeline)
+        ahead, hook = versions.get_head_start(priority), self._encode_webhook(webhook)
         starts = (
-            Start(
+            StartRequest(
                 id=new_run_id(),
                 tenant=owner,
                 version=version,
@@ -105,23 +113,23 @@ class Starts(Runs):
                 key=None if key is None else f"{key}/{number}",
                 digest=digest,
                 head_start=ahead,
-                hook=hook,
+                webhook=hook,
             )
-            for number, one in enumerate(inputs)
+            for number, one in enumerate(texts)
         )
         # With a key the first goes alone: if the key belongs to other inputs, none of the others may start.
         alone = islice(starts, int(key is not None))
         return [*await self._starter.start_many(alone), *await self._starter.start_many(starts)]
 
-    async def run(self, /, pipeline: Pipeline | str, given: Input = None, **options: Any) -> dict[str, Any]:
+    async def run(self, /, pipeline: Pipeline | str, inputs: Input = None, **options: Any) -> dict[str, Any]:
         """Start a run, wait for its end, and give its results by step. Raises RunFailed if it did not complete."""
-        started = await self.start(pipeline, given, **options)
+        started = await self.start(pipeline, inputs, **options)
         run = await self.wait(started.id)
         if run.state is not RunState.COMPLETED:
-            raise RunFailed(await self._why(run))
+            raise RunFailed(await self._describe_failure(run))
         return await self.results(run.id)
 
-    async def _why(self, run: Run) -> str:
+    async def _describe_failure(self, run: Run) -> str:
         errors = await self.errors(run.id, limit=3, with_stack=False)
         said = "; ".join(
             f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
@@ -129,9 +137,9 @@ class Starts(Runs):
         )
         return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {said}' if said else ''}"
 
-    def _hook(self, webhook: Webhook | None) -> str | None:
+    def _encode_webhook(self, webhook: Webhook | None) -> str | None:
         """As the database takes it. Raises UnsafeUrl if its URL must not be called."""
-        return None if webhook is None else recorded(webhook, self.guard.check(webhook.url, "webhook.url").origin)
+        return None if webhook is None else encode_webhook(webhook, self.guard.check(webhook.url, "webhook.url").origin)
 
     async def _version_of(self, pipeline: Pipeline) -> int:
         if pipeline.name not in self._versions:

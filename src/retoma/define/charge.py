@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from retoma.define.mistakes import LONGEST_NAME
+from retoma.define.definition_errors import MAX_NAME_LENGTH
 from retoma.errors import DefinitionError
 
-MOST_TOKENS = 10**9
-MOST_UNITS = 10**7
-MOST_MICROS = 10**13
+MAX_TOKENS = 10**9
+MAX_UNITS = 10**7
+MAX_MICROS = 10**13
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class Charge:
     def __post_init__(self) -> None:
         for name in ("provider", "what"):
             _check_text(name, getattr(self, name))
-        _check_whole("tokens_in", self.tokens_in, MOST_TOKENS)
-        _check_whole("tokens_out", self.tokens_out, MOST_TOKENS)
+        _check_whole("tokens_in", self.tokens_in, MAX_TOKENS)
+        _check_whole("tokens_out", self.tokens_out, MAX_TOKENS)
         if self.micros is not None:
-            _check_whole("micros", self.micros, MOST_MICROS)
+            _check_whole("micros", self.micros, MAX_MICROS)
         if isinstance(self.units, bool) or not isinstance(self.units, int | float) or not isfinite(self.units):
-            raise _wrong("units", self.units, "a number")
-        if not 0 <= self.units <= MOST_UNITS:
-            raise _wrong("units", self.units, f"0 to {MOST_UNITS:,}")
+            raise _invalid_charge("units", self.units, "a number")
+        if not 0 <= self.units <= MAX_UNITS:
+            raise _invalid_charge("units", self.units, f"0 to {MAX_UNITS:,}")
 
 
-def _check_text(name: str, given: object) -> None:
-    broken = not isinstance(given, str) or not 0 < len(given) <= LONGEST_NAME
-    if broken or any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in str(given)):
-        raise _wrong(name, given, f"1 to {LONGEST_NAME} characters of text")
+def _check_text(name: str, value: object) -> None:
+    broken = not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH
+    if broken or any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in str(value)):
+        raise _invalid_charge(name, value, f"1 to {MAX_NAME_LENGTH} characters of text")
 
 
-def _check_whole(name: str, given: object, most: int) -> None:
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
-        raise _wrong(name, given, f"a whole number from 0 to {most:,}")
+def _check_whole(name: str, value: object, maximum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+        raise _invalid_charge(name, value, f"a whole number from 0 to {maximum:,}")
 
 
-def _wrong(name: str, given: object, wanted: str) -> DefinitionError:
-    return DefinitionError(f"charge({name}={given!r:.40}): give {wanted}")
+def _invalid_charge(name: str, value: object, expected: str) -> DefinitionError:
+    return DefinitionError(f"charge({name}={value!r:.40}): give {expected}")

@@ -13,12 +13,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 _SCALARS = (int, str, float, bool, type(None))
-LARGEST_RESULT = 1_000_000  # bytes of JSON
+MAX_RESULT_BYTES = 1_000_000  # bytes of JSON
 _encoder = msgspec.json.Encoder()
 _UNEXPECTED = re.compile(r"Expected (`[^`]+`).*?\[(?:field_name='(\w+)', )?.*?input_type=(\w+)\]", re.DOTALL)
 
 
-class NotPromised(TypeError):
+class UnexpectedType(TypeError):
     """A value of another type than its annotation says."""
 
 
@@ -30,36 +30,36 @@ class Codec:
         self.encode = encode
 
 
-def codec_of(annotation: Any) -> Codec:
+def get_codec(annotation: Any) -> Codec:
     """Plain JSON types go the quick way; everything else is pydantic's."""
     try:
-        return _cached(annotation)
+        return _get_cached_codec(annotation)
     except TypeError:  # an annotation that cannot be hashed
-        return _made(annotation)
+        return _build_codec(annotation)
 
 
 def encode_any(value: Any) -> str:
     return _encoder.encode(value).decode()
 
 
-def sentence_of(error: BaseException) -> str:
+def describe_validation_error(error: BaseException) -> str:
     """What a person needs of an error: of pydantic's, field by field on one line, and none of the values."""
     if not isinstance(error, ValidationError):
         return str(error)
-    return "; ".join(map(_of_field, error.errors(include_url=False, include_input=False)))
+    return "; ".join(map(_describe_field_error, error.errors(include_url=False, include_input=False)))
 
 
-def _of_field(wrong: Any) -> str:
-    place, message = ".".join(map(str, wrong["loc"])), wrong["msg"].removeprefix("Value error, ")
+def _describe_field_error(error: Any) -> str:
+    place, message = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
     return f"{place}: {message}" if place else message
 
 
-def size_of(text: str) -> int:
+def count_bytes(text: str) -> int:
     """In bytes."""
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _made(annotation: Any) -> Codec:
+def _build_codec(annotation: Any) -> Codec:
     if annotation is Any:
         return Codec(msgspec.json.Decoder().decode, encode_any)
     if annotation in _SCALARS:
@@ -67,10 +67,10 @@ def _made(annotation: Any) -> Codec:
     if _is_plain(annotation):
         return Codec(msgspec.json.Decoder(annotation).decode, _plain_encoder(annotation))
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    return Codec(adapter.validate_json, lambda value: _dumped(adapter, value))
+    return Codec(adapter.validate_json, lambda value: _dump(adapter, value))
 
 
-def _dumped(adapter: TypeAdapter[Any], value: Any) -> str:
+def _dump(adapter: TypeAdapter[Any], value: Any) -> str:
     """So that the next step can read it again."""
     try:
         return adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error").decode()
@@ -78,10 +78,10 @@ def _dumped(adapter: TypeAdapter[Any], value: Any) -> str:
         if (unexpected := _UNEXPECTED.search(str(error))) is None:
             raise
         expected, field, found = unexpected.groups()
-        raise NotPromised(f"Expected {expected}, got `{found}`{f' - at `{field}`' if field else ''}") from error
+        raise UnexpectedType(f"Expected {expected}, got `{found}`{f' - at `{field}`' if field else ''}") from error
 
 
-_cached = cache(_made)
+_get_cached_codec = cache(_build_codec)
 
 
 def _is_plain(annotation: Any) -> bool:
@@ -95,7 +95,7 @@ def _scalar_encoder(expected: Any) -> Callable[[Any], str]:
 
     def encode(value: Any) -> str:
         if not isinstance(value, accepted):
-            raise NotPromised(f"Expected `{expected.__name__}`, got `{type(value).__name__}`")
+            raise UnexpectedType(f"Expected `{expected.__name__}`, got `{type(value).__name__}`")
         if isinstance(value, float) and not isfinite(value):
             raise ValueError(f"JSON has no number for {value}")
         return _encoder.encode(value).decode()
@@ -108,6 +108,6 @@ def _plain_encoder(expected: Any) -> Callable[[Any], str]:
         try:
             return _encoder.encode(msgspec.convert(value, expected)).decode()
         except msgspec.ValidationError as error:
-            raise NotPromised(str(error)) from error
+            raise UnexpectedType(str(error)) from error
 
     return encode

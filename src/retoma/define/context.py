@@ -11,14 +11,14 @@ from uuid import UUID
 
 from retoma.define.charge import Charge
 from retoma.define.durations import Duration
+from retoma.define.external_work import Cancel, Poll
 from retoma.define.file import File
-from retoma.define.outside import Cancel, Poll
 from retoma.define.review import Feedback
 from retoma.errors import DefinitionError
 from retoma.records import Fact
 
 
-class Desk(Protocol):
+class ContextBackend(Protocol):
     """Where an attempt writes down what it has done, so that no later one does it again. The worker brings it."""
 
     @property
@@ -40,17 +40,19 @@ class Desk(Protocol):
 
     async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
 
-    async def external(self, handle: Any, poll: Poll | None, cancel: Cancel | None, limits: Limits) -> Any: ...
+    async def external(
+        self, external_id: Any, poll: Poll | None, cancel: Cancel | None, limits: ExternalWorkLimits
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
-class Limits:
+class ExternalWorkLimits:
     """How often outside work is asked for, and how long it may wait, run, and take in all."""
 
-    every: Duration
-    queued: Duration | None
-    running: Duration | None
-    total: Duration | None
+    poll_interval: Duration
+    queue_timeout: Duration | None
+    run_timeout: Duration | None
+    total_timeout: Duration | None
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,9 @@ class Context:
     attempt: int = 1
     maybe_done: bool = False
     feedback: Feedback | None = None
-    former: Any = None
+    previous_result: Any = None
     paths: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    desk: Desk | None = field(default=None, repr=False, compare=False)
+    backend: ContextBackend | None = field(default=None, repr=False, compare=False)
 
     @property
     def effect_key(self) -> str:
@@ -90,7 +92,7 @@ class Context:
 
         None unless RETOMA_PUBLIC_URL says where this server is reached.
         """
-        return self.desk.callback_url if self.desk else None
+        return self.backend.callback_url if self.backend else None
 
     def path(self, file: File) -> Path:
         """Where a file is, that this job's item or results name. It may only be read."""
@@ -115,36 +117,36 @@ class Context:
         it; otherwise it is reckoned by the table of prices.
         """
         noted = Charge(provider, what, tokens_in, tokens_out, units, micros)
-        if self.desk is not None:
-            self.desk.charge(noted)
+        if self.backend is not None:
+            self.backend.charge(noted)
 
     async def save_file(self, content: bytes | Path, name: str) -> File:
         """Keep a file by its content; what names it in its result lets later steps read it with `path`."""
-        if self.desk is None:
+        if self.backend is None:
             raise RuntimeError("files need a worker: test this step with retoma.testing.sandbox")
-        return await self.desk.save_file(content, name)
+        return await self.backend.save_file(content, name)
 
     async def remember(self, facts: Sequence[Fact], *, language: str, about: str = "") -> None:
         """Keep what was learnt for this tenant, each text once, to be found by its words and what it is `about`."""
-        if self.desk is not None:
-            await self.desk.remember(facts, language, about)
+        if self.backend is not None:
+            await self.backend.remember(facts, language, about)
 
     async def recall(self, query: str, *, language: str, limit: int = 20) -> list[Fact]:
         """What is known for this tenant and has more than half of these words, in whatever form; the nearest first."""
-        return [] if self.desk is None else await self.desk.recall(query, language, limit)
+        return [] if self.backend is None else await self.backend.recall(query, language, limit)
 
     async def profile(self) -> Any:
         """What the application knows of this tenant now, as `Client.set_profile` kept it; None if that is nothing."""
-        return None if self.desk is None else await self.desk.profile(self.tenant)
+        return None if self.backend is None else await self.backend.profile(self.tenant)
 
     async def now(self) -> datetime:
         """The database's time, which all workers share; in a step called by its unit test the machine's."""
-        return datetime.now(UTC) if self.desk is None else await self.desk.now()
+        return datetime.now(UTC) if self.backend is None else await self.backend.now()
 
     async def limit_run(self, limit: Duration) -> None:
         """Let the whole run fail if it is not over so long from the first call of this in it."""
-        if self.desk is not None:
-            await self.desk.limit_run(limit)
+        if self.backend is not None:
+            await self.backend.limit_run(limit)
 
     async def once(self, name: str, call: Callable[[], Any], *, reconcile: Callable[[], Any] | None = None) -> Any:
         """What `call` gives, recorded under `name`, so that no later attempt at this job calls it again.
@@ -152,20 +154,20 @@ class Context:
         After a crash between the call and its record nobody knows whether it happened: then `reconcile` is asked
         first, which gives what the call gave, or None if it never happened. Both may be async. The value is JSON.
         """
-        if self.desk is None:  # a step called by its unit test
-            return await called(call)
-        return await self.desk.once(name, call, reconcile)
+        if self.backend is None:  # a step called by its unit test
+            return await call_maybe_async(call)
+        return await self.backend.once(name, call, reconcile)
 
     async def external(
         self,
-        handle: Any,
+        external_id: Any,
         *,
         poll: Poll | None = None,
         cancel: Cancel | None = None,
-        every: Duration = 10,
-        queued: Duration | None = None,
-        running: Duration | None = None,
-        total: Duration | None = None,
+        poll_interval: Duration = 10,
+        queue_timeout: Duration | None = None,
+        run_timeout: Duration | None = None,
+        total_timeout: Duration | None = None,
     ) -> Any:
         """Wait for work that goes on outside, without holding a worker; the job keeps its slots.
 
@@ -175,12 +177,14 @@ class Context:
         It is asked for every ten seconds, may wait outside for `queued`, work for `running`, and take `total` in all
         (the step's timeout, if not given).
         """
-        if self.desk is None:
+        if self.backend is None:
             raise RuntimeError("outside work needs a worker: test this step with retoma.testing.sandbox")
-        return await self.desk.external(handle, poll, cancel, Limits(every, queued, running, total))
+        return await self.backend.external(
+            external_id, poll, cancel, ExternalWorkLimits(poll_interval, queue_timeout, run_timeout, total_timeout)
+        )
 
 
-class NoDesk:
+class ChildContextBackend:
     """For a child process, which has no way to the database: its worker writes down what it charges."""
 
     callback_url = None
@@ -192,34 +196,34 @@ class NoDesk:
         self.charges.append(charge)
 
     async def now(self) -> datetime:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def limit_run(self, *_: object) -> None:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def save_file(self, *_: object) -> File:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def remember(self, *_: object) -> None:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def recall(self, *_: object) -> list[Fact]:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def profile(self, *_: object) -> Any:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def once(self, *_: object) -> Any:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
     async def external(self, *_: object) -> Any:
-        raise DefinitionError(_ISOLATED)
+        raise DefinitionError(_NO_DATABASE)
 
 
-_ISOLATED = "an isolated step has no way to the database: leave once, external and save_file to a step of its own"
+_NO_DATABASE = "an isolated step has no way to the database: leave once, external and save_file to a step of its own"
 
 
-async def called(call: Callable[[], Any]) -> Any:
+async def call_maybe_async(call: Callable[[], Any]) -> Any:
     """What a function gives that may be async."""
     given = call()
     return await given if hasattr(given, "__await__") else given

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from inspect import Parameter, iscoroutinefunction, signature
 from typing import Any, get_type_hints
 
-from retoma.define.codec import codec_of, encode_any
-from retoma.define.mistakes import Place, suggestion
+from retoma.define.codec import encode_any, get_codec
+from retoma.define.definition_errors import Location, suggest_name
 from retoma.define.review import Feedback
 
 Check = Callable[..., None]
@@ -22,26 +22,26 @@ class FeedbackCheck:
     """
 
     function: Check
-    reads: Mapping[str, Any]
+    parameters: Mapping[str, Any]
     resources: tuple[str, ...]
 
     def __call__(self, feedback: Feedback, known: Mapping[str, Any], resources: Mapping[str, Any]) -> None:
         """Raise CannotFollow if the step cannot follow this. `known` are inputs and results as plain JSON."""
-        values = {name: codec_of(kind).decode(encode_any(known.get(name))) for name, kind in self.reads.items()}
+        values = {name: get_codec(kind).decode(encode_any(known.get(name))) for name, kind in self.parameters.items()}
         self.function(feedback, **values, **{name: resources[name] for name in self.resources})
 
 
-def feedback_check(function: Check | None, names: Mapping[str, Any], place: Place) -> FeedbackCheck | None:
+def build_feedback_check(function: Check | None, names: Mapping[str, Any], location: Location) -> FeedbackCheck | None:
     """Return the check that a step declares; `names` are the inputs and plain steps that it may read."""
     if function is None:
         return None
     if not callable(function) or iscoroutinefunction(function):
-        raise place.mistake(f"feedback= is {function!r}; give a plain function of the feedback")
+        raise location.error(f"feedback= is {function!r}; give a plain function of the feedback")
     parameters = list(signature(function).parameters.values())
     read = [each.name for each in parameters[1:] if each.kind is not Parameter.KEYWORD_ONLY]
     for name in read:
         if name not in names:
-            raise place.mistake(f"feedback= reads {name!r}, no input and no plain step; {suggestion(name, names)}")
+            raise location.error(f"feedback= reads {name!r}, no input and no plain step; {suggest_name(name, names)}")
     kinds = get_type_hints(function)
     needed = tuple(each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY)
     return FeedbackCheck(function, {name: kinds.get(name, Any) for name in read}, needed)

@@ -30,7 +30,7 @@ def is_file(value: Any) -> bool:
     return True
 
 
-def files_in(value: Any) -> Iterator[File]:
+def find_files(value: Any) -> Iterator[File]:
     """Every file that JSON names, wherever in it."""
     if is_file(value):
         yield File.model_validate(value)
@@ -39,4 +39,4 @@ def files_in(value: Any) -> Iterator[File]:
         value = list(value.values())
     if isinstance(value, list):
         for each in value:
-            yield from files_in(each)
+            yield from find_files(each)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from retoma.define.step import OnFailure
 
 EdgeKind = Literal["value", "item", "join", "shared", "expand"]
-Born = Literal["start", "need", "expansion"]
+CreatedOn = Literal["start", "dependency", "expansion"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class StepShape:
     priority: int
     each: bool
     source: str | None
-    needs: int
-    born: Born
+    dependency_count: int
+    created_on: CreatedOn
     on_failure: OnFailure
     item_from: str | None
-    hidden: bool = False
+    internal: bool = False
     pool: str | None = None
     slots: int = 1
     review: bool = False
@@ -73,7 +73,7 @@ class Graph:
     @cached_property
     def names(self) -> list[str]:
         """Of the steps that users wrote."""
-        return [step.name for step in self.steps if not step.hidden]
+        return [step.name for step in self.steps if not step.internal]
 
     @cached_property
     def digest(self) -> str:
@@ -81,10 +81,10 @@ class Graph:
         canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return sha256(canonical.encode()).hexdigest()
 
-    def above(self, steps: Iterable[str]) -> set[str]:
+    def ancestors(self, steps: Iterable[str]) -> set[str]:
         """All steps that these wait for, directly or not."""
         needs = {edge.from_step for edge in self.edges if edge.to_step in set(steps)}
-        return needs | self.above(needs) if needs else needs
+        return needs | self.ancestors(needs) if needs else needs
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,10 +95,10 @@ class Graph:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Graph:
+    def from_json(cls, document: Mapping[str, Any]) -> Graph:
         return cls(
-            pipeline=plain["pipeline"],
-            steps=tuple(StepShape(**step) for step in plain["steps"]),
-            edges=tuple(Edge(**edge) for edge in plain["edges"]),
-            sinks=tuple(plain["sinks"]),
+            pipeline=document["pipeline"],
+            steps=tuple(StepShape(**step) for step in document["steps"]),
+            edges=tuple(Edge(**edge) for edge in document["edges"]),
+            sinks=tuple(document["sinks"]),
         )

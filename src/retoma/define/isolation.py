@@ -48,21 +48,21 @@ class Isolation:
         if not isinstance(self.memory, int) or isinstance(self.memory, bool) or self.memory <= 0:
             raise DefinitionError(f"Isolation(memory={self.memory!r}): give a number of bytes, such as 2 << 30")
         if self.cpu is not None:
-            object.__setattr__(self, "cpu", _processor_time(self.cpu))
+            object.__setattr__(self, "cpu", _parse_cpu_time(self.cpu))
 
 
-def _processor_time(given: object) -> timedelta:
-    if isinstance(given, timedelta | int | float) and not isinstance(given, bool):
+def _parse_cpu_time(value: object) -> timedelta:
+    if isinstance(value, timedelta | int | float) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):  # of a float that is no length of time
-            if (time := as_timedelta(given)) > timedelta(0):
+            if (time := as_timedelta(value)) > timedelta(0):
                 return time
-    raise DefinitionError(f"Isolation(cpu={given!r}): give a duration above zero, such as minutes(1), or its seconds")
+    raise DefinitionError(f"Isolation(cpu={value!r}): give a duration above zero, such as minutes(1), or its seconds")
 
 
-def as_isolation(given: object) -> Isolation | None:
+def parse_isolation(value: object) -> Isolation | None:
     """What `isolation=` means; ValueError if it means nothing."""
-    if given is None or isinstance(given, Isolation):
-        return given
-    if given == "process":
+    if value is None or isinstance(value, Isolation):
+        return value
+    if value == "process":
         return Isolation()
-    raise ValueError(f"isolation= is {given!r}; give 'process', or Isolation(memory=..., cpu=...)")
+    raise ValueError(f"isolation= is {value!r}; give 'process', or Isolation(memory=..., cpu=...)")

@@ -16,7 +16,7 @@ NOT_WANTED = "NOT_WANTED"
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedItem:
     """An item that ended without a result."""
 
     key: str
@@ -37,7 +37,7 @@ class Items(Sequence[Result_co]):
         results: Iterable[Result_co],
         *,
         keys: Iterable[str] | None = None,
-        failed: Iterable[Failed] = (),
+        failed: Iterable[FailedItem] = (),
     ) -> None:
         self._results = tuple(results)
         self._keys = _positions(self._results) if keys is None else tuple(keys)
@@ -46,7 +46,7 @@ class Items(Sequence[Result_co]):
             raise ValueError(f"{len(self._results)} results cannot have {len(self._keys)} keys")
 
     @classmethod
-    def of(cls, results: Mapping[str, Result], failed: Iterable[Failed] = ()) -> Items[Result]:
+    def of(cls, results: Mapping[str, Result], failed: Iterable[FailedItem] = ()) -> Items[Result]:
         """Items from their results by key."""
         return Items(results.values(), keys=results.keys(), failed=failed)
 
@@ -60,7 +60,7 @@ class Items(Sequence[Result_co]):
         return dict(zip(self._keys, self._results, strict=True))
 
     @property
-    def failed(self) -> tuple[Failed, ...]:
+    def failed(self) -> tuple[FailedItem, ...]:
         return self._failed
 
     @property

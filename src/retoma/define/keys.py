@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from retoma.define.mistakes import Place, quoted, suggestion
+from retoma.define.definition_errors import Location, quote_names, suggest_name
 from retoma.errors import describe_error
 
 Key = str | Callable[[Any], Any]
@@ -20,28 +20,28 @@ Key = str | Callable[[Any], Any]
 Keys = Key | Sequence[Key | None] | None
 """What `key=` may be: one for a single source, a list with one for each of several."""
 
-LONGEST_KEY = 200
+MAX_KEY_LENGTH = 200
 SEPARATOR = "|"
 
 
-def keys_per_source(given: Keys, elements: Mapping[str, Any], place: Place) -> tuple[Key | None, ...] | None:
+def parse_keys(value: Keys, elements: Mapping[str, Any], location: Location) -> tuple[Key | None, ...] | None:
     """One key for each source, whose elements' types are `elements`; None if no key is given."""
-    if given is None:
+    if value is None:
         return None
-    keys = (given,) if isinstance(given, str) or callable(given) else tuple(given)
+    keys = (value,) if isinstance(value, str) or callable(value) else tuple(value)
     if len(keys) != len(elements):
-        raise place.mistake(f"key= has {len(keys)} entries; give one for each of {quoted(elements)}, or None")
+        raise location.error(f"key= has {len(keys)} entries; give one for each of {quote_names(elements)}, or None")
     for key, (source, element) in zip(keys, elements.items(), strict=True):
-        _check_field(key, source, element, place)
+        _check_key_field(key, source, element, location)
     return keys
 
 
-def _check_field(key: Key | None, source: str, element: Any, place: Place) -> None:
+def _check_key_field(key: Key | None, source: str, element: Any, location: Location) -> None:
     if not isinstance(key, str) or not (isclass(element) and issubclass(element, BaseModel)):
         return
     if key not in element.model_fields and not hasattr(element, key):
-        raise place.mistake(
-            f"key= names {key!r}, which an element of {source!r} does not have; {suggestion(key, element.model_fields)}"
+        raise location.error(
+            f"key= names {key!r}, which an element of {source!r} does not have; {suggest_name(key, element.model_fields)}"
         )
 
 
@@ -56,48 +56,52 @@ class ItemSet:
     sources: tuple[str, ...]
     keys: tuple[Key | None, ...]
 
-    def keys_of(self, items: object) -> tuple[str, ...]:
+    def compute_keys(self, items: object) -> tuple[str, ...]:
         """One key per item, in order. A list that cannot be fanned out raises ValueError with a sentence."""
-        elements = self._checked(items)
-        return self._distinct(map(SEPARATOR.join, zip(*self._columns(elements), strict=True)))
+        elements = self._check_is_list(items)
+        return self._check_distinct(map(SEPARATOR.join, zip(*self._compute_columns(elements), strict=True)))
 
     def check_source(self, name: str, items: object) -> None:
         """Raise ValueError with a sentence if step `name` cannot give these to be fanned out."""
         if name == self.source:
-            self.keys_of(items)
+            self.compute_keys(items)
         elif name in self.sources:
             key = self.keys[self.sources.index(name)]
-            self._distinct(self._column(self._checked(items), key, _position_among_distinct()))
+            self._check_distinct(self._compute_column(self._check_is_list(items), key, _count_distinct_positions()))
 
-    def _distinct(self, keys: Iterable[str]) -> tuple[str, ...]:
+    def _check_distinct(self, keys: Iterable[str]) -> tuple[str, ...]:
         seen: dict[str, None] = {}
         for position, key in enumerate(keys):
-            self._check(key, position)
+            self._check_key(key, position)
             if key in seen:
                 raise ValueError(f"two items of {self.source!r} have the key {key!r}; {self._advice}")
             seen[key] = None
         return tuple(seen)
 
-    def _columns(self, elements: Sequence[Any]) -> Iterator[list[str]]:
+    def _compute_columns(self, elements: Sequence[Any]) -> Iterator[list[str]]:
         if len(self.sources) == 1:
-            yield self._column(elements, self.keys[0], _own_position)
+            yield self._compute_column(elements, self.keys[0], _get_own_position)
             return
         for part, key in enumerate(self.keys):
-            yield self._column([element[part] for element in elements], key, _position_among_distinct())
+            yield self._compute_column([element[part] for element in elements], key, _count_distinct_positions())
 
-    def _column(self, elements: Sequence[Any], key: Key | None, position_of: PositionOf) -> list[str]:
+    def _compute_column(self, elements: Sequence[Any], key: Key | None, position_of: PositionOf) -> list[str]:
         if key is None:
-            return [_default(element, index, position_of) for index, element in enumerate(elements)]
-        return [self._given(key, element, index) for index, element in enumerate(elements)]
+            return [_compute_default_key(element, index, position_of) for index, element in enumerate(elements)]
+        return [self._compute_explicit_key(key, element, index) for index, element in enumerate(elements)]
 
-    def _given(self, key: Key, element: Any, position: int) -> str:
-        value = self._called(key, element, position) if callable(key) else self._looked_up(key, element, position)
-        text = _text(value)
+    def _compute_explicit_key(self, key: Key, element: Any, position: int) -> str:
+        value = (
+            self._call_key_function(key, element, position)
+            if callable(key)
+            else self._look_up_key(key, element, position)
+        )
+        text = _format_key(value)
         if text is None:
             raise ValueError(f"the key of item {position} of {self.source!r} is {value!r}; a key is a str, int or UUID")
         return text
 
-    def _called(self, key: Callable[[Any], object], element: Any, position: int) -> object:
+    def _call_key_function(self, key: Callable[[Any], object], element: Any, position: int) -> object:
         try:
             return key(element)
         except Exception as error:
@@ -105,7 +109,7 @@ class ItemSet:
                 f"key= cannot tell the key of item {position} of {self.source!r}: {describe_error(error)}"
             ) from error
 
-    def _looked_up(self, key: str, element: Any, position: int) -> Any:
+    def _look_up_key(self, key: str, element: Any, position: int) -> Any:
         try:
             return element[key] if isinstance(element, Mapping) else getattr(element, key)
         except (KeyError, AttributeError):
@@ -113,17 +117,17 @@ class ItemSet:
                 f"item {position} of {self.source!r} has no {key!r}, which key= names as its key"
             ) from None
 
-    def _checked(self, items: object) -> Sequence[Any]:
+    def _check_is_list(self, items: object) -> Sequence[Any]:
         if not isinstance(items, Sequence) or isinstance(items, str | bytes):
             raise ValueError(f"{self.source!r} gave {type(items).__name__}; the source of an each step gives a list")
         return items
 
-    def _check(self, key: str, position: int) -> None:
+    def _check_key(self, key: str, position: int) -> None:
         what = f"the key of item {position} of {self.source!r}"
         if not key:
             raise ValueError(f"{what} is empty; {self._advice}")
-        if len(key) > LONGEST_KEY:
-            raise ValueError(f"{what} is longer than {LONGEST_KEY} characters; {self._advice}")
+        if len(key) > MAX_KEY_LENGTH:
+            raise ValueError(f"{what} is longer than {MAX_KEY_LENGTH} characters; {self._advice}")
         if any(category(character) == "Cc" for character in key):
             raise ValueError(f"{what} has a control character; {self._advice}")
 
@@ -135,22 +139,22 @@ class ItemSet:
 PositionOf = Callable[[int, Any], int]
 
 
-def _default(element: Any, index: int, position_of: PositionOf) -> str:
-    text = _text(element)
+def _compute_default_key(element: Any, index: int, position_of: PositionOf) -> str:
+    text = _format_key(element)
     return str(position_of(index, element)) if text is None else text
 
 
-def _own_position(index: int, element: Any) -> int:
+def _get_own_position(index: int, element: Any) -> int:
     return index
 
 
-def _position_among_distinct() -> PositionOf:
+def _count_distinct_positions() -> PositionOf:
     """In a cross product an element comes many times, and has the position of its first coming."""
     positions: dict[str, int] = {}
     return lambda index, element: positions.setdefault(repr(element), len(positions))
 
 
-def _text(value: Any) -> str | None:
+def _format_key(value: Any) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int) and not isinstance(value, bool):

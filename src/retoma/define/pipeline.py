@@ -12,26 +12,26 @@ from typing import Any, Never, TypeVar, Unpack, get_args, get_origin, overload
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
-from retoma.define.bindings import Scope, bind, check_sources
-from retoma.define.codec import codec_of
+from retoma.define.bindings import Scope, bind_parameters, check_sources
+from retoma.define.codec import get_codec
 from retoma.define.compiler import compile_graph
+from retoma.define.definition_errors import Location, check_name, list_keyword_options, quote_names, suggest_name
 from retoma.define.durations import Duration, minutes
-from retoma.define.feedback import feedback_check
+from retoma.define.feedback import build_feedback_check
 from retoma.define.graph import Graph
-from retoma.define.hidden import input_step, product_step
+from retoma.define.internal_steps import build_input_step, build_product_step
 from retoma.define.items import Items
-from retoma.define.keys import ItemSet, Keys, keys_per_source
-from retoma.define.mistakes import Place, check_name, keyword_options, quoted, suggestion
-from retoma.define.options import EachOptions, StepOptions, StepReference, check_options, limit_of, policy_of
+from retoma.define.keys import ItemSet, Keys, parse_keys
+from retoma.define.options import EachOptions, StepOptions, StepReference, build_policy, check_options, parse_duration
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
-from retoma.define.review import DEFAULT_CAP, Approval, Feedback, OnExpiry, ReviewPolicy
-from retoma.define.signature import condition_parameters, read_signature
+from retoma.define.review import DEFAULT_MAX_REVISIONS, Approval, Feedback, OnExpiry, ReviewPolicy
+from retoma.define.signature import read_condition_parameters, read_signature
 from retoma.define.step import DEFAULT_TIMEOUT, Binding, Policy, Resource, Step, source_name
 
 DEFAULT_STUCK_AFTER = minutes(5)
 DEFAULT_RESUMES = 3
-MOST_RESUMES = 100
+MAX_RESUMES = 100
 _OPTIONS = ("inputs", "queue", "retry", "timeout", "stuck_after", "resumes")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -58,16 +58,16 @@ class Pipeline:
         resumes: int = DEFAULT_RESUMES,
         **unknown: Never,
     ) -> None:
-        place = Place(name)
+        place = Location(name)
         for option in unknown:
-            raise place.mistake(f"Pipeline has no option {option!r}; {suggestion(option, _OPTIONS)}")
-        check_name("pipeline", name, place, also="-.")
+            raise place.error(f"Pipeline has no option {option!r}; {suggest_name(option, _OPTIONS)}")
+        check_name("pipeline", name, place, extra_characters="-.")
         self.name = name
         self.inputs = inputs
-        self.stuck_after = limit_of("stuck_after", stuck_after, place)
-        self.resumes = _checked_resumes(resumes, place)
-        self._fields = _annotations(inputs, place)
-        self._defaults = policy_of({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), place)
+        self.stuck_after = parse_duration("stuck_after", stuck_after, place)
+        self.resumes = _check_resumes(resumes, place)
+        self._fields = _read_annotations(inputs, place)
+        self._defaults = build_policy({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), place)
         self._steps: dict[str, Step] = {}
         self._item_sets: dict[str, ItemSet] = {}
         self._groups: dict[str, tuple[str, ...]] = {}
@@ -119,7 +119,7 @@ class Pipeline:
         expires: Duration | None = None,
         on_expiry: OnExpiry = "rejected",
         assignee: str | None = None,
-        most_revisions: int = DEFAULT_CAP,
+        max_revisions: int = DEFAULT_MAX_REVISIONS,
         retired: bool = False,
         **unknown: Never,
     ) -> str:
@@ -135,48 +135,50 @@ class Pipeline:
         `escalate` it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
         A `retired` review is asked only in runs that were started while it was not.
         """
-        place = Place(self.name, name)
+        place = Location(self.name, name)
         for option in unknown:
-            raise place.mistake(
-                f"there is no option {option!r}; {suggestion(option, keyword_options(Pipeline.review))}"
+            raise place.error(
+                f"there is no option {option!r}; {suggest_name(option, list_keyword_options(Pipeline.review))}"
             )
         check_name("step", name, place)
-        self._check_free(name, place)
+        self._check_name_is_free(name, place)
         references = (of,) if isinstance(of, str) or callable(of) else tuple(of)
-        subjects = [self._subject(reference, place) for reference in references]
+        subjects = [self._find_subject(reference, place) for reference in references]
         policy = ReviewPolicy(
             subject=subjects[0].name if len(subjects) == 1 else None,
             form=form or subjects[0].returns,
             has_form=form is not None,
-            back_to=self._back_to(send_back_to, subjects, place),
+            back_to=self._resolve_send_back_to(send_back_to, subjects, place),
             queue=self._defaults.queue,
-            cap=_checked_cap(most_revisions, place),
-            due=_time("due", due, place),
-            remind=_time("remind", remind, place),
-            escalate=_time("escalate", escalate, place),
+            max_revisions=_check_max_revisions(max_revisions, place),
+            due=_parse_optional_duration("due", due, place),
+            remind=_parse_optional_duration("remind", remind, place),
+            escalate=_parse_optional_duration("escalate", escalate, place),
             escalate_to=escalate_to,
-            expires=_time("expires", expires, place),
+            expires=_parse_optional_duration("expires", expires, place),
             on_expiry=on_expiry,
             assignee=assignee,
             feedback_form=feedback_form,
         )
         _check_review(policy, subjects, place)
         if policy.has_form and (when is not None or (policy.expires and on_expiry == "approved")):
-            _check_fills_itself(policy.form, "without a person nothing can be approved: its form", place)
+            _check_has_defaults(policy.form, "without a person nothing can be approved: its form", place)
         if feedback_form is not None:
-            _check_fills_itself(feedback_form, "work may be sent back with notes alone: its feedback_form", place)
+            _check_has_defaults(feedback_form, "work may be sent back with notes alone: its feedback_form", place)
             if taken := sorted(feedback_form.model_fields.keys() & Feedback.__dataclass_fields__.keys()):
-                raise place.mistake(f"feedback has {quoted(taken)} of its own: call it otherwise in the feedback_form")
-        self._register(replace(self._review_step(name, policy, subjects, when, place), retired=retired))
+                raise place.error(
+                    f"feedback has {quote_names(taken)} of its own: call it otherwise in the feedback_form"
+                )
+        self._register(replace(self._build_review_step(name, policy, subjects, when, place), retired=retired))
         return name
 
-    def _review_step(
+    def _build_review_step(
         self,
         name: str,
         policy: ReviewPolicy,
         subjects: Sequence[Step],
         when: Callable[..., bool] | None,
-        place: Place,
+        location: Location,
     ) -> Step:
         return Step(
             pipeline=self.name,
@@ -191,17 +193,17 @@ class Pipeline:
             sources=subjects[0].sources,
             key=subjects[0].key,
             when=when,
-            when_parameters=() if when is None else _subjects_named(when, subjects, place),
+            when_parameters=() if when is None else _check_when(when, subjects, location),
             review=policy,
         )
 
     def group(self, name: str, steps: Sequence[StepReference]) -> None:
         """Name steps that people have done again together, such as all pictures."""
-        place = Place(self.name, name)
-        names = tuple(self._name_of(step, place, "the group has") for step in steps)
+        place = Location(self.name, name)
+        names = tuple(self._resolve_name(step, place, "the group has") for step in steps)
         for step in names:
             if step not in self._steps:
-                raise place.mistake(f"the group has {step!r}, which is no step above; {suggestion(step, self._steps)}")
+                raise place.error(f"the group has {step!r}, which is no step above; {suggest_name(step, self._steps)}")
         self._groups[name] = names
 
     @property
@@ -219,9 +221,9 @@ class Pipeline:
         """What fans out, by the name of the step that gives the items."""
         return MappingProxyType(self._item_sets)
 
-    def fitting(self, step: str, text: str) -> str:
+    def validate_result(self, step: str, text: str) -> str:
         """A person's result as the step would give it. Raises ValueError or TypeError with a sentence."""
-        codec = codec_of(self._steps[step].returns)
+        codec = get_codec(self._steps[step].returns)
         value = codec.decode(text)
         for item_set in self._item_sets.values():
             item_set.check_source(step, value)
@@ -235,20 +237,20 @@ class Pipeline:
     @property
     def graph(self) -> Graph:
         if self._graph is None:
-            self._graph = compile_graph(self.name, self._current())
+            self._graph = compile_graph(self.name, self._list_current_steps())
         return self._graph
 
-    def _current(self) -> dict[str, Step]:
+    def _list_current_steps(self) -> dict[str, Step]:
         """Return the steps of new runs: without retired ones, and without what only those go over."""
-        current = {name for name, step in self._steps.items() if not step.retired and not step.hidden}
+        current = {name for name, step in self._steps.items() if not step.retired and not step.internal}
         for name in sorted(current):
             step = self._steps[name]
             for need in [*(binding.name for binding in step.bindings if binding.kind != "input"), *step.after]:
                 if need in self._steps and self._steps[need].retired:
-                    raise Place(self.name, name).mistake(
+                    raise Location(self.name, name).error(
                         f"it needs {need!r}, which is retired and so not in new runs; retire it too, or need another"
                     )
-        needed = self._above(current)
+        needed = self._include_ancestors(current)
         return {name: step for name, step in self._steps.items() if name in needed}
 
     def check(self) -> None:
@@ -258,12 +260,12 @@ class Pipeline:
             _check_types(step)
 
     def _define_plain(self, function: Callable[..., Any], options: StepOptions) -> None:
-        place = self._place_of(function)
+        place = self._locate(function)
         check_options(options, StepOptions, place)
         if "continues" in options:
-            raise place.mistake("continues= is for each steps, whose items are worked on step by step")
-        scope = Scope(place, self._fields, self._visible())
-        self._register(self._built(function, options, scope, self._defaults))
+            raise place.error("continues= is for each steps, whose items are worked on step by step")
+        scope = Scope(place, self._fields, self._list_visible_steps())
+        self._register(self._build_step(function, options, scope, self._defaults))
 
     def _define_each(
         self,
@@ -272,39 +274,41 @@ class Pipeline:
         key: Keys,
         options: EachOptions,
     ) -> None:
-        place = self._place_of(function)
+        place = self._locate(function)
         check_options(options, EachOptions, place)
-        scope = Scope(place, self._fields, self._visible(), self._source_names(sources, place))
+        scope = Scope(place, self._fields, self._list_visible_steps(), self._resolve_sources(sources, place))
         check_sources(scope)
-        step = self._built(function, options, scope, replace(self._defaults, on_failure="continue"))
-        _check_needs_something(step, place)
-        continues = self._continued(options.get("continues"), step, place)
-        step = replace(step, key=keys_per_source(key, scope.elements, place), continues=continues)
+        step = self._build_step(function, options, scope, replace(self._defaults, on_failure="continue"))
+        _check_has_parameters(step, place)
+        continues = self._resolve_continues(options.get("continues"), step, place)
+        step = replace(step, key=parse_keys(key, scope.element_types, place), continues=continues)
         self._check_same_key(step, place)
-        self._register(*self._missing_sources(scope.sources), step)
+        self._register(*self._build_missing_sources(scope.sources), step)
 
-    def _built(self, function: Callable[..., Any], options: Mapping[str, Any], scope: Scope, defaults: Policy) -> Step:
-        place = scope.place
+    def _build_step(
+        self, function: Callable[..., Any], options: Mapping[str, Any], scope: Scope, defaults: Policy
+    ) -> Step:
+        place = scope.location
         read = read_signature(function, place)
         when = options.get("when")
-        policy = policy_of(options, defaults, place)
+        policy = build_policy(options, defaults, place)
         if policy.isolation is not None:
             _check_isolated(function, read.resources, place)
         return Step(
             pipeline=self.name,
             name=function.__name__,
             function=function,
-            bindings=bind(read.data, scope),
+            bindings=bind_parameters(read.data, scope),
             resources=read.resources,
             returns=read.returns,
             policy=policy,
             sources=scope.sources,
-            after=self._after(options.get("after", ()), place),
+            after=self._resolve_after(options.get("after", ()), place),
             when=when,
-            when_parameters=() if when is None else condition_parameters(when, read.data, place),
+            when_parameters=() if when is None else read_condition_parameters(when, read.data, place),
             proceed_when=options.get("proceed_when"),
             retired=bool(options.get("retired", False)),
-            feedback=feedback_check(options.get("feedback"), self._readable(), place),
+            feedback=build_feedback_check(options.get("feedback"), self._list_readable(), place),
         )
 
     def _register(self, *steps: Step) -> None:
@@ -315,54 +319,56 @@ class Pipeline:
                 self._item_sets[step.source] = ItemSet(step.source, step.sources, keys)
         self._graph = None
 
-    def _missing_sources(self, sources: tuple[str, ...]) -> Iterator[Step]:
+    def _build_missing_sources(self, sources: tuple[str, ...]) -> Iterator[Step]:
         """The hidden steps that must be there for an each step to have one plain step as its source."""
         for name in sources:
             if name in self._fields and name not in self._steps:
-                yield input_step(self.name, name, self._fields[name], self._defaults)
+                yield build_input_step(self.name, name, self._fields[name], self._defaults)
         if len(sources) > 1 and source_name(sources) not in self._steps:
-            yield product_step(self.name, sources, self._defaults)
+            yield build_product_step(self.name, sources, self._defaults)
 
-    def _readable(self) -> dict[str, Any]:
+    def _list_readable(self) -> dict[str, Any]:
         """What a check of feedback may read: the inputs, and the plain steps above."""
-        return self._fields | {name: step for name, step in self._visible().items() if not step.each}
+        return self._fields | {name: step for name, step in self._list_visible_steps().items() if not step.each}
 
-    def _visible(self) -> dict[str, Step]:
-        return {name: step for name, step in self._steps.items() if not step.hidden}
+    def _list_visible_steps(self) -> dict[str, Step]:
+        return {name: step for name, step in self._steps.items() if not step.internal}
 
-    def _place_of(self, function: object) -> Place:
+    def _locate(self, function: object) -> Location:
         """Where `function` is being defined. It must be one, and its name must be free."""
         if not isfunction(function):
-            raise Place(self.name).mistake(f"{function!r} cannot be a step; a step is a function")
-        place = Place(self.name, function.__name__)
+            raise Location(self.name).error(f"{function!r} cannot be a step; a step is a function")
+        place = Location(self.name, function.__name__)
         check_name("step", function.__name__, place)
-        self._check_free(function.__name__, place)
+        self._check_name_is_free(function.__name__, place)
         return place
 
-    def _check_free(self, name: str, place: Place) -> None:
+    def _check_name_is_free(self, name: str, location: Location) -> None:
         if name in self._fields:
-            raise place.mistake(f"{name!r} is an input already; give the step another name")
+            raise location.error(f"{name!r} is an input already; give the step another name")
         if name in self._steps:
-            raise place.mistake("there is a step of that name already")
+            raise location.error("there is a step of that name already")
 
-    def _subject(self, reference: StepReference, place: Place) -> Step:
-        name = self._name_of(reference, place, "a review is of")
-        if name not in self._visible():
-            raise place.mistake(f"a review is of {name!r}, which is no step above; {suggestion(name, self._visible())}")
+    def _find_subject(self, reference: StepReference, location: Location) -> Step:
+        name = self._resolve_name(reference, location, "a review is of")
+        if name not in self._list_visible_steps():
+            raise location.error(
+                f"a review is of {name!r}, which is no step above; {suggest_name(name, self._list_visible_steps())}"
+            )
         return self._steps[name]
 
-    def _back_to(self, given: Any, subjects: Sequence[Step], place: Place) -> tuple[str, ...]:
-        listed = (given,) if isinstance(given, str) or callable(given) else tuple(given)
-        names = tuple(self._name_of(reference, place, "send_back_to= names") for reference in listed)
-        above = self._above({step.name for step in subjects})
+    def _resolve_send_back_to(self, references: Any, subjects: Sequence[Step], location: Location) -> tuple[str, ...]:
+        listed = (references,) if isinstance(references, str) or callable(references) else tuple(references)
+        names = tuple(self._resolve_name(reference, location, "send_back_to= names") for reference in listed)
+        above = self._include_ancestors({step.name for step in subjects})
         for name in names:
             if name not in above:
-                raise place.mistake(
-                    f"send_back_to= names {name!r}, of which nothing under review is made; {suggestion(name, above)}"
+                raise location.error(
+                    f"send_back_to= names {name!r}, of which nothing under review is made; {suggest_name(name, above)}"
                 )
         return names or tuple(step.name for step in subjects)
 
-    def _above(self, names: set[str]) -> set[str]:
+    def _include_ancestors(self, names: set[str]) -> set[str]:
         """These steps, and all that they are made of."""
         found, left = set(names), list(names)
         while left:
@@ -378,136 +384,138 @@ class Pipeline:
         bare = [source for source in sources if callable(source) and not self._defines(source)]
         if len(bare) == len(sources):
             name = getattr(bare[0], "__name__", None) if bare else None
-            raise Place(self.name, name).mistake("each goes over a step defined above: @...each(step)")
+            raise Location(self.name, name).error("each goes over a step defined above: @...each(step)")
 
-    def _source_names(self, sources: tuple[StepReference, ...], place: Place) -> tuple[str, ...]:
-        names = tuple(self._name_of(source, place, "each goes over") for source in sources)
-        known = [*self._fields, *self._visible()]
+    def _resolve_sources(self, sources: tuple[StepReference, ...], location: Location) -> tuple[str, ...]:
+        names = tuple(self._resolve_name(source, location, "each goes over") for source in sources)
+        known = [*self._fields, *self._list_visible_steps()]
         for name in names:
             if name not in known:
-                raise place.mistake(
-                    f"each goes over {name!r}, which is no input and no step above; {suggestion(name, known)}"
+                raise location.error(
+                    f"each goes over {name!r}, which is no input and no step above; {suggest_name(name, known)}"
                 )
             if names.count(name) > 1:
-                raise place.mistake(f"each goes over {name!r} twice; go over a list of pairs from a plain step")
+                raise location.error(f"each goes over {name!r} twice; go over a list of pairs from a plain step")
         return names
 
-    def _after(self, references: Any, place: Place) -> tuple[str, ...]:
+    def _resolve_after(self, references: Any, location: Location) -> tuple[str, ...]:
         listed = [references] if isinstance(references, str) or callable(references) else references
-        names = tuple(self._name_of(reference, place, "after= names") for reference in listed)
-        if place.step in names:
-            raise place.mistake("after= names the step itself")
+        names = tuple(self._resolve_name(reference, location, "after= names") for reference in listed)
+        if location.step in names:
+            raise location.error("after= names the step itself")
         return names
 
-    def _continued(self, reference: StepReference | None, step: Step, place: Place) -> tuple[str, ...]:
+    def _resolve_continues(self, reference: StepReference | None, step: Step, location: Location) -> tuple[str, ...]:
         """The step that this one continues, and those which that one does."""
         if reference is None:
             return ()
-        name = self._name_of(reference, place, "continues= names")
+        name = self._resolve_name(reference, location, "continues= names")
         taken = [binding.name for binding in step.bindings if binding.kind == "step"]
         earlier = self._steps.get(name)
         if earlier is None or earlier.source != step.source or name not in (*taken, *step.after):
-            raise place.mistake(
+            raise location.error(
                 f"continues= names {name!r}; give an each step over the same items whose result this one takes"
             )
         if earlier.policy.work_limit != step.policy.work_limit:
-            raise place.mistake(f"it continues {name!r}, so both need the same work_limit=")
+            raise location.error(f"it continues {name!r}, so both need the same work_limit=")
         return (name, *earlier.continues)
 
-    def _name_of(self, reference: StepReference, place: Place, verb: str) -> str:
+    def _resolve_name(self, reference: StepReference, location: Location, verb: str) -> str:
         if isinstance(reference, str):
             return reference
         name = getattr(reference, "__name__", repr(reference))
         if not self._defines(reference):
-            raise place.mistake(
-                f"{verb} {name!r}, which is no step of this pipeline; {suggestion(name, self._visible())}"
+            raise location.error(
+                f"{verb} {name!r}, which is no step of this pipeline; {suggest_name(name, self._list_visible_steps())}"
             )
         return name
 
     def _defines(self, function: StepReference) -> bool:
         return any(step.function is function for step in self._steps.values())
 
-    def _check_same_key(self, step: Step, place: Place) -> None:
+    def _check_same_key(self, step: Step, location: Location) -> None:
         for other in self._steps.values():
             if step.key and other.key and other.source == step.source and other.key != step.key:
-                raise place.mistake(
+                raise location.error(
                     f"its key= differs from that of {other.name!r}, which goes over the same items; give it only once"
                 )
 
 
-def _checked_resumes(given: int, place: Place) -> int:
-    if not isinstance(given, int) or not 0 <= given <= MOST_RESUMES:
-        raise place.mistake(f"resumes= is {given!r}; give a number from 0 to {MOST_RESUMES}")
-    return given
+def _check_resumes(value: int, location: Location) -> int:
+    if not isinstance(value, int) or not 0 <= value <= MAX_RESUMES:
+        raise location.error(f"resumes= is {value!r}; give a number from 0 to {MAX_RESUMES}")
+    return value
 
 
-def _subjects_named(when: Callable[..., bool], subjects: Sequence[Step], place: Place) -> tuple[str, ...]:
+def _check_when(when: Callable[..., bool], subjects: Sequence[Step], location: Location) -> tuple[str, ...]:
     names, known = tuple(signature(when).parameters), [step.name for step in subjects]
     for name in names:
         if name not in known:
-            raise place.mistake(
-                f"when= takes {name!r}, and the review is of {quoted(known)}; {suggestion(name, known)}"
+            raise location.error(
+                f"when= takes {name!r}, and the review is of {quote_names(known)}; {suggest_name(name, known)}"
             )
     return names
 
 
-def _checked_cap(given: int, place: Place) -> int:
-    if not isinstance(given, int) or given < 0:
-        raise place.mistake(f"most_revisions= is {given!r}; give a number, 0 if it may never go back")
-    return given
+def _check_max_revisions(value: int, location: Location) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise location.error(f"max_revisions= is {value!r}; give a number, 0 if it may never go back")
+    return value
 
 
-def _time(name: str, given: Duration | None, place: Place) -> timedelta | None:
-    return None if given is None else limit_of(name, given, place)
+def _parse_optional_duration(name: str, value: Duration | None, location: Location) -> timedelta | None:
+    return None if value is None else parse_duration(name, value, location)
 
 
-def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], place: Place) -> None:
+def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], location: Location) -> None:
     if len(subjects) > 1 and not policy.has_form:
-        raise place.mistake("it is of several steps, so that it needs form=: what a person fills in is its result")
+        raise location.error("it is of several steps, so that it needs form=: what a person fills in is its result")
     if len(subjects) > 1 and any(step.each for step in subjects):
-        raise place.mistake("it is of several steps, of which none may be an each step: review that one by itself")
+        raise location.error("it is of several steps, of which none may be an each step: review that one by itself")
     if policy.on_expiry not in get_args(OnExpiry):
-        raise place.mistake(f"on_expiry= is {policy.on_expiry!r}; it is one of {quoted(get_args(OnExpiry))}")
+        raise location.error(f"on_expiry= is {policy.on_expiry!r}; it is one of {quote_names(get_args(OnExpiry))}")
     if (policy.escalate is None) != (policy.escalate_to is None):
-        raise place.mistake("escalate= and escalate_to= go together: when, and to whom")
+        raise location.error("escalate= and escalate_to= go together: when, and to whom")
 
 
-def _check_fills_itself(form: type[BaseModel], why: str, place: Place) -> None:
+def _check_has_defaults(form: type[BaseModel], reason: str, location: Location) -> None:
     missing = [name for name, field in form.model_fields.items() if field.is_required()]
     if missing:
-        raise place.mistake(f"{why} wants {quoted(missing)}")
+        raise location.error(f"{reason} wants {quote_names(missing)}")
 
 
-def _annotations(inputs: type[BaseModel] | None, place: Place) -> dict[str, Any]:
+def _read_annotations(inputs: type[BaseModel] | None, location: Location) -> dict[str, Any]:
     if inputs is None:
         return {}
     if not isclass(inputs) or not issubclass(inputs, BaseModel):
-        raise place.mistake(f"inputs= is {inputs!r}; give a subclass of pydantic's BaseModel")
+        raise location.error(f"inputs= is {inputs!r}; give a subclass of pydantic's BaseModel")
     return {name: field.annotation for name, field in inputs.model_fields.items()}
 
 
-def _check_needs_something(step: Step, place: Place) -> None:
+def _check_has_parameters(step: Step, location: Location) -> None:
     if not step.bindings and not step.after:
-        raise place.mistake("it takes neither its item nor anything else; it would do the same for every item")
+        raise location.error("it takes neither its item nor anything else; it would do the same for every item")
 
 
-def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource], place: Place) -> None:
+def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource], location: Location) -> None:
     for resource in resources:
         if resource.name != "ctx":
-            raise place.mistake(
+            raise location.error(
                 f"with isolation it cannot take the resource {resource.name!r}: its child process has nothing of the "
                 "worker's, neither its environment nor its connections; split the step in two"
             )
     if "<locals>" in function.__qualname__:
-        raise place.mistake("with isolation its function must be at the top of its module, where a child can import it")
+        raise location.error(
+            "with isolation its function must be at the top of its module, where a child can import it"
+        )
 
 
 def _check_types(step: Step) -> None:
     """What passes between steps is JSON: a type that cannot be is a mistake."""
-    place = Place(step.pipeline, step.name)
+    place = Location(step.pipeline, step.name)
     for what, annotation in [("its result", step.returns), *((b.parameter, b.annotation) for b in step.bindings)]:
         try:
-            codec_of(get_args(annotation)[0] if get_origin(annotation) is Items else annotation)
+            get_codec(get_args(annotation)[0] if get_origin(annotation) is Items else annotation)
         except (PydanticUserError, IndexError) as error:
             told = str(error).partition("\n")[0]
-            raise place.mistake(f"{what} is {annotation!r}, which cannot be JSON: {told}") from None
+            raise place.error(f"{what} is {annotation!r}, which cannot be JSON: {told}") from None

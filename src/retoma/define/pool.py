@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retoma.define.mistakes import Place, check_name
+from retoma.define.definition_errors import Location, check_name
 
-LARGEST_CAPACITY = 1_000_000
-LOWEST_RATE = 0.000001
+MAX_CAPACITY = 1_000_000
+MIN_RATE = 0.000001
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,17 @@ class Pool:
     per_tenant: int | None = None
 
     def __post_init__(self) -> None:
-        place = Place(self.name, kind="pool")
-        check_name("pool", self.name, place, also="-.")
-        if not _is_whole(self.capacity) or not 0 <= self.capacity <= LARGEST_CAPACITY:
-            raise place.mistake(f"capacity= is {self.capacity!r}; give a number of slots, such as 3")
-        if self.rate is not None and not LOWEST_RATE <= self.rate <= LARGEST_CAPACITY:
-            raise place.mistake(
-                f"rate= is {self.rate!r}; give how many jobs may begin in a second, {LOWEST_RATE:f} or more"
-            )
-        if not _is_whole(self.burst) or not 1 <= self.burst <= LARGEST_CAPACITY:
-            raise place.mistake(f"burst= is {self.burst!r}; give a number above zero")
-        if self.per_tenant is not None and not (
-            _is_whole(self.per_tenant) and 1 <= self.per_tenant <= LARGEST_CAPACITY
-        ):
-            raise place.mistake(f"per_tenant= is {self.per_tenant!r}; give a number of slots above zero")
+        place = Location(self.name, kind="pool")
+        check_name("pool", self.name, place, extra_characters="-.")
+        if not _is_whole(self.capacity) or not 0 <= self.capacity <= MAX_CAPACITY:
+            raise place.error(f"capacity= is {self.capacity!r}; give a number of slots, such as 3")
+        if self.rate is not None and not MIN_RATE <= self.rate <= MAX_CAPACITY:
+            raise place.error(f"rate= is {self.rate!r}; give how many jobs may begin in a second, {MIN_RATE:f} or more")
+        if not _is_whole(self.burst) or not 1 <= self.burst <= MAX_CAPACITY:
+            raise place.error(f"burst= is {self.burst!r}; give a number above zero")
+        if self.per_tenant is not None and not (_is_whole(self.per_tenant) and 1 <= self.per_tenant <= MAX_CAPACITY):
+            raise place.error(f"per_tenant= is {self.per_tenant!r}; give a number of slots above zero")
 
 
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ from retoma.errors import DefinitionError, GiveUp
 Backoff = Callable[[int], timedelta]
 """Gives the delay before a retry, which is counted from 1."""
 
-LONGEST_DELAY = timedelta(days=365)
+MAX_DELAY = timedelta(days=365)
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ def exponential(base: Duration, factor: float = 2, cap: Duration | None = None) 
     """Delays of base, base * factor, base * factor ** 2 and so on, none above `cap` (a year if not given)."""
     if factor < 1:
         raise DefinitionError(f"exponential(factor={factor}): a factor below 1 would retry ever sooner")
-    longest = LONGEST_DELAY if cap is None else _delay(cap)
-    return Exponential(_delay(base), float(factor), longest)
+    longest = MAX_DELAY if cap is None else _parse_delay(cap)
+    return Exponential(_parse_delay(base), float(factor), longest)
 
 
 def fixed(delay: Duration) -> Delays:
     """The same delay before every retry."""
-    return Delays((_delay(delay),))
+    return Delays((_parse_delay(delay),))
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ class Retry:
         self._check_numbers()
         if self.backoff is not None and self.delays:
             raise DefinitionError("Retry: give either backoff= or delays=, not both")
-        object.__setattr__(self, "delays", tuple(_delay(delay) for delay in self.delays))
+        object.__setattr__(self, "delays", tuple(_parse_delay(delay) for delay in self.delays))
         if isinstance(self.on, type):
             object.__setattr__(self, "on", (self.on,))
 
     def delay(self, retry: int, random: float) -> timedelta:
         """How long to wait before the retry of this number, from 1. `random` is from [0, 1)."""
-        return self._series(retry) * (1 + self.jitter * (2 * random - 1))
+        return self._backoff_series(retry) * (1 + self.jitter * (2 * random - 1))
 
     def covers(self, error: BaseException) -> bool:
         """Whether an attempt that ended with this error may be tried again at all."""
@@ -89,7 +89,7 @@ class Retry:
         return self.on is None or isinstance(error, self.on)
 
     @property
-    def _series(self) -> Backoff:
+    def _backoff_series(self) -> Backoff:
         if self.delays:
             return Delays(tuple(as_timedelta(delay) for delay in self.delays))
         return self.backoff or DEFAULT_BACKOFF
@@ -101,7 +101,7 @@ class Retry:
             raise DefinitionError(f"Retry(jitter={self.jitter!r}): jitter is a fraction from 0 to 1")
 
 
-def _delay(duration: Duration) -> timedelta:
+def _parse_delay(duration: Duration) -> timedelta:
     delay = as_timedelta(duration)
     if delay < timedelta(0):
         raise DefinitionError(f"a delay of {delay.total_seconds():g} s: a retry cannot be in the past")

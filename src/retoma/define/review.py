@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 OnExpiry = Literal["approved", "rejected"]
-DEFAULT_CAP = 10
+DEFAULT_MAX_REVISIONS = 10
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ReviewPolicy:
     has_form: bool
     back_to: tuple[str, ...]
     queue: str
-    cap: int = DEFAULT_CAP
+    max_revisions: int = DEFAULT_MAX_REVISIONS
     due: timedelta | None = None
     remind: timedelta | None = None
     escalate: timedelta | None = None
@@ -41,7 +41,7 @@ class ReviewPolicy:
         return {
             "queue": self.queue,
             "to": list(self.back_to),
-            "cap": self.cap,
+            "max_revisions": self.max_revisions,
             "form": self.has_form,
             "assignee": self.assignee,
             "escalate_to": self.escalate_to,
@@ -59,7 +59,7 @@ class Comment:
     to: float | None = None
 
     def __str__(self) -> str:
-        moments = "-".join(_clock(moment) for moment in (self.at, self.to) if moment is not None)
+        moments = "-".join(_format_timecode(moment) for moment in (self.at, self.to) if moment is not None)
         return f"{moments} {self.text}" if moments else self.text
 
 
@@ -75,19 +75,19 @@ class Feedback:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The notes, and each comment on a line of its own with the moment that it is about."""
         return "\n".join(filter(None, [self.notes, *map(str, self.comments)]))
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Feedback:
-        comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in plain.get("comments") or ())
-        extra = {name: value for name, value in plain.items() if name not in cls.__dataclass_fields__}
-        notes, by, review = (str(plain.get(name) or "") for name in ("notes", "by", "review"))
-        return cls(notes, by, review, tuple(plain.get("items") or ()), comments, extra)
+    def from_json(cls, document: Mapping[str, Any]) -> Feedback:
+        comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in document.get("comments") or ())
+        extra = {name: value for name, value in document.items() if name not in cls.__dataclass_fields__}
+        notes, by, review = (str(document.get(name) or "") for name in ("notes", "by", "review"))
+        return cls(notes, by, review, tuple(document.get("items") or ()), comments, extra)
 
 
-def _clock(seconds: float) -> str:
+def _format_timecode(seconds: float) -> str:
     return f"{seconds // 60:.0f}:{seconds % 60:04.1f}".removesuffix(".0")
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
+from retoma.define.definition_errors import Location, suggest_name
 from retoma.define.items import Items
-from retoma.define.mistakes import Place, suggestion
 from retoma.define.step import Resource
 
 CONTEXT = "ctx"
@@ -39,60 +39,60 @@ class Signature:
     returns: Any
 
 
-def read_signature(function: Callable[..., Any], place: Place) -> Signature:
+def read_signature(function: Callable[..., Any], location: Location) -> Signature:
     written = inspect.signature(function)
     parameters = list(written.parameters.values())
     for parameter in parameters:
-        _check_kind(parameter, place)
-        _check_context(parameter, place)
+        _check_kind(parameter, location)
+        _check_context(parameter, location)
     return Signature(
-        data=tuple(_data(function, one) for one in parameters if one.kind is not one.KEYWORD_ONLY),
-        resources=tuple(_resource(function, one) for one in parameters if one.kind is one.KEYWORD_ONLY),
-        returns=_resolved(function, written.return_annotation),
+        data=tuple(_read_data_parameter(function, one) for one in parameters if one.kind is not one.KEYWORD_ONLY),
+        resources=tuple(_read_resource(function, one) for one in parameters if one.kind is one.KEYWORD_ONLY),
+        returns=_resolve_annotation(function, written.return_annotation),
     )
 
 
-def condition_parameters(when: object, data: tuple[Parameter, ...], place: Place) -> tuple[str, ...]:
+def read_condition_parameters(when: object, data: tuple[Parameter, ...], location: Location) -> tuple[str, ...]:
     """The names that a `when=` takes, all of them data parameters of its step."""
     if not callable(when) or inspect.iscoroutinefunction(when):
-        raise place.mistake(f"when= is {when!r}; give a plain function of the step's data parameters")
+        raise location.error(f"when= is {when!r}; give a plain function of the step's data parameters")
     known = [parameter.name for parameter in data]
     parameters = inspect.signature(when).parameters.values()
     for parameter in parameters:
-        _check_kind(parameter, place, of="when=")
+        _check_kind(parameter, location, of="when=")
         if parameter.name not in known:
-            raise place.mistake(
+            raise location.error(
                 f"when= takes {parameter.name!r}, which is no data parameter of the step; "
-                f"{suggestion(parameter.name, known)}"
+                f"{suggest_name(parameter.name, known)}"
             )
     return tuple(parameter.name for parameter in parameters)
 
 
-def _check_kind(parameter: inspect.Parameter, place: Place, of: str = "the function") -> None:
+def _check_kind(parameter: inspect.Parameter, location: Location, of: str = "the function") -> None:
     if parameter.kind in UNUSABLE:
-        raise place.mistake(
+        raise location.error(
             f"parameter {str(parameter).split(':')[0]!r} of {of} {UNUSABLE[parameter.kind]}; "
             "every parameter needs a name of its own, by which it is called"
         )
 
 
-def _check_context(parameter: inspect.Parameter, place: Place) -> None:
+def _check_context(parameter: inspect.Parameter, location: Location) -> None:
     if parameter.name == CONTEXT and parameter.kind is not parameter.KEYWORD_ONLY:
-        raise place.mistake(f"{CONTEXT!r} is no data; put it right of '*' among the function's parameters")
+        raise location.error(f"{CONTEXT!r} is no data; put it right of '*' among the function's parameters")
 
 
-def _data(function: Callable[..., Any], parameter: inspect.Parameter) -> Parameter:
+def _read_data_parameter(function: Callable[..., Any], parameter: inspect.Parameter) -> Parameter:
     optional = parameter.default is not parameter.empty
     default = parameter.default if optional else None
-    return Parameter(parameter.name, _resolved(function, parameter.annotation), optional, default)
+    return Parameter(parameter.name, _resolve_annotation(function, parameter.annotation), optional, default)
 
 
-def _resource(function: Callable[..., Any], parameter: inspect.Parameter) -> Resource:
+def _read_resource(function: Callable[..., Any], parameter: inspect.Parameter) -> Resource:
     optional = parameter.default is not parameter.empty
-    return Resource(parameter.name, _resolved(function, parameter.annotation), optional)
+    return Resource(parameter.name, _resolve_annotation(function, parameter.annotation), optional)
 
 
-def _resolved(function: Callable[..., Any], annotation: Any) -> Any:
+def _resolve_annotation(function: Callable[..., Any], annotation: Any) -> Any:
     """One annotation, resolved apart from the others so that one unknown name spoils no other check."""
     if annotation is inspect.Parameter.empty:
         return Any

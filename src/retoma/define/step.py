@@ -34,7 +34,7 @@ class Policy:
     priority: int = 0
     retry: Retry = DEFAULT_RETRY
     timeout: timedelta = DEFAULT_TIMEOUT
-    total: timedelta | None = None
+    total_timeout: timedelta | None = None
     on_failure: OnFailure = "stop"
     isolation: Isolation | None = None
     pool: Pool | None = None
@@ -92,7 +92,7 @@ class Step:
     when: Callable[..., bool] | None = None
     when_parameters: tuple[str, ...] = ()
     proceed_when: ProceedWhen | None = None
-    hidden: bool = False
+    internal: bool = False
     review: ReviewPolicy | None = None
     retired: bool = False  # only for runs that were started before
     feedback: FeedbackCheck | None = None
@@ -111,13 +111,13 @@ class Step:
         """The input fields that the function takes, in order."""
         return tuple(binding.name for binding in self.bindings if binding.kind == "input")
 
-    def wanted(self, values: Mapping[str, Any]) -> bool:
+    def should_run(self, values: Mapping[str, Any]) -> bool:
         """What `when=` says to these values of the data parameters, by name; True without a `when=`."""
         if self.when is None:
             return True
         return bool(self.when(**{name: values[name] for name in self.when_parameters}))
 
-    def proceeds(self, counts: ItemCounts) -> bool:
+    def should_proceed(self, counts: ItemCounts) -> bool:
         """Whether a join on items that ended like this goes on."""
         return (self.proceed_when or finished())(counts)
 

@@ -13,74 +13,76 @@ WIDENING = {int: (float, complex), float: (complex,)}
 COLLECTIONS = ("builtins", "collections", "collections.abc")
 
 
-def compatible(given: Any, wanted: Any) -> bool:
+def is_compatible(actual: Any, expected: Any) -> bool:
     """False only where a value of type `given` is certainly no `wanted`."""
-    givens, wanteds = _members(given), _members(wanted)
+    givens, wanteds = _list_members(actual), _list_members(expected)
     return any(_fits(one, other) for one in givens for other in wanteds)
 
 
-def element_of(annotation: Any) -> Any:
+def get_element_type(annotation: Any) -> Any:
     """The type of the elements of a list, Any if it is unknown, None if this is certainly no list."""
-    elements = [element for member in _members(annotation) if (element := _element(member)) is not None]
+    elements = [
+        element for member in _list_members(annotation) if (element := _get_member_element_type(member)) is not None
+    ]
     return elements[0] if elements else None
 
 
-def items_element(annotation: Any) -> Any:
+def get_items_element_type(annotation: Any) -> Any:
     """The T of an annotation `Items[T]`, or None if it is not one."""
-    for member in _members(annotation):
-        if _origin(member) is Items:
+    for member in _list_members(annotation):
+        if _get_origin(member) is Items:
             return next(iter(get_args(member)), Any)
     return None
 
 
-def name_of(annotation: Any) -> str:
+def format_annotation(annotation: Any) -> str:
     return annotation.__name__ if isclass(annotation) and not get_args(annotation) else str(annotation)
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def _list_members(annotation: Any) -> tuple[Any, ...]:
     """The alternatives of an annotation, without what surrounds them."""
-    plain = _unwrapped(annotation)
+    plain = _unwrap(annotation)
     if get_origin(plain) in (Union, types.UnionType):
-        return tuple(one for member in get_args(plain) for one in _members(member))
+        return tuple(one for member in get_args(plain) for one in _list_members(member))
     if get_origin(plain) is Literal:
         return tuple({type(value) for value in get_args(plain)})
     return (plain,)
 
 
-def _unwrapped(annotation: Any) -> Any:
+def _unwrap(annotation: Any) -> Any:
     if annotation is None:
         return type(None)
     if isinstance(annotation, NewType):
-        return _unwrapped(annotation.__supertype__)
+        return _unwrap(annotation.__supertype__)
     if get_origin(annotation) is Annotated:
-        return _unwrapped(get_args(annotation)[0])
+        return _unwrap(get_args(annotation)[0])
     if get_origin(annotation) in (Awaitable, Coroutine):
-        return _unwrapped(get_args(annotation)[-1])
+        return _unwrap(get_args(annotation)[-1])
     return annotation
 
 
-def _fits(given: Any, wanted: Any) -> bool:
-    one, other = _origin(given), _origin(wanted)
+def _fits(actual: Any, expected: Any) -> bool:
+    one, other = _get_origin(actual), _get_origin(expected)
     if one is None or other is None:
         return True
     if not _is_subclass(one, other):
         return False
     if one is not other and one.__module__ not in COLLECTIONS:
         return True
-    return _arguments_fit(_arguments(given), _arguments(wanted))
+    return _arguments_fit(_get_arguments(actual), _get_arguments(expected))
 
 
-def _arguments_fit(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
-    if len(given) != len(wanted):
+def _arguments_fit(actual: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    if len(actual) != len(expected):
         return True
-    return all(compatible(one, other) for one, other in zip(given, wanted, strict=True))
+    return all(is_compatible(one, other) for one, other in zip(actual, expected, strict=True))
 
 
-def _arguments(annotation: Any) -> tuple[Any, ...]:
+def _get_arguments(annotation: Any) -> tuple[Any, ...]:
     return tuple(argument for argument in get_args(annotation) if argument is not Ellipsis)
 
 
-def _origin(annotation: Any) -> type | None:
+def _get_origin(annotation: Any) -> type | None:
     """The class that an annotation is about, or None where that is not certain."""
     origin = get_origin(annotation) or annotation
     if is_typeddict(origin):
@@ -88,21 +90,21 @@ def _origin(annotation: Any) -> type | None:
     return origin if isclass(origin) and origin is not Any else None
 
 
-def _is_subclass(given: type, wanted: type) -> bool:
-    if getattr(wanted, "_is_protocol", False):
+def _is_subclass(actual: type, expected: type) -> bool:
+    if getattr(expected, "_is_protocol", False):
         return True
-    return any(issubclass(one, wanted) for one in (given, *_wider(given)))
+    return any(issubclass(one, expected) for one in (actual, *_list_wider_types(actual)))
 
 
-def _wider(given: type) -> tuple[type, ...]:
-    return next((wider for narrow, wider in WIDENING.items() if issubclass(given, narrow)), ())
+def _list_wider_types(actual: type) -> tuple[type, ...]:
+    return next((wider for narrow, wider in WIDENING.items() if issubclass(actual, narrow)), ())
 
 
-def _element(annotation: Any) -> Any:
-    origin = _origin(annotation)
+def _get_member_element_type(annotation: Any) -> Any:
+    origin = _get_origin(annotation)
     if origin is None:
         return Any
     if not issubclass(origin, Sequence) or issubclass(origin, str | bytes):
         return None
-    arguments = set(_arguments(annotation))
+    arguments = set(_get_arguments(annotation))
     return arguments.pop() if len(arguments) == 1 else Any

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from retoma.errors import InvalidInput
-from retoma.states import RUN_ENDS
+from retoma.states import RUN_FINAL_STATES
 
 STARTED = "run.started"
 ENDED = "run.ended"
-ENDS = tuple(sorted(f"run.{state}" for state in RUN_ENDS))
+END_EVENTS = tuple(sorted(f"run.{state}" for state in RUN_FINAL_STATES))
 STUCK = "run.stuck"
 REVIEW_OPENED = "review.opened"
-EVENTS = (STARTED, ENDED, *ENDS, STUCK, REVIEW_OPENED)
+EVENTS = (STARTED, ENDED, *END_EVENTS, STUCK, REVIEW_OPENED)
 # Seconds to wait before each attempt.
 SCHEDULES: dict[str, tuple[int, ...]] = {
     "short": (0, 2, 4, 8, 16),
     "standard": (0, 2, 4, 8, 16, 60, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400),
 }
-MOST_RETRIES = 100
+MAX_RETRIES = 100
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Webhook:
 
     url: str
     events: Sequence[str] = (ENDED,)
-    profile: str = "standard"
+    schedule: str = "standard"
     retries: int | None = None
 
     def __post_init__(self) -> None:
@@ -43,33 +43,33 @@ class Webhook:
             raise InvalidInput(f"a webhook's events are a list of at least one of {', '.join(EVENTS)}")
         for event in self.events:
             _check("event", event, EVENTS)
-        _check("profile", self.profile, tuple(SCHEDULES))
-        if self.retries is not None and not 0 <= self.retries <= MOST_RETRIES:
+        _check("schedule", self.schedule, tuple(SCHEDULES))
+        if self.retries is not None and not 0 <= self.retries <= MAX_RETRIES:
             raise InvalidInput(
-                f"a webhook's retries are a whole number up to {MOST_RETRIES}; given: {self.retries!r:.40}"
+                f"a webhook's retries are a whole number up to {MAX_RETRIES}; given: {self.retries!r:.40}"
             )
 
 
-def expand_events(given: Sequence[str]) -> list[str]:
+def expand_events(events: Sequence[str]) -> list[str]:
     """Return each event by its own name: every end in place of `run.ended`."""
-    return sorted({event for each in given for event in (ENDS if each == ENDED else (each,))})
+    return sorted({event for each in events for event in (END_EVENTS if each == ENDED else (each,))})
 
 
-def recorded(webhook: Webhook, host: str) -> str:
+def encode_webhook(webhook: Webhook, host: str) -> str:
     """As the database takes it, with every event named."""
     return json.dumps(
         {
             "url": webhook.url,
             "host": host,
             "events": expand_events(webhook.events),
-            "profile": webhook.profile,
+            "schedule": webhook.schedule,
             "retries": webhook.retries,
         }
     )
 
 
-def _check(what: str, given: object, known: Sequence[str]) -> None:
-    if given not in known:
-        near = get_close_matches(str(given), known, n=1)
+def _check(field: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        near = get_close_matches(str(value), known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, known))}"
-        raise InvalidInput(f"a webhook has no {what} {given!r:.80}; {hint}")
+        raise InvalidInput(f"a webhook has no {field} {value!r:.80}; {hint}")

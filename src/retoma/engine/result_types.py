@@ -22,4 +22,4 @@ def check_result(pipeline: Pipeline | None, name: str, step: str, text: str) -> 
             f"a result of {step!r} cannot be checked here: pipeline {name!r} no longer has a step {step!r}. Use the "
             "version of the application that defines it"
         )
-    return pipeline.fitting(step, text)
+    return pipeline.validate_result(step, text)

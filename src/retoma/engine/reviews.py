@@ -13,24 +13,32 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from retoma.define.codec import LARGEST_RESULT, sentence_of, size_of
+from retoma.define.codec import MAX_RESULT_BYTES, count_bytes, describe_validation_error
 from retoma.define.pipeline import Pipeline
 from retoma.define.review import Comment, Feedback
 from retoma.engine.result_types import check_result
-from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, NoWayBack, RevisionChanged
+from retoma.errors import (
+    AlreadyDecided,
+    Conflict,
+    InvalidInput,
+    KeyReused,
+    NotFound,
+    RevisionChanged,
+    SendBackNotAllowed,
+)
 from retoma.records import Review
 from retoma.states import ReviewState
 from retoma.store import reviews, runs
 from retoma.store.database import Database
 
-LONGEST_NOTES = 20_000
-MOST_COMMENTS = 500
-MOST_ITEMS = 10_000
-LONGEST_UNDO = timedelta(hours=1)
+MAX_NOTES_LENGTH = 20_000
+MAX_COMMENTS = 500
+MAX_ITEMS = 10_000
+MAX_UNDO = timedelta(hours=1)
 _STATES = {"approve": ReviewState.APPROVED, "send_back": ReviewState.SENT_BACK, "reject": ReviewState.REJECTED}
 ACTIONS = tuple(_STATES)
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_AS_IT_WAS = object()
+_UNCHANGED = object()
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Decision:
     action: str
     by: str
     seen: int | None = None
-    value: Any = _AS_IT_WAS
+    value: Any = _UNCHANGED
     notes: str = ""
     to: str | None = None
     items: Sequence[str] | None = None
@@ -57,7 +65,7 @@ class Decision:
 
     @property
     def edits(self) -> bool:
-        return self.value is not _AS_IT_WAS
+        return self.value is not _UNCHANGED
 
 
 async def decide(
@@ -69,11 +77,11 @@ async def decide(
     resources: Mapping[str, Any] | None = None,
 ) -> None:
     """Raises InvalidInput, CannotFollow, AlreadyDecided with the winner, KeyReused, or Conflict."""
-    decision = replace(decision, extra=_extra(review, decision, pipeline))
-    _check(decision, review)
-    await _check_can_follow(database, review, decision, pipeline, resources or {})
-    value = await _approved(database, review, decision, pipeline) if decision.action == "approve" else None
-    outcome = await reviews.decide(
+    decision = replace(decision, extra=_validate_extra(review, decision, pipeline))
+    _check_decision(decision, review)
+    await _check_feedback_supported(database, review, decision, pipeline, resources or {})
+    value = await _encode_approved_value(database, review, decision, pipeline) if decision.action == "approve" else None
+    outcome = await reviews.decide_review(
         database,
         review.id,
         tenant=tenant,
@@ -84,16 +92,16 @@ async def decide(
         key=decision.key or str(uuid4()),  # so that it is the same decision when its answer was lost
         value=value,
         notes=decision.notes or None,
-        feedback=_feedback(decision),
+        feedback=_encode_feedback(decision),
         to=decision.to,
         items=None if decision.items is None else list(decision.items),
         undo=decision.undo,
     )
     if outcome not in ("decided", "same"):
-        raise await _refusal(database, review, decision, outcome)
+        raise await _build_refusal(database, review, decision, outcome)
 
 
-def form_of(review: Review, pipeline: Pipeline | None) -> Any:
+def get_form(review: Review, pipeline: Pipeline | None) -> Any:
     """The type of what an approval gives; None if this application does not define the step."""
     step = pipeline.steps.get(review.step) if pipeline else None
     return None if step is None else step.returns
@@ -104,15 +112,17 @@ def has_form(review: Review, pipeline: Pipeline | None) -> bool:
     return bool(step and step.review and step.review.has_form and review.planned)
 
 
-def feedback_form_of(review: Review, pipeline: Pipeline | None) -> type[BaseModel] | None:
+def get_feedback_form(review: Review, pipeline: Pipeline | None) -> type[BaseModel] | None:
     """What may be filled in to send it back, beside notes."""
     step = pipeline.steps.get(review.step) if pipeline else None
     return step.review.feedback_form if step and step.review and review.planned else None
 
 
-async def _approved(database: Database, review: Review, decision: Decision, pipeline: Pipeline | None) -> str | None:
+async def _encode_approved_value(
+    database: Database, review: Review, decision: Decision, pipeline: Pipeline | None
+) -> str | None:
     """The value as JSON, checked by its type; None for the subject as it stands."""
-    if not decision.edits and pipeline is None and review.takes_form:
+    if not decision.edits and pipeline is None and review.has_form:
         raise InvalidInput(
             f"{review.step!r} has a form: give what it asks for, with the application that checks it "
             "(`retoma reviews approve --value JSON --app APP`), or approve it on its page"
@@ -121,59 +131,61 @@ async def _approved(database: Database, review: Review, decision: Decision, pipe
         return None
     try:
         text = json.dumps(to_jsonable_python(decision.value if decision.edits else {}), allow_nan=False)
-        return _bounded(check_result(pipeline, review.pipeline, review.step, text))
+        return _check_size(check_result(pipeline, review.pipeline, review.step, text))
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"this is nothing that {review.step!r} can give: {sentence_of(error)}") from error
+        raise InvalidInput(
+            f"this is nothing that {review.step!r} can give: {describe_validation_error(error)}"
+        ) from error
 
 
-def _extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dict[str, Any]:
+def _validate_extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dict[str, Any]:
     """What was filled in, checked by the feedback form where this application knows it."""
     if pipeline is None or decision.action != "send_back":
         return dict(decision.extra)
-    form = feedback_form_of(review, pipeline)
+    form = get_feedback_form(review, pipeline)
     if form is None:
         if decision.extra:
             raise InvalidInput(
                 f"{review.step!r} has no feedback form; say it in the notes: {', '.join(decision.extra)}"
             )
         return {}
-    about = {"to": _target(review, decision), "review": review, "comments": decision.comments}
+    about = {"to": _get_target_step(review, decision), "review": review, "comments": decision.comments}
     try:
         return form.model_validate(decision.extra, context=about).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
         raise InvalidInput(
-            f"this is nothing that {review.step!r} can be sent back with: {sentence_of(error)}"
+            f"this is nothing that {review.step!r} can be sent back with: {describe_validation_error(error)}"
         ) from error
 
 
-def _target(review: Review, decision: Decision) -> str:
+def _get_target_step(review: Review, decision: Decision) -> str:
     """The step that the work goes back to."""
-    return decision.to or next(iter(review.may_go_back_to), review.step)
+    return decision.to or next(iter(review.can_send_back_to), review.step)
 
 
-def _check(decision: Decision, review: Review) -> None:
+def _check_decision(decision: Decision, review: Review) -> None:
     if decision.action not in _STATES:
         raise InvalidInput(f"a review is decided by {', '.join(ACTIONS)}; given: {decision.action!r:.40}")
     if not decision.by.strip():
         raise InvalidInput("a decision says by whom it was made")
-    if len(decision.notes) > LONGEST_NOTES:
-        raise InvalidInput(f"notes have at most {LONGEST_NOTES:,} characters; given: {len(decision.notes):,}")
+    if len(decision.notes) > MAX_NOTES_LENGTH:
+        raise InvalidInput(f"notes have at most {MAX_NOTES_LENGTH:,} characters; given: {len(decision.notes):,}")
     if decision.action == "reject" and not decision.notes.strip():
         raise InvalidInput("say in the notes why it is rejected")
     said = decision.notes.strip() or decision.comments or decision.items or decision.extra
     if decision.action == "send_back" and not said:
         raise InvalidInput("say in the notes what should become better, or mark what should")
-    if len(decision.comments) > MOST_COMMENTS or len(decision.items or ()) > MOST_ITEMS:
-        raise InvalidInput(f"there are at most {MOST_COMMENTS} comments and {MOST_ITEMS:,} items in one decision")
-    if not timedelta(0) <= decision.undo <= LONGEST_UNDO:
-        raise InvalidInput(f"a decision can be undone for at most {LONGEST_UNDO}")
+    if len(decision.comments) > MAX_COMMENTS or len(decision.items or ()) > MAX_ITEMS:
+        raise InvalidInput(f"there are at most {MAX_COMMENTS} comments and {MAX_ITEMS:,} items in one decision")
+    if not timedelta(0) <= decision.undo <= MAX_UNDO:
+        raise InvalidInput(f"a decision can be undone for at most {MAX_UNDO}")
     if decision.to is not None and decision.action != "send_back":
         raise InvalidInput(
             f"only what is sent back goes back to a step; {decision.action} was asked for {review.step!r}"
         )
 
 
-async def _check_can_follow(
+async def _check_feedback_supported(
     database: Database,
     review: Review,
     decision: Decision,
@@ -184,20 +196,22 @@ async def _check_can_follow(
 
     A review that is decided already is left to the database, which knows whether this is the same decision again.
     """
-    target = _target(review, decision)
+    target = _get_target_step(review, decision)
     step = pipeline.steps.get(target) if pipeline else None
-    is_asked = decision.action == "send_back" and review.is_open and review.planned and target in review.may_go_back_to
+    is_asked = (
+        decision.action == "send_back" and review.is_open and review.planned and target in review.can_send_back_to
+    )
     if not is_asked or step is None or step.feedback is None:
         return
     feedback = Feedback(
         decision.notes, decision.by, review.step, tuple(decision.items or ()), tuple(decision.comments), decision.extra
     )
-    run = await runs.show(database, review.run)
-    known = {**(run.input or {} if run else {}), **await runs.results(database, review.run)}
+    run = await runs.get_run(database, review.run)
+    known = {**(run.input or {} if run else {}), **await runs.get_results(database, review.run)}
     step.feedback(feedback, known, resources)
 
 
-def _feedback(decision: Decision) -> str | None:
+def _encode_feedback(decision: Decision) -> str | None:
     if decision.action != "send_back":
         return None
     plain = {**decision.extra, "comments": [vars(comment) for comment in decision.comments]}
@@ -208,17 +222,17 @@ def _feedback(decision: Decision) -> str | None:
         raise InvalidInput(f"feedback that cannot be JSON: {error}") from error
     if _NUL.search(text):
         raise InvalidInput("feedback has a NUL, which no text has")
-    return _bounded(text)
+    return _check_size(text)
 
 
-def _bounded(text: str) -> str:
+def _check_size(text: str) -> str:
     """As large as a step's result may be."""
-    if size_of(text) > LARGEST_RESULT:
-        raise InvalidInput(f"this is {size_of(text):,} bytes of JSON, over the limit of {LARGEST_RESULT:,}")
+    if count_bytes(text) > MAX_RESULT_BYTES:
+        raise InvalidInput(f"this is {count_bytes(text):,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}")
     return text
 
 
-async def _refusal(database: Database, review: Review, decision: Decision, outcome: str | None) -> Exception:
+async def _build_refusal(database: Database, review: Review, decision: Decision, outcome: str | None) -> Exception:
     match outcome:
         case None:
             return NotFound(f"there is no review {review.id}")
@@ -229,16 +243,18 @@ async def _refusal(database: Database, review: Review, decision: Decision, outco
                 f"what you saw was revision {decision.seen} and this is of revision {review.revision}: look at it again"
             )
         case "forbidden":
-            allowed = ", ".join(map(repr, review.may_go_back_to))
-            return NoWayBack(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
+            allowed = ", ".join(map(repr, review.can_send_back_to))
+            return SendBackNotAllowed(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
         case "missed":
             items = f", or it has no such items: {', '.join(decision.items)}" if decision.items else ""
-            return NoWayBack(f"nothing of {_target(review, decision)!r} leads to {review.step!r} again{items}")
+            return SendBackNotAllowed(
+                f"nothing of {_get_target_step(review, decision)!r} leads to {review.step!r} again{items}"
+            )
         case "capped":
             return Conflict(
-                f"{review.step!r} went back {review.sent_back} times, as often as it may: approve it, reject it, "
+                f"{review.step!r} went back {review.times_sent_back} times, as often as it may: approve it, reject it, "
                 "or assign it to somebody else"
             )
         case _:
-            (winner,) = await reviews.listed(database, ids=[review.id])
+            (winner,) = await reviews.list_reviews(database, ids=[review.id])
             return AlreadyDecided(winner)

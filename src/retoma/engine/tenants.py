@@ -17,7 +17,7 @@ class Tenants:
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
-    async def id_of(self, name: str) -> int:
+    async def get_or_create_id(self, name: str) -> int:
         """The tenant's id; it is made if it is new."""
         if name not in self._ids:
             row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
@@ -28,12 +28,12 @@ class Tenants:
             self._ids[name] = row["id"]
         return self._ids[name]
 
-    async def known_id(self, name: str) -> int | None:
+    async def find_id(self, name: str) -> int | None:
         """The tenant's id, or None if there is no such tenant."""
         row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
         return row["id"] if row else None
 
-    async def name_of(self, number: int) -> str:
+    async def get_name(self, number: int) -> str:
         if number not in self._names:
             rows = await self._database.fetch(_SQL["tenant_names"])
             self._names = {row["id"]: row["name"] for row in rows}

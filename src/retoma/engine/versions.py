@@ -18,18 +18,18 @@ HEAD_START_PER_PRIORITY = 600_000_000
 async def register(database: Database, pipeline: Pipeline) -> int:
     """The number of the version that has this pipeline's shape today; it is stored if it is new."""
     graph = pipeline.graph
-    await pools.declare(database, pipeline.pools)
-    number = await versions.find(database, graph.pipeline, graph.digest)
+    await pools.declare_pools(database, pipeline.pools)
+    number = await versions.find_version(database, graph.pipeline, graph.digest)
     if number is None:
-        number = await versions.add(
+        number = await versions.add_version(
             database,
             pipeline=graph.pipeline,
             digest=graph.digest,
             graph=json.dumps(graph.to_json()),
-            sinks=len(ends(graph)),
-            steps=[_step_row(place, step) for place, step in enumerate(graph.steps)],
-            edges=edge_rows(graph),
-            reads=read_rows(graph),
+            sinks=len(find_final_steps(graph)),
+            steps=[_build_step_row(place, step) for place, step in enumerate(graph.steps)],
+            edges=build_edge_rows(graph),
+            reads=build_read_rows(graph),
         )
     await versions.set_limits(
         database,
@@ -46,41 +46,41 @@ async def register(database: Database, pipeline: Pipeline) -> int:
     return number
 
 
-async def newer(database: Database, pipelines: Sequence[str], newest: int) -> dict[int, Graph]:
+async def load_newer_graphs(database: Database, pipelines: Sequence[str], newest: int) -> dict[int, Graph]:
     """The shapes of all versions of these pipelines that were stored after the newest one known."""
-    found = await versions.newer(database, pipelines, newest)
+    found = await versions.list_newer(database, pipelines, newest)
     return {number: Graph.from_json(json.loads(graph)) for number, graph in found}
 
 
-async def shape(database: Database, number: int) -> Graph:
+async def load_graph(database: Database, number: int) -> Graph:
     """The shape of a version that is stored."""
-    return Graph.from_json(json.loads(await versions.graph(database, number)))
+    return Graph.from_json(json.loads(await versions.get_graph(database, number)))
 
 
-def head_start(priority: int) -> int:
+def get_head_start(priority: int) -> int:
     return priority * HEAD_START_PER_PRIORITY
 
 
-def edge_rows(graph: Graph) -> list[EdgeRow]:
+def build_edge_rows(graph: Graph) -> list[EdgeRow]:
     """What the end of each step sets in motion."""
-    rows = _Rows(graph)
+    rows = _EdgeRowBuilder(graph)
     for edge in graph.edges:
         if edge.kind == "expand":
             rows.add_expansion(edge)
         elif edge.counted:
-            rows.add_need(edge)
-    for name in ends(graph):
+            rows.add_dependency(edge)
+    for name in find_final_steps(graph):
         rows.add_end(name)
     return rows.rows
 
 
-def ends(graph: Graph) -> list[str]:
+def find_final_steps(graph: Graph) -> list[str]:
     """The steps whose ends together end a run: its sinks, and what only items wait for, as there may be none."""
     waited_for = {edge.from_step for edge in graph.edges if edge.kind != "shared"}
     return [step.name for step in graph.steps if step.name not in waited_for]
 
 
-def read_rows(graph: Graph) -> list[ReadRow]:
+def build_read_rows(graph: Graph) -> list[ReadRow]:
     """Which results each step's parameters read."""
     what = {"item": "result of the item", "join": "results of all items"}
     return [
@@ -90,7 +90,7 @@ def read_rows(graph: Graph) -> list[ReadRow]:
     ]
 
 
-class _Rows:
+class _EdgeRowBuilder:
     def __init__(self, graph: Graph) -> None:
         self.rows: list[EdgeRow] = []
         self._steps = {step.name: step for step in graph.steps}
@@ -99,7 +99,7 @@ class _Rows:
             if edge.position is not None:
                 self._reads[edge.to_step].add(edge.from_step)
 
-    def add_need(self, edge: Edge) -> None:
+    def add_dependency(self, edge: Edge) -> None:
         optional = edge.optional or edge.parameter is None
         if edge.kind == "shared":
             self._add(edge, "share", optional=optional)
@@ -108,34 +108,34 @@ class _Rows:
             self._add(edge, "count", optional=True)
             self._add_stand_in(edge, optional)
         else:
-            act = "make" if self._steps[edge.to_step].born == "need" else "count"
+            act = "create" if self._steps[edge.to_step].created_on == "dependency" else "count"
             self._add(edge, act, optional=optional, same_item=edge.kind == "item")
 
     def add_expansion(self, edge: Edge) -> None:
-        if self._steps[edge.to_step].born == "expansion":
+        if self._steps[edge.to_step].created_on == "expansion":
             self._add(edge, "expand", optional=False)
 
     def add_end(self, name: str) -> None:
         step = self._steps[name]
-        self.rows.append(_end_row(name))
+        self.rows.append(_build_end_row(name))
         if step.source is not None:
-            self.rows.append(_end_row(step.source, via=name))
+            self.rows.append(_build_end_row(step.source, via=name))
 
-    def _add(self, edge: Edge, act: str, *, optional: bool, same_item: bool = False) -> None:
+    def _add(self, edge: Edge, edge_kind: str, *, optional: bool, same_item: bool = False) -> None:
         source, target = self._steps[edge.from_step], self._steps[edge.to_step]
-        at_hand = {edge.from_step} if act == "make" else set()
+        at_hand = {edge.from_step} if edge_kind == "create" else set()
         self.rows.append(
             EdgeRow(
                 from_step=source.name,
                 to_step=target.name,
-                act=act,
+                edge_kind=edge_kind,
                 via="",
                 same_item=same_item,
                 optional=optional,
-                light=target.pool is None and self._reads[target.name] <= at_hand,
+                self_contained=target.pool is None and self._reads[target.name] <= at_hand,
                 queue=target.queue,
-                head_start=head_start(target.priority - source.priority),
-                needs=target.needs,
+                head_start=get_head_start(target.priority - source.priority),
+                dependency_count=target.dependency_count,
                 pool=target.pool,
             )
         )
@@ -148,46 +148,46 @@ class _Rows:
             EdgeRow(
                 from_step=source,
                 to_step=target.name,
-                act="count",
+                edge_kind="count",
                 via=edge.from_step,
                 same_item=False,
                 optional=optional,
-                light=False,
+                self_contained=False,
                 queue=target.queue,
                 head_start=0,
-                needs=target.needs,
+                dependency_count=target.dependency_count,
                 pool=target.pool,
             )
         )
 
 
-def _end_row(from_step: str, via: str = "") -> EdgeRow:
+def _build_end_row(from_step: str, via: str = "") -> EdgeRow:
     return EdgeRow(
         from_step=from_step,
         to_step="",
-        act="end",
+        edge_kind="end",
         via=via,
         same_item=False,
         optional=True,
-        light=False,
+        self_contained=False,
         queue="",
         head_start=0,
-        needs=0,
+        dependency_count=0,
         pool=None,
     )
 
 
-def _step_row(place: int, step: StepShape) -> StepRow:
+def _build_step_row(position: int, step: StepShape) -> StepRow:
     return StepRow(
         step=step.name,
-        place=place,
+        position=position,
         queue=step.queue,
-        head_start=head_start(step.priority),
-        needs=step.needs,
+        head_start=get_head_start(step.priority),
+        dependency_count=step.dependency_count,
         each=step.each,
         source=step.source,
-        hidden=step.hidden,
-        born=step.born,
+        internal=step.internal,
+        created_on=step.created_on,
         on_failure=step.on_failure,
         item_from=step.item_from,
         pool=step.pool,

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from retoma.records import PoolRecord, Wait, WaitReason, WorkerRecord
-from retoma.store import pools, waits, workers
+from retoma.store import pools, waiting_jobs, workers
 from retoma.store.database import Database
 
 
 @dataclass(frozen=True)
-class Scene:
+class CapacitySnapshot:
     """What else there is: live workers, how many jobs each holds, and the pools."""
 
     live: Sequence[WorkerRecord]
@@ -22,15 +22,15 @@ class Scene:
     pools: Mapping[str, PoolRecord]
 
 
-async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait]:
+async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta) -> list[Wait]:
     """A worker that has been silent for longer than `silence` does not count."""
-    waiting = await waits.of_run(database, run)
+    waiting = await waiting_jobs.list_for_run(database, run)
     if not waiting:
         return []
-    scene = Scene(
-        live=[worker for worker in await workers.alive(database) if worker.is_alive(silence)],
-        held=await waits.held(database),
-        pools={pool.name: pool for pool in await pools.listed(database)},
+    scene = CapacitySnapshot(
+        live=[worker for worker in await workers.list_alive(database) if worker.is_alive(heartbeat_timeout)],
+        held=await waiting_jobs.count_held_jobs(database),
+        pools={pool.name: pool for pool in await pools.list_pools(database)},
     )
     return [
         Wait(
@@ -38,7 +38,7 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
             queue=row["queue"],
             jobs=row["jobs"],
             item=row["item"],
-            reason=reason(dict(row), scene),
+            reason=find_reason(dict(row), scene),
             until=row["ready_at"],
             code=row["code"],
             pool=row["pool"],
@@ -47,36 +47,36 @@ async def of_run(database: Database, run: UUID, silence: timedelta) -> list[Wait
     ]
 
 
-def reason(job: Mapping[str, Any], scene: Scene) -> WaitReason:
-    able = [worker for worker in scene.live if worker.serves(job["pipeline"])]
+def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReason:
+    able = [worker for worker in capacity.live if worker.serves(job["pipeline"])]
     serving = [worker for worker in able if job["queue"] in worker.queues]
     if job["parked"] and job["asked"]:
         return WaitReason.PERSON
     if job["parked"]:
-        return WaitReason.OUTSIDE if able else WaitReason.NO_WORKER  # a worker of any queue polls it
+        return WaitReason.EXTERNAL_WORK if able else WaitReason.NO_WORKER  # a worker of any queue polls it
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:
-        return WaitReason.PROVIDER_REFUSES if job["code"] == "PROVIDER_REFUSES" else WaitReason.DELAYED
+        return WaitReason.PROVIDER_REJECTED if job["code"] == "PROVIDER_REJECTED" else WaitReason.DELAYED
     if not serving:
         return WaitReason.NO_WORKER
-    if (held_up := _by_pool(scene.pools.get(job["pool"]), job["slots"], job["room"])) is not None:
+    if (held_up := _find_pool_reason(capacity.pools.get(job["pool"]), job["slots"], job["room"])) is not None:
         return held_up
     if job["suspect"]:
         return WaitReason.SUSPECT
-    if all(scene.held.get(worker.id, 0) >= worker.concurrency for worker in serving):
+    if all(capacity.held.get(worker.id, 0) >= worker.concurrency for worker in serving):
         return WaitReason.CAPACITY
-    return WaitReason.NOT_TAKEN
+    return WaitReason.NOT_CLAIMED
 
 
-def _by_pool(pool: PoolRecord | None, slots: int, room: int | None) -> WaitReason | None:
+def _find_pool_reason(pool: PoolRecord | None, slots: int, room: int | None) -> WaitReason | None:
     """`room` is what the tenant may still take, if it has a share."""
     if pool is None:
         return None
     if pool.paused_until is not None:
         return WaitReason.POOL_PAUSED
     if pool.trouble is not None:
-        return WaitReason.PROVIDER_REFUSES if pool.trouble == "PROVIDER_REFUSES" else WaitReason.PROVIDER_DOWN
+        return WaitReason.PROVIDER_REJECTED if pool.trouble == "PROVIDER_REJECTED" else WaitReason.PROVIDER_DOWN
     if slots > min(pool.capacity, pool.per_tenant or pool.capacity):
         return WaitReason.POOL_TOO_SMALL
     if slots > pool.free:

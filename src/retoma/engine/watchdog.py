@@ -14,13 +14,13 @@ from retoma.logs import get_logger
 from retoma.records import Wait, WaitReason
 from retoma.store import runs, watchdog
 from retoma.store.database import Database
-from retoma.store.watchdog import Watched
+from retoma.store.watchdog import StalledRun
 
 log = get_logger("retoma.watchdog")
-LARGEST_ROUND = 100
+MAX_RUNS_PER_CHECK = 100
 LEASE = timedelta(seconds=30)  # after which another process looks
 FIRST_PAUSE = timedelta(seconds=5)
-MOST_DOUBLINGS = 20
+MAX_DOUBLINGS = 20
 NO_PROGRESS = "no_progress"  # a job is held beyond its time
 NOTHING_RUNS = "nothing_runs"
 
@@ -28,96 +28,105 @@ NOTHING_RUNS = "nothing_runs"
 OUTER_CAUSES = {
     WaitReason.NO_WORKER,
     WaitReason.UNDEFINED_STEP,
-    WaitReason.NOT_TAKEN,
+    WaitReason.NOT_CLAIMED,
     WaitReason.PROVIDER_DOWN,
-    WaitReason.PROVIDER_REFUSES,
+    WaitReason.PROVIDER_REJECTED,
 }
 
 
-async def look(database: Database, silence: timedelta) -> int:
+async def check_due_runs(database: Database, heartbeat_timeout: timedelta) -> int:
     """Look at all runs that are due. Gives how many."""
-    found = await watchdog.due(database, LARGEST_ROUND, LEASE)
+    found = await watchdog.claim_runs_to_check(database, MAX_RUNS_PER_CHECK, LEASE)
     for watched in found:
-        await _look_at(database, watched, silence)
+        await _check_run(database, watched, heartbeat_timeout)
     return len(found)
 
 
-async def _look_at(database: Database, watched: Watched, silence: timedelta) -> None:
+async def _check_run(database: Database, watched: StalledRun, heartbeat_timeout: timedelta) -> None:
     if watched.is_overdue:
         await _expire(database, watched.run)
         return
-    cause = await _cause(database, watched, silence)
+    cause = await _find_cause(database, watched, heartbeat_timeout)
     if cause is None:
-        await _goes_on(database, watched)
+        await _record_progress(database, watched)
     elif watched.state != "stuck":
-        await _found_stuck(database, watched, cause)
+        await _mark_stuck(database, watched, cause)
     elif watched.cause is None or cause["cause"] in OUTER_CAUSES:
-        await _still_held_up(database, watched, cause)
-    elif watched.resumes < watched.may_resume:
-        await watchdog.resume(
-            database, watched.run, None, "watchdog", automatic=True, pause=pause_after(watched.resumes + 1)
+        await _postpone_or_clear(database, watched, cause)
+    elif watched.resumes < watched.max_resumes:
+        await watchdog.resume_run(
+            database, watched.run, None, "watchdog", automatic=True, pause=get_resume_pause(watched.resumes + 1)
         )
-    elif await watchdog.give_up(database, watched.run, watched.seen):
+    elif await watchdog.fail_stuck_run(database, watched.run, watched.last_progress_event):
         log.error("given up: it does not progress", run=str(watched.run), resumes=watched.resumes)
 
 
 async def _expire(database: Database, run: UUID) -> None:
-    if await watchdog.expire(database, run) and (late := await runs.show(database, run, with_input=False)) is not None:
+    if (
+        await watchdog.fail_overdue_run(database, run)
+        and (late := await runs.get_run(database, run, with_input=False)) is not None
+    ):
         log.error("failed: it was not over by its deadline", run=str(run), pipeline=late.pipeline, tenant=late.tenant)
 
 
-async def _goes_on(database: Database, watched: Watched) -> None:
+async def _record_progress(database: Database, watched: StalledRun) -> None:
     if watched.state == "stuck":
-        await watchdog.clear(database, watched.run, watched.stuck_after)
+        await watchdog.clear_stuck(database, watched.run, watched.stuck_after)
     else:
-        await watchdog.put_off(database, watched.run, watched.stuck_after)
+        await watchdog.postpone_check(database, watched.run, watched.stuck_after)
 
 
-async def _found_stuck(database: Database, watched: Watched, cause: dict[str, Any]) -> None:
-    pause = FIRST_PAUSE if cause["cause"] in OUTER_CAUSES else pause_after(watched.resumes)
-    if await watchdog.mark(database, watched.run, watched.seen, cause["cause"], cause, pause):
+async def _mark_stuck(database: Database, watched: StalledRun, cause: dict[str, Any]) -> None:
+    pause = FIRST_PAUSE if cause["cause"] in OUTER_CAUSES else get_resume_pause(watched.resumes)
+    if await watchdog.mark_stuck(database, watched.run, watched.last_progress_event, cause["cause"], cause, pause):
         log.warning("stuck", run=str(watched.run), cause=cause["cause"], step=cause.get("step"))
 
 
-async def _still_held_up(database: Database, watched: Watched, cause: dict[str, Any]) -> None:
+async def _postpone_or_clear(database: Database, watched: StalledRun, cause: dict[str, Any]) -> None:
     """It progressed since it was found stuck, or waits for what only others can mend."""
     if watched.cause is None and watched.still_for < watched.stuck_after:
-        await watchdog.clear(database, watched.run, watched.stuck_after)
+        await watchdog.clear_stuck(database, watched.run, watched.stuck_after)
     else:
-        await watchdog.put_off(database, watched.run, FIRST_PAUSE)
+        await watchdog.postpone_check(database, watched.run, FIRST_PAUSE)
 
 
-def pause_after(resumes: int) -> timedelta:
+def get_resume_pause(resumes: int) -> timedelta:
     """How long after so many resumes the next is due."""
-    return FIRST_PAUSE * (1 << min(resumes, MOST_DOUBLINGS))
+    return FIRST_PAUSE * (1 << min(resumes, MAX_DOUBLINGS))
 
 
-async def _cause(database: Database, watched: Watched, silence: timedelta) -> dict[str, Any] | None:
+async def _find_cause(database: Database, watched: StalledRun, heartbeat_timeout: timedelta) -> dict[str, Any] | None:
     """Why it does not go on, or None if it does, or waits as it may."""
-    running = await watchdog.running(database, watched.run)
+    running = await watchdog.list_running_jobs(database, watched.run)
     if any(not job["is_overdue"] for job in running):
         return None
     about: dict[str, Any] = {"still_seconds": round(watched.still_for.total_seconds())}
-    if (last := await watchdog.last_item(database, watched.run)) is not None:
+    if (last := await watchdog.get_last_item(database, watched.run)) is not None:
         about |= {"last_step": last["step"], "last_item": last["item"]}
     if running:
         oldest = {name: running[0][name] for name in ("step", "item", "worker")}
-        return about | oldest | {"cause": NO_PROGRESS} | await _last_words(database, watched, oldest)
-    waits = await wait_reasons.of_run(database, watched.run, silence)
+        return about | oldest | {"cause": NO_PROGRESS} | await _get_last_error(database, watched, oldest)
+    waits = await wait_reasons.list_waits(database, watched.run, heartbeat_timeout)
     if any(wait.reason not in OUTER_CAUSES for wait in waits):
         return None
-    return about | (_of_wait(waits[0]) if waits else {"cause": NOTHING_RUNS})
+    return about | (_describe_wait(waits[0]) if waits else {"cause": NOTHING_RUNS})
 
 
-async def _last_words(database: Database, watched: Watched, job: dict[str, Any]) -> dict[str, Any]:
+async def _get_last_error(database: Database, watched: StalledRun, job: dict[str, Any]) -> dict[str, Any]:
     """What the attempt before the one that is held said, if it failed."""
-    for event in await runs.events_of_job(database, watched.run, job["step"], job["item"], 1):
+    for event in await runs.list_events_of_job(database, watched.run, job["step"], job["item"], 1):
         if event.kind == "retry":
             return {name: event.data[name] for name in ("message", "stack") if name in event.data}
     return {}
 
 
-def _of_wait(wait: Wait) -> dict[str, Any]:
+def _describe_wait(wait: Wait) -> dict[str, Any]:
     until = None if wait.until is None else wait.until.isoformat()
-    told = {"cause": wait.reason, "step": wait.step, "item": wait.item, "queue": wait.queue, "why": wait.why}
+    told = {
+        "cause": wait.reason,
+        "step": wait.step,
+        "item": wait.item,
+        "queue": wait.queue,
+        "explanation": wait.explanation,
+    }
     return told | {name: value for name, value in (("pool", wait.pool), ("until", until)) if value is not None}

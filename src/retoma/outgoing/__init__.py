@@ -9,9 +9,9 @@ which comes from the settings, is trusted with `Guard.of(settings).allowing(base
 not the links in its answers, which are called by `Guard.of(settings)`. Redirects are never followed.
 """
 
-from retoma.errors import NoAnswer, UnsafeUrl
-from retoma.outgoing.client import Answer, Outgoing
+from retoma.errors import NoResponse, UnsafeUrl
+from retoma.outgoing.client import HttpClient, Response
 from retoma.outgoing.guard import LOOPBACK, Guard
-from retoma.outgoing.target import without_path, without_values
+from retoma.outgoing.target import mask_query_values, strip_path
 
-__all__ = ["LOOPBACK", "Answer", "Guard", "NoAnswer", "Outgoing", "UnsafeUrl", "without_path", "without_values"]
+__all__ = ["LOOPBACK", "Guard", "HttpClient", "NoResponse", "Response", "UnsafeUrl", "mask_query_values", "strip_path"]

@@ -54,10 +54,10 @@ _NOT_PUBLIC: tuple[Network, ...] = tuple(
 _GLOBAL_UNICAST = ip_network("2000::/3")
 
 
-def parsed(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """The address that `text` is, also in the old spellings that resolvers still read (`127.1`, `0x7f000001`)."""
     try:
-        return unwrapped(ip_address(text))
+        return unwrap_address(ip_address(text))
     except ValueError:
         pass
     try:
@@ -66,7 +66,7 @@ def parsed(text: str) -> Address | None:
         return None
 
 
-def unwrapped(address: Address) -> Address:
+def unwrap_address(address: Address) -> Address:
     """The IPv4 address inside an IPv6 one that only spells it."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -75,19 +75,19 @@ def unwrapped(address: Address) -> Address:
 
 def is_public(address: Address) -> bool:
     """Whether it is a place on the open internet that is not this machine."""
-    address = unwrapped(address)
+    address = unwrap_address(address)
     if isinstance(address, IPv6Address) and (address.scope_id or address not in _GLOBAL_UNICAST):
         return False
-    return not any(address in network for network in _NOT_PUBLIC) and not is_own(address)
+    return not any(address in network for network in _NOT_PUBLIC) and not is_local(address)
 
 
-def is_own(address: Address) -> bool:
+def is_local(address: Address) -> bool:
     """Whether this machine has the address: nobody else's can be bound to."""
-    return _tells_own_from_others() and _can_bind(address)
+    return _can_detect_local() and _can_bind(address)
 
 
 @cache
-def _tells_own_from_others() -> bool:
+def _can_detect_local() -> bool:
     """Not where the system lets programs bind to any address (ip_nonlocal_bind)."""
     return not _can_bind(IPv4Address("192.0.2.1"))
 

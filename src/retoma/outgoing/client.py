@@ -14,14 +14,14 @@ from uuid import uuid4
 
 import httpcore2
 
-from retoma.errors import NoAnswer
-from retoma.outgoing.connector import Connector, Resolver, ask_the_system
+from retoma.errors import NoResponse
+from retoma.outgoing.connector import GuardedConnector, Resolver, resolve_by_system
 from retoma.outgoing.guard import Guard
 from retoma.outgoing.target import Target
 
 CONNECT_SECONDS = 5.0
 USER_AGENT = f"Retoma/{version('retoma')}"
-_MOST_CONNECTIONS = 200
+_MAX_CONNECTIONS = 200
 _IDLE_SECONDS = 15.0
 # Until then nothing of the request can have reached the other side.
 _BEFORE_SENDING = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout)
@@ -30,7 +30,7 @@ Headers = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """Names of headers are in lower case. `is_cut` says that there was more body than the limit."""
 
     status: int
@@ -53,17 +53,17 @@ class Answer:
         return json_.loads(self.body)
 
 
-class Outgoing:
+class HttpClient:
     """Connections are shared by all requests of one Outgoing; `close` ends them. Use it from one event loop."""
 
-    def __init__(self, guard: Guard | None = None, *, resolve: Resolver = ask_the_system) -> None:
+    def __init__(self, guard: Guard | None = None, *, resolve: Resolver = resolve_by_system) -> None:
         self.guard = guard or Guard()
         self._resolve = resolve
         self._pool = httpcore2.AsyncConnectionPool(
-            max_connections=_MOST_CONNECTIONS,
-            max_keepalive_connections=_MOST_CONNECTIONS // 4,
+            max_connections=_MAX_CONNECTIONS,
+            max_keepalive_connections=_MAX_CONNECTIONS // 4,
             keepalive_expiry=_IDLE_SECONDS,
-            network_backend=Connector(self.guard, resolve),
+            network_backend=GuardedConnector(self.guard, resolve),
         )
 
     async def close(self) -> None:
@@ -85,7 +85,7 @@ class Outgoing:
         json: Any = None,
         timeout: float = 10.0,
         limit: int = 64_000,
-    ) -> Answer:
+    ) -> Response:
         """The answer, whatever its status. Raises UnsafeUrl, or NoAnswer if none came within `timeout` seconds.
 
         At most `limit` bytes of the body are read, as they came: nothing is unpacked.
@@ -93,29 +93,29 @@ class Outgoing:
         if json is not None:
             content = json_.dumps(json).encode()
             headers = {"content-type": "application/json", **(headers or {})}
-        async with self._answered(method, url, headers, content, timeout) as response:
-            body, is_cut = await _read(response, limit)
-            return Answer(response.status, _plain(response), body, is_cut)
+        async with self._open_response(method, url, headers, content, timeout) as response:
+            body, is_cut = await _read_body(response, limit)
+            return Response(response.status, _decode_headers(response), body, is_cut)
 
     async def download(
         self, url: str, path: Path, *, limit: int, timeout: float = 60.0, headers: Headers | None = None
-    ) -> Answer:
+    ) -> Response:
         """Write the body to `path`, which is there whole or not at all; the answer's own body is empty.
 
         Raises NoAnswer if the status is not 200, or if the body is longer than `limit` bytes.
         """
         part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
         try:
-            async with self._answered("GET", url, headers, None, timeout) as response:
+            async with self._open_response("GET", url, headers, None, timeout) as response:
                 _check_download(response, limit)
-                await _write(response, part, limit)
+                await _write_body(response, part, limit)
                 part.rename(path)
-                return Answer(response.status, _plain(response), b"")
+                return Response(response.status, _decode_headers(response), b"")
         finally:
             part.unlink(missing_ok=True)
 
     @asynccontextmanager
-    async def _answered(
+    async def _open_response(
         self, method: str, url: str, headers: Headers | None, content: Any, timeout: float
     ) -> AsyncIterator[httpcore2.Response]:
         target = self.guard.check(url)
@@ -124,22 +124,24 @@ class Outgoing:
                 asyncio.timeout(timeout),
                 self._pool.stream(
                     method,
-                    _url(target),
-                    headers=_headers(headers),
+                    _build_url(target),
+                    headers=_build_headers(headers),
                     content=content,
                     extensions={"timeout": {"connect": min(CONNECT_SECONDS, timeout), "pool": timeout}},
                 ) as response,
             ):
                 yield response
         except TimeoutError as error:
-            raise NoAnswer(f"{target.origin} did not answer whole within {timeout:g} s", maybe_sent=True) from error
+            raise NoResponse(f"{target.origin} did not answer whole within {timeout:g} s", maybe_sent=True) from error
         except _BEFORE_SENDING as error:
-            raise NoAnswer(f"{target.origin} cannot be reached: {_said(error)}", maybe_sent=False) from error
+            raise NoResponse(
+                f"{target.origin} cannot be reached: {_describe_error(error)}", maybe_sent=False
+            ) from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-            raise NoAnswer(f"{target.origin} broke off: {_said(error)}", maybe_sent=True) from error
+            raise NoResponse(f"{target.origin} broke off: {_describe_error(error)}", maybe_sent=True) from error
 
 
-async def _read(response: httpcore2.Response, limit: int) -> tuple[bytes, bool]:
+async def _read_body(response: httpcore2.Response, limit: int) -> tuple[bytes, bool]:
     body = bytearray()
     async for chunk in response.aiter_stream():
         body += chunk
@@ -148,14 +150,14 @@ async def _read(response: httpcore2.Response, limit: int) -> tuple[bytes, bool]:
     return bytes(body), False
 
 
-async def _write(response: httpcore2.Response, part: Path, limit: int) -> None:
+async def _write_body(response: httpcore2.Response, part: Path, limit: int) -> None:
     written = 0
     file = await asyncio.to_thread(part.open, "xb")
     try:
         async for chunk in response.aiter_stream():
             written += len(chunk)
             if written > limit:
-                raise _too_long(limit)
+                raise _build_too_long(limit)
             await asyncio.to_thread(file.write, chunk)
     finally:
         await asyncio.to_thread(file.close)
@@ -164,27 +166,27 @@ async def _write(response: httpcore2.Response, part: Path, limit: int) -> None:
 def _check_download(response: httpcore2.Response, limit: int) -> None:
     if response.status != 200:
         moved = "; redirects are not followed: give the last address" if 300 <= response.status < 400 else ""
-        raise NoAnswer(f"the file cannot be had: the answer is {response.status}{moved}", maybe_sent=True)
-    length = _plain(response).get("content-length", "")
+        raise NoResponse(f"the file cannot be had: the answer is {response.status}{moved}", maybe_sent=True)
+    length = _decode_headers(response).get("content-length", "")
     if length.isdigit() and int(length) > limit:
-        raise _too_long(limit)
+        raise _build_too_long(limit)
 
 
-def _too_long(limit: int) -> NoAnswer:
-    return NoAnswer(f"the file is longer than {limit} bytes", maybe_sent=True)
+def _build_too_long(limit: int) -> NoResponse:
+    return NoResponse(f"the file is longer than {limit} bytes", maybe_sent=True)
 
 
-def _url(target: Target) -> httpcore2.URL:
+def _build_url(target: Target) -> httpcore2.URL:
     return httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
 
 
-def _headers(given: Headers | None) -> list[tuple[str, str]]:
+def _build_headers(headers: Headers | None) -> list[tuple[str, str]]:
     """Ours unless given otherwise. What comes packed would not be unpacked, so it is not asked for."""
     ours = {"accept": "*/*", "accept-encoding": "identity", "user-agent": USER_AGENT}
-    return list({**ours, **{name.lower(): value for name, value in (given or {}).items()}}.items())
+    return list({**ours, **{name.lower(): value for name, value in (headers or {}).items()}}.items())
 
 
-def _plain(response: httpcore2.Response) -> dict[str, str]:
+def _decode_headers(response: httpcore2.Response) -> dict[str, str]:
     """As text; a header that came several times is joined by commas."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in response.headers:
@@ -193,5 +195,5 @@ def _plain(response: httpcore2.Response) -> dict[str, str]:
     return headers
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -9,22 +9,22 @@ from ipaddress import ip_address
 
 import httpcore2
 
-from retoma.outgoing.addresses import Address, parsed
+from retoma.outgoing.addresses import Address, parse_address
 from retoma.outgoing.guard import Guard
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 
-async def ask_the_system(host: str, port: int) -> list[str]:
+async def resolve_by_system(host: str, port: int) -> list[str]:
     """All addresses of a host, in the order in which they should be tried."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
-class Connector(httpcore2.AsyncNetworkBackend):
+class GuardedConnector(httpcore2.AsyncNetworkBackend):
     """What httpcore2 connects with. TLS and the Host header still have the name that was asked for."""
 
-    def __init__(self, guard: Guard, resolve: Resolver = ask_the_system) -> None:
+    def __init__(self, guard: Guard, resolve: Resolver = resolve_by_system) -> None:
         self._guard = guard
         self._resolve = resolve
         self._network = httpcore2.AnyIOBackend()
@@ -39,8 +39,8 @@ class Connector(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         try:
             async with asyncio.timeout(timeout):
-                addresses = await self._checked(host, port)
-                return await self._first(addresses, port, timeout, local_address, socket_options)
+                addresses = await self._resolve_and_check(host, port)
+                return await self._connect_first(addresses, port, timeout, local_address, socket_options)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(f"no connection within {timeout:g} s") from error
 
@@ -52,16 +52,16 @@ class Connector(httpcore2.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def _checked(self, host: str, port: int) -> list[Address]:
+    async def _resolve_and_check(self, host: str, port: int) -> list[Address]:
         host = host.lower().removesuffix(".")
-        if (literal := parsed(host)) is not None:
+        if (literal := parse_address(host)) is not None:
             addresses = [literal]
         else:
-            addresses = [ip_address(text) for text in await self._resolved(host, port)]
+            addresses = [ip_address(text) for text in await self._resolve_name(host, port)]
         self._guard.check_addresses(host, port, addresses)
         return addresses
 
-    async def _resolved(self, host: str, port: int) -> list[str]:
+    async def _resolve_name(self, host: str, port: int) -> list[str]:
         try:
             found = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
@@ -70,7 +70,7 @@ class Connector(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError("the name has no address")
         return found
 
-    async def _first(
+    async def _connect_first(
         self,
         addresses: list[Address],
         port: int,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
 from retoma.errors import DefinitionError, UnsafeUrl
-from retoma.outgoing.addresses import Address, Network, is_public, parsed, unwrapped
-from retoma.outgoing.target import PORTS, Target, is_name, target_of
+from retoma.outgoing.addresses import Address, Network, is_public, parse_address, unwrap_address
+from retoma.outgoing.target import PORTS, Target, is_host_name, parse_target
 from retoma.settings import Settings
 
 Origin = tuple[str, str, int]  # scheme, host and port
-SETTING = "RETOMA_ALLOW_HOSTS"
+ALLOW_HOSTS_SETTING = "RETOMA_ALLOW_HOSTS"
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
 _LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
 
@@ -29,23 +29,23 @@ class Guard:
     origins: frozenset[Origin] = frozenset()
 
     @classmethod
-    def of(cls, settings: Settings) -> Guard:
-        return cls.allow(settings.allow_hosts)
+    def from_settings(cls, settings: Settings) -> Guard:
+        return cls.from_hosts(settings.allow_hosts)
 
     @classmethod
-    def allow(cls, given: Iterable[str]) -> Guard:
+    def from_hosts(cls, hosts_and_networks: Iterable[str]) -> Guard:
         """Names of hosts, addresses, or networks such as `10.0.0.0/8`."""
         networks, hosts = [], set()
-        for each in given:
+        for each in hosts_and_networks:
             try:
                 networks.append(ip_network(each.strip("[]"), strict=False))
             except ValueError:
-                hosts.add(_name(each))
+                hosts.add(_check_host_name(each))
         return cls(frozenset(hosts), tuple(networks))
 
-    def missing(self, given: Iterable[str]) -> list[str]:
+    def list_not_allowed(self, hosts_and_networks: Iterable[str]) -> list[str]:
         """Return which of these names, addresses and networks this guard does not allow."""
-        return [each for each in given if not self._covers(Guard.allow([each]))]
+        return [each for each in hosts_and_networks if not self._covers(Guard.from_hosts([each]))]
 
     def _covers(self, other: Guard) -> bool:
         return other.hosts <= self.hosts and all(
@@ -53,12 +53,12 @@ class Guard:
             for inner in other.networks
         )
 
-    def allowing(self, url: str) -> Guard:
+    def with_origin_of(self, url: str) -> Guard:
         """Return a guard that also allows the scheme, host and port of this URL.
 
         Only for a URL of the settings. Call what a caller gives, or what that server answers with, by another guard.
         """
-        target = target_of(url)
+        target = parse_target(url)
         return replace(self, origins=self.origins | {(target.scheme, target.host, target.port)})
 
     def check(self, url: str, field: str | None = None) -> Target:
@@ -67,21 +67,23 @@ class Guard:
         `field` is where the URL stands in what was given; a refusal names it.
         """
         try:
-            return self._checked(target_of(url))
+            return self._check_target(parse_target(url))
         except UnsafeUrl as refused:
-            raise UnsafeUrl(refused.why, field) from None
+            raise UnsafeUrl(refused.reason, field) from None
 
-    def _checked(self, target: Target) -> Target:
+    def _check_target(self, target: Target) -> Target:
         if self._allows(target):
             return target
         if target.scheme != "https":
-            raise UnsafeUrl(f"only https is sent to {target.host!r}; {_hint(target.host)}")
+            raise UnsafeUrl(f"only https is sent to {target.host!r}; {_suggest_setting(target.host)}")
         if target.port not in PORTS.values():
-            raise UnsafeUrl(f"port {target.port} of {target.host!r} is neither 443 nor 80; {_hint(target.host)}")
+            raise UnsafeUrl(
+                f"port {target.port} of {target.host!r} is neither 443 nor 80; {_suggest_setting(target.host)}"
+            )
         if target.address is not None:
             self.check_addresses(target.host, target.port, [target.address])
         elif target.host.rpartition(".")[2] in _LOCAL_NAMES or "." not in target.host:
-            raise UnsafeUrl(f"{target.host!r} is a name within a private network; {_hint(target.host)}")
+            raise UnsafeUrl(f"{target.host!r} is a name within a private network; {_suggest_setting(target.host)}")
         return target
 
     def check_addresses(self, host: str, port: int, found: Sequence[Address]) -> None:
@@ -91,7 +93,7 @@ class Guard:
         for address in found:
             if not self._allows_address(address) and not is_public(address):
                 said = f"{host!r}" if str(address) == host else f"{host!r} leads to {address}, which"
-                raise UnsafeUrl(f"{said} is not a public address; {_hint(host)}")
+                raise UnsafeUrl(f"{said} is not a public address; {_suggest_setting(host)}")
 
     def _allows(self, target: Target) -> bool:
         if target.host in self.hosts or (target.scheme, target.host, target.port) in self.origins:
@@ -99,19 +101,19 @@ class Guard:
         return target.address is not None and self._allows_address(target.address)
 
     def _allows_address(self, address: Address) -> bool:
-        return any(unwrapped(address) in network for network in self.networks)
+        return any(unwrap_address(address) in network for network in self.networks)
 
 
-def _name(given: str) -> str:
-    name = given.lower().removesuffix(".")
-    if not is_name(name):
+def _check_host_name(host: str) -> str:
+    name = host.lower().removesuffix(".")
+    if not is_host_name(name):
         raise DefinitionError(
-            f"{SETTING} has {given!r:.80}; name a host, an address or a network, such as n8n.internal or 10.20.0.0/16, "
+            f"{ALLOW_HOSTS_SETTING} has {host!r:.80}; name a host, an address or a network, such as n8n.internal or 10.20.0.0/16, "
             "without a scheme, a port or a wildcard"
         )
     return name
 
 
-def _hint(host: str) -> str:
-    what = str(parsed(host) or host)
-    return f"if it is meant to be called, whoever runs Retoma can allow it: add {what} to {SETTING}"
+def _suggest_setting(host: str) -> str:
+    what = str(parse_address(host) or host)
+    return f"if it is meant to be called, whoever runs Retoma can allow it: add {what} to {ALLOW_HOSTS_SETTING}"

@@ -3,39 +3,39 @@
 router = APIRouter()
 
 @router.get("/jobs/{job}")
-async def job(job: UUID, by: Annotated[Caller, caller("runs:read")]) -> dict[str, Any]:
+async def job(job: UUID, by: Annotated[Principal, require_scope("runs:read")]) -> dict[str, Any]:
     run = await by.client.show(job, tenant=by.tenant)
     ...
 
-A route without `caller` must say so with `dependencies=[public]`, otherwise the server does not start.
+A route without `require_scope` must say so with `dependencies=[public]`, otherwise the server does not start.
 """
 
-from retoma.server.callers import Caller, caller, caller_or_link, public
-from retoma.server.pages.episodes import Episode, ended_by, episodes
+from retoma.server.file_response import get_public_url, parse_range, send_file
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import Visit
-from retoma.server.problems import Problem, binary, documented, problem_of
-from retoma.server.sending import asked_part, public_address, send_file
+from retoma.server.pages.page_context import PageContext
+from retoma.server.pages.stuck_episodes import StuckEpisode, find_fatal_episode, list_stuck_episodes
+from retoma.server.principal import Principal, public, require_scope, require_scope_or_link
+from retoma.server.problems import Problem, document_binary, document_problems, to_problem
+from retoma.server.schemas import idempotency_key_header
 from retoma.server.server import make_server
-from retoma.server.shapes import idempotency_key
 
 __all__ = [
-    "Caller",
-    "Episode",
     "Page",
+    "PageContext",
+    "Principal",
     "Problem",
-    "Visit",
-    "asked_part",
-    "binary",
-    "caller",
-    "caller_or_link",
-    "documented",
-    "ended_by",
-    "episodes",
-    "idempotency_key",
+    "StuckEpisode",
+    "document_binary",
+    "document_problems",
+    "find_fatal_episode",
+    "get_public_url",
+    "idempotency_key_header",
+    "list_stuck_episodes",
     "make_server",
-    "problem_of",
+    "parse_range",
     "public",
-    "public_address",
+    "require_scope",
+    "require_scope_or_link",
     "send_file",
+    "to_problem",
 ]

@@ -20,49 +20,49 @@ from starlette.responses import Response
 
 from retoma.app import App
 from retoma.client import Client
-from retoma.engine import loops
+from retoma.engine import background_loops
 from retoma.logs import get_logger
-from retoma.server import families
-from retoma.server.callers import Caller, caller
+from retoma.server import prometheus_format
+from retoma.server.principal import Principal, require_scope
 
 log = get_logger("retoma.metrics")
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/metrics")
-async def metrics(request: Request, by: Annotated[Caller, caller("metrics:read")]) -> Response:
+async def get_metrics(request: Request, by: Annotated[Principal, require_scope("metrics:read")]) -> Response:
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Measured(await measured(by.client)))
+    registry.register(_SnapshotCollector(await collect_metrics(by.client)))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     return Response(encode(registry), headers={"Content-Type": media_type, "Cache-Control": "no-store"})
 
 
-async def measured(client: Client) -> list[Metric]:
+async def collect_metrics(client: Client) -> list[Metric]:
     """The engine's families, and those of the application."""
-    found = list(families.of_figures(await client.figures()))
-    own, well = await _of_application(client.app, client)
-    up = families.gauge(
-        "retoma_application_measures_up", "Whether the application could give its own metrics.", [], [[well]]
+    found = list(prometheus_format.format_snapshot(await client.figures()))
+    own, well = await _collect_application_metrics(client.app, client)
+    up = prometheus_format.make_gauge(
+        "retoma_application_metrics_up", "Whether the application could give its own metrics.", [], [[well]]
     )
-    return [*found, *own, up, families.of_loops(loops.restarts())]
+    return [*found, *own, up, prometheus_format.format_loop_restarts(background_loops.count_restarts())]
 
 
-async def _of_application(app: App | None, client: Client) -> tuple[list[Metric], bool]:
-    if app is None or app.measures is None:
+async def _collect_application_metrics(app: App | None, client: Client) -> tuple[list[Metric], bool]:
+    if app is None or app.metrics is None:
         return [], True
     try:
-        return list(await app.measures(client)), True
+        return list(await app.metrics(client)), True
     except Exception:
         # What the application got wrong must not hide how the engine is.
         log.exception("the application could not give its metrics", app=app.name)
         return [], False
 
 
-class _Measured(Collector):
-    def __init__(self, found: Iterable[Metric]) -> None:
-        self._found = found
+class _SnapshotCollector(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        return self._found
+        return self._metrics

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from retoma.app import App
 from retoma.define.webhook import ENDED, EVENTS
-from retoma.server import shapes
+from retoma.server import schemas
 
 _COMPONENTS = "#/components/schemas/"
 _WEBHOOK_HEADERS = {
@@ -22,12 +22,12 @@ _WEBHOOK_HEADERS = {
 }
 
 
-def document_of(server: FastAPI) -> dict[str, Any]:
+def build_document(server: FastAPI) -> dict[str, Any]:
     """Return the document, which is built at the first call."""
     if server.openapi_schema is None:
         document = server.openapi()
         _name_operations(document, server)
-        _add_schema(document, "Problem", shapes.Problem)
+        _add_schema(document, "Problem", schemas.Problem)
         _describe_webhooks(document, server.state.app)
         for schema in document["components"]["schemas"].values():
             _move_defaults_to_descriptions(schema)
@@ -42,14 +42,14 @@ def _name_operations(document: dict[str, Any], server: FastAPI) -> None:
     application's function has the name of an earlier one, its operation keeps FastAPI's long id, which is unique.
     """
     taken: set[str] = set()
-    for route, operation in _operations(document, server):
+    for route, operation in _iterate_operations(document, server):
         name = route.operation_id or route.name
         if name and name not in taken:
             operation["operationId"] = name
             taken.add(name)
 
 
-def _operations(document: dict[str, Any], server: FastAPI) -> Iterator[tuple[RouteContext, dict[str, Any]]]:
+def _iterate_operations(document: dict[str, Any], server: FastAPI) -> Iterator[tuple[RouteContext, dict[str, Any]]]:
     for route in iter_route_contexts(server.routes):
         item = document["paths"].get(route.path_format, {})
         for method in route.methods or ():
@@ -64,11 +64,11 @@ def _describe_webhooks(document: dict[str, Any], app: App | None) -> None:
     for event in EVENTS:
         if event == ENDED:  # which stands for every end, and is the name of no body
             continue
-        body = dict[str, Any] if has_unknown_body else own or shapes.RunEvent
-        webhooks[event] = {"post": _webhook(event, _schema(document, body))}
+        body = dict[str, Any] if has_unknown_body else own or schemas.RunEvent
+        webhooks[event] = {"post": _webhook_operation(event, _schema_reference(document, body))}
 
 
-def _webhook(event: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _webhook_operation(event: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": f"on_{event.replace('.', '_')}",
         "summary": f"Sent to the URLs that asked for `{event}`",
@@ -85,11 +85,11 @@ def _webhook(event: str, schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _schema(document: dict[str, Any], described: Any) -> dict[str, Any]:
+def _schema_reference(document: dict[str, Any], model: Any) -> dict[str, Any]:
     """Return a reference to the schema of a model, or the schema itself of any other type."""
-    if isinstance(described, type) and hasattr(described, "model_json_schema"):
-        return _add_schema(document, described.__name__, described)
-    return TypeAdapter(described).json_schema()
+    if isinstance(model, type) and hasattr(model, "model_json_schema"):
+        return _add_schema(document, model.__name__, model)
+    return TypeAdapter(model).json_schema()
 
 
 def _add_schema(document: dict[str, Any], name: str, model: Any) -> dict[str, Any]:

@@ -20,16 +20,16 @@ from starlette.routing import compile_path
 
 from retoma.errors import (
     AlreadyDecided,
-    AtWork,
-    CannotFollow,
     Conflict,
     DatabaseUnavailable,
+    FeedbackNotSupported,
     Gone,
     InvalidInput,
     KeyReused,
     NotFound,
     RetomaError,
     RevisionChanged,
+    RunBusy,
     SchemaMismatch,
     Unrecordable,
     UnsafeUrl,
@@ -39,7 +39,7 @@ from retoma.tracebacks import release_frames
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
 _SCHEMA = {"$ref": "#/components/schemas/Problem"}  # which the OpenAPI document has from `shapes.Problem`
-_SAID = {
+_DESCRIPTIONS = {
     400: "the request cannot be read",
     401: "no key, or not a valid one",
     403: "the key lacks a scope",
@@ -77,49 +77,52 @@ class Problem(HTTPException):
         }
         return standard | self.members
 
-    def response(self) -> Response:
+    def to_response(self) -> Response:
         # Escaped to ASCII, because half a character of the caller's own would not encode.
-        text = json.dumps(self.body, default=_plain)
+        text = json.dumps(self.body, default=_to_json_value)
         return Response(text, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def document_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer beside its result, for the OpenAPI document."""
-    return {status: {"description": _SAID[status], "content": {MEDIA_TYPE: {"schema": _SCHEMA}}} for status in statuses}
+    return {
+        status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: {"schema": _SCHEMA}}}
+        for status in statuses
+    }
 
 
-def binary(description: str, media_type: str = "application/octet-stream") -> dict[str, Any]:
+def document_binary(description: str, media_type: str = "application/octet-stream") -> dict[str, Any]:
     """What a route answers with the content of a file, for the OpenAPI document."""
     return {"description": description, "content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
 
 
-def add_handlers(server: FastAPI) -> None:
+def add_exception_handlers(server: FastAPI) -> None:
     server.add_exception_handler(HTTPException, _on_http_error)
     server.add_exception_handler(RequestValidationError, _on_invalid_request)
-    server.add_exception_handler(RetomaError, _on_our_error)
+    server.add_exception_handler(RetomaError, _on_retoma_error)
 
 
-def of_error(error: RetomaError) -> Problem:
+def problem_from_error(error: RetomaError) -> Problem:
     said = str(error)
     match error:
         case Gone():
             return Problem(410, "GONE", said)
         case NotFound():
             return Problem(404, "NOT_FOUND", said)
-        case CannotFollow():
-            return Problem(422, "CANNOT_FOLLOW", said)
+        case FeedbackNotSupported():
+            return Problem(422, "FEEDBACK_NOT_SUPPORTED", said)
         case InvalidInput():
             cause = error.__cause__
-            fields = _fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
+            fields = _describe_fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
             return Problem(422, "INVALID_INPUT", said, errors=fields)
         case UnsafeUrl():
-            fields = [{"field": error.field, "message": error.why}] if error.field else []
+            fields = [{"field": error.field, "message": error.reason}] if error.field else []
             return Problem(422, "UNSAFE_URL", said, errors=fields)
         case KeyReused():
             # A mistake of the caller's, as RFC drafts on it say.
             return Problem(422, "IDEMPOTENCY_KEY_REUSED", said)
-        case AtWork():
-            return Problem(409, "AT_WORK", said)
+        case RunBusy():
+            return Problem(409, "RUN_BUSY", said)
         case AlreadyDecided():
             winner = {name: getattr(error.winner, name) for name in ("state", "decided_by", "decided_at")}
             return Problem(409, "ALREADY_DECIDED", said, winner=winner)
@@ -130,39 +133,39 @@ def of_error(error: RetomaError) -> Problem:
         case Unrecordable():
             return Problem(422, "UNRECORDABLE", "the database cannot hold one of these values: is there a NUL in it?")
         case DatabaseUnavailable():
-            return unavailable()
+            return database_unavailable()
         case SchemaMismatch():
             return Problem(503, "SCHEMA_MISMATCH", said, headers=RETRY_AFTER)
         case _:
-            return Problem(422, _code_of(error), said)
+            return Problem(422, _error_code(error), said)
 
 
-def problem_of(error: Problem | RequestValidationError | RetomaError) -> Problem:
+def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem:
     """How an error that a route raised is answered."""
     match error:
         case Problem():
             return error
         case RequestValidationError():
-            return _of_invalid_request(error)
+            return _problem_from_validation(error)
         case _:
-            return of_error(error)
+            return problem_from_error(error)
 
 
-def _of_invalid_request(error: RequestValidationError) -> Problem:
-    if _was_not_read(error):
+def _problem_from_validation(error: RequestValidationError) -> Problem:
+    if _is_body_not_json(error):
         said = "the body was not read as JSON: send Content-Type: application/json"
         return Problem(422, "INVALID_REQUEST", said, errors=[{"field": "Content-Type", "message": said}])
-    fields = _fields(error.errors())
+    fields = _describe_fields(error.errors())
     told = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
     return Problem(422, "INVALID_REQUEST", f"the request is wrong: {told}", errors=fields)
 
 
-def _was_not_read(error: RequestValidationError) -> bool:
+def _is_body_not_json(error: RequestValidationError) -> bool:
     """Whether a body came whose type does not say that it is JSON: it is then taken for plain bytes."""
     return isinstance(error.body, bytes) and any(tuple(each["loc"]) == ("body",) for each in error.errors())
 
 
-def unavailable() -> Problem:
+def database_unavailable() -> Problem:
     return Problem(
         503,
         "DATABASE_UNAVAILABLE",
@@ -171,18 +174,20 @@ def unavailable() -> Problem:
     )
 
 
-def slow_down(seconds: float, why: str) -> None:
+def check_rate(seconds: float, reason: str) -> None:
     """Raise a Problem if there is something to wait for."""
     if seconds > 0:
         after = math.ceil(seconds)
-        raise Problem(429, "TOO_MANY_REQUESTS", f"{why}: come again in {after} s", headers={"Retry-After": str(after)})
+        raise Problem(
+            429, "TOO_MANY_REQUESTS", f"{reason}: come again in {after} s", headers={"Retry-After": str(after)}
+        )
 
 
-def _plain(value: object) -> str:
+def _to_json_value(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def _code_of(error: RetomaError) -> str:
+def _error_code(error: RetomaError) -> str:
     """`UnsafeUrl` is UNSAFE_URL."""
     name = type(error).__name__
     return "".join(f"_{letter}" if letter.isupper() else letter for letter in name).lstrip("_").upper()
@@ -192,18 +197,18 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     release_frames(error)
     if isinstance(error, Problem):
-        return error.response()
+        return error.to_response()
     code = HTTPStatus(error.status_code).name
-    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
-    return Problem(error.status_code, code, _told(error), headers=headers).response()
+    headers = {"Allow": _list_allowed_methods(request)} if error.status_code == 405 else error.headers
+    return Problem(error.status_code, code, _describe_http_error(error), headers=headers).to_response()
 
 
-def _allowed(request: Request) -> str:
+def _list_allowed_methods(request: Request) -> str:
     """Every method that some route takes on this path."""
-    return ", ".join(sorted({method for route in routes_at(request) for method in route.methods or ()}))
+    return ", ".join(sorted({method for route in find_routes(request) for method in route.methods or ()}))
 
 
-def routes_at(request: Request) -> list[RouteContext]:
+def find_routes(request: Request) -> list[RouteContext]:
     """The routes on its path, for whichever method."""
     routes = iter_route_contexts(request.app.routes)
     return [route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"])]
@@ -212,16 +217,16 @@ def routes_at(request: Request) -> list[RouteContext]:
 async def _on_invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     release_frames(error)
-    return problem_of(error).response()
+    return to_problem(error).to_response()
 
 
-async def _on_our_error(_: Request, error: Exception) -> Response:
+async def _on_retoma_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RetomaError)
     release_frames(error)
-    return of_error(error).response()
+    return problem_from_error(error).to_response()
 
 
-def _told(error: HTTPException) -> str:
+def _describe_http_error(error: HTTPException) -> str:
     match error.status_code:
         case 404:
             return "there is no such path; /api/v1/openapi.json lists them"
@@ -231,21 +236,23 @@ def _told(error: HTTPException) -> str:
             return str(error.detail)
 
 
-def _fields(errors: Any) -> list[dict[str, str]]:
+def _describe_fields(errors: Any) -> list[dict[str, str]]:
     """Without the values themselves, which may be secrets."""
-    return [_no_json(each) if each["msg"] == "JSON decode error" else _field(each) for each in errors]
+    return [
+        _describe_invalid_json(each) if each["msg"] == "JSON decode error" else _describe_field(each) for each in errors
+    ]
 
 
-def _field(error: Any) -> dict[str, str]:
-    return {"field": _place(error["loc"]), "message": str(error["msg"]).removeprefix("Value error, ")}
+def _describe_field(error: Any) -> dict[str, str]:
+    return {"field": _format_location(error["loc"]), "message": str(error["msg"]).removeprefix("Value error, ")}
 
 
-def _no_json(error: Any) -> dict[str, str]:
+def _describe_invalid_json(error: Any) -> dict[str, str]:
     """Of a body that cannot be read the place is that of a character."""
     return {"field": "body", "message": f"this is no JSON: {error['ctx']['error']} at character {error['loc'][-1]}"}
 
 
-def _place(location: tuple[int | str, ...]) -> str:
+def _format_location(location: tuple[int | str, ...]) -> str:
     """Where it is in the body or the query, as people write it."""
     parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
     return ".".join(map(str, parts))

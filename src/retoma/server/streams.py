@@ -11,44 +11,44 @@ from uuid import UUID
 
 import msgspec
 
-from retoma.engine.live import LiveReader
-from retoma.engine.loops import kept_going
+from retoma.engine.background_loops import run_with_restarts
+from retoma.engine.live_events import LiveEventReader
 from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import LiveEvent
-from retoma.server.callers import Credential
+from retoma.server.principal import Credential
 from retoma.server.problems import Problem
 from retoma.states import RunState
 from retoma.store.database import Database
 
 log = get_logger("retoma.live")
-FindEnded = Callable[[Iterable[Credential]], Awaitable[set[Credential]]]
+FindInvalid = Callable[[Iterable[Credential]], Awaitable[set[Credential]]]
 
 SECONDS_BETWEEN_PINGS = 15
 SECONDS_BETWEEN_SLOTS = 1.0
 SECONDS_BETWEEN_CHECKS = 2.0  # of keys and sessions
-LONGEST_LIFE = 900  # seconds; then its watcher comes again
-LARGEST_BACKLOG = 256 * 1024  # bytes that one who reads slowly may be behind
-MOST_STREAMS = 20_000
-MOST_IDLE_READS = 150  # of which nobody hears; then the reader ends
-FURTHEST_BACK = 100_000  # events of all runs that one who was away may ask for
-PAUSE_WITHOUT_DATABASE = 1.0
-LOOKS_AHEAD = 100  # for this process to reach what another has told already
-SECONDS_BETWEEN_LOOKS = 0.02
-LONGEST_LOOK = 1.0
+MAX_STREAM_SECONDS = 900  # seconds; then its watcher comes again
+MAX_BACKLOG_BYTES = 256 * 1024  # bytes that one who reads slowly may be behind
+MAX_STREAMS = 20_000
+MAX_IDLE_READS = 150  # of which nobody hears; then the reader ends
+MAX_EVENTS_BEHIND = 100_000  # events of all runs that one who was away may ask for
+DATABASE_RETRY_SECONDS = 1.0
+MAX_CATCH_UP_POLLS = 100  # for this process to reach what another has told already
+CATCH_UP_POLL_SECONDS = 0.02
+STATE_QUERY_TIMEOUT_SECONDS = 1.0
 
 
-def frame(event: LiveEvent) -> bytes:
+def encode_event(event: LiveEvent) -> bytes:
     """One event as it is sent. JSON has no line breaks, so that no text of a user can end a line of ours."""
-    told = {name: getattr(event, name) for name in _TOLD}
+    told = {name: getattr(event, name) for name in _EVENT_FIELDS}
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), msgspec.json.encode(told))
 
 
-_TOLD = ("id", "run", "at", "kind", "revision", "attempt", "step", "item", "data")
+_EVENT_FIELDS = ("id", "run", "at", "kind", "revision", "attempt", "step", "item", "data")
 
 
-def ping(through: int, run: UUID | None = None, state: RunState | None = None) -> bytes:
+def encode_ping(through: int, run: UUID | None = None, state: RunState | None = None) -> bytes:
     """Says that all is well, through which event nothing is missing, and of one run how it stands."""
     told: dict[str, Any] = {"through": through}
     if state is not None:
@@ -64,13 +64,13 @@ class Stream:
         "_size",
         "_waker",
         "abort",
-        "begins_after",
         "credential",
         "is_cut",
         "is_over",
         "key",
-        "life",
+        "pings_left",
         "run",
+        "starts_after",
         "tenant",
     )
 
@@ -79,15 +79,15 @@ class Stream:
         key: Hashable,
         run: UUID | None,
         tenant: int | None,
-        begins_after: int,
+        starts_after: int,
         credential: Credential | None = None,
     ) -> None:
         self.key = key
         self.credential = credential
         self.run = run
         self.tenant = tenant
-        self.begins_after = begins_after
-        self.life = LONGEST_LIFE // SECONDS_BETWEEN_PINGS  # pings that are left
+        self.starts_after = starts_after
+        self.pings_left = MAX_STREAM_SECONDS // SECONDS_BETWEEN_PINGS  # pings that are left
         self.is_cut = False
         self.is_over = False
         self.abort: Callable[[], None] | None = None
@@ -99,7 +99,7 @@ class Stream:
         """Let it be sent next. Who is too far behind is cut off, and may come again for the rest."""
         if self.is_cut or self.is_over:
             return
-        if self._size > LARGEST_BACKLOG:
+        if self._size > MAX_BACKLOG_BYTES:
             self.cut()
             return
         self._chunks.append(chunk)  # the same bytes for all who watch the same
@@ -136,20 +136,20 @@ class Stream:
 class Streams:
     """All who watch this process. While there is one, one task reads for all, and another pings."""
 
-    def __init__(self, database: Database, per_key: int, find_ended: FindEnded) -> None:
+    def __init__(self, database: Database, per_key: int, find_invalid: FindInvalid) -> None:
         """`find_ended` says which credentials are not valid any more."""
-        self._find_ended = find_ended
-        self.reader = LiveReader(database)
+        self._find_invalid = find_invalid
+        self.reader = LiveEventReader(database)
         self._tenants = Tenants(database)
         self._per_key = per_key
-        self._of_keys: Counter[Hashable] = Counter()
-        self._of_runs: dict[UUID, set[Stream]] = {}
-        self._of_tenants: dict[int | None, set[Stream]] = {}
-        self._slots: list[set[Stream]] = [set() for _ in range(SECONDS_BETWEEN_PINGS)]
+        self._count_by_key: Counter[Hashable] = Counter()
+        self._by_run: dict[UUID, set[Stream]] = {}
+        self._by_tenant: dict[int | None, set[Stream]] = {}
+        self._ping_slots: list[set[Stream]] = [set() for _ in range(SECONDS_BETWEEN_PINGS)]
         self._count = 0
-        self._opened = 0
+        self._opened_count = 0
         self._through = 0
-        self._beginning = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
 
@@ -157,8 +157,8 @@ class Streams:
     def count(self) -> int:
         return self._count
 
-    def all(self) -> list[Stream]:
-        return [stream for slot in self._slots for stream in slot]
+    def list_streams(self) -> list[Stream]:
+        return [stream for slot in self._ping_slots for stream in slot]
 
     async def open(
         self,
@@ -173,174 +173,182 @@ class Streams:
 
         It must be closed. What came between `after` and its `begins_after` is the caller's to fetch.
         """
-        self._admit(key)
+        self._reserve(key)
         try:
-            owner = None if tenant is None else await self._tenants.id_of(tenant)
-            async with self._beginning:
-                await self._begin()
-            await self._reach(after or 0)
+            owner = None if tenant is None else await self._tenants.get_or_create_id(tenant)
+            async with self._start_lock:
+                await self._start()
+            await self._catch_up(after or 0)
             if self._closed:
-                self._stop()
-                raise _no_room()
+                self._stop_tasks()
+                raise _too_many_streams_problem()
         except BaseException:
-            self._let_go(key)
+            self._release(key)
             raise
         stream = Stream(key, run, owner, self._through, credential)
-        self._group(stream).add(stream)
-        self._slots[self._opened % SECONDS_BETWEEN_PINGS].add(stream)
-        self._opened += 1
+        self._get_group(stream).add(stream)
+        self._ping_slots[self._opened_count % SECONDS_BETWEEN_PINGS].add(stream)
+        self._opened_count += 1
         return stream
 
     def close_stream(self, stream: Stream) -> None:
-        group = self._group(stream)
+        group = self._get_group(stream)
         group.discard(stream)
-        for slot in self._slots:
+        for slot in self._ping_slots:
             slot.discard(stream)
         if not group:
-            self._forget_group(stream)
-        self._let_go(stream.key)
+            self._delete_group(stream)
+        self._release(stream.key)
 
     def close(self) -> None:
         """End all streams, and let none begin: this server stops."""
         self._closed = True
-        for stream in self.all():
+        for stream in self.list_streams():
             stream.end()
-        self._stop()
+        self._stop_tasks()
 
-    def _admit(self, key: Hashable) -> None:
+    def _reserve(self, key: Hashable) -> None:
         """Count one more. From now on the reader does not end."""
-        if self._closed or self._count >= MOST_STREAMS:
-            raise _no_room()
-        if self._of_keys[key] >= self._per_key:
+        if self._closed or self._count >= MAX_STREAMS:
+            raise _too_many_streams_problem()
+        if self._count_by_key[key] >= self._per_key:
             raise Problem(
-                429, "TOO_MANY_STREAMS", f"this key has {self._per_key} streams open: close one first", headers=_SOON
+                429,
+                "TOO_MANY_STREAMS",
+                f"this key has {self._per_key} streams open: close one first",
+                headers=_RETRY_AFTER,
             )
-        self._of_keys[key] += 1
+        self._count_by_key[key] += 1
         self._count += 1
 
-    def _let_go(self, key: Hashable) -> None:
+    def _release(self, key: Hashable) -> None:
         self._count -= 1
-        self._of_keys[key] -= 1
-        if not self._of_keys[key]:
-            del self._of_keys[key]
+        self._count_by_key[key] -= 1
+        if not self._count_by_key[key]:
+            del self._count_by_key[key]
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         if not self._tasks:
-            await self.reader.begin()
+            await self.reader.start()
             self._through = self.reader.through
-            loops = {"live events": self._feed, "pings": self._ping, "credentials": self._check}
-            self._tasks = [asyncio.create_task(kept_going(name, loop)) for name, loop in loops.items()]
+            loops = {
+                "live events": self._read_events,
+                "pings": self._send_pings,
+                "credentials": self._check_credentials,
+            }
+            self._tasks = [asyncio.create_task(run_with_restarts(name, loop)) for name, loop in loops.items()]
 
-    async def _reach(self, after: int) -> None:
+    async def _catch_up(self, after: int) -> None:
         """Another process may have told events that this one has yet to read: it must not tell them again."""
-        for _ in range(LOOKS_AHEAD):
+        for _ in range(MAX_CATCH_UP_POLLS):
             if self._through >= after:
                 return
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(CATCH_UP_POLL_SECONDS)
 
-    def _stop(self) -> None:
+    def _stop_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         self._tasks = []
 
-    async def _feed(self) -> None:
+    async def _read_events(self) -> None:
         """Read for all, until nobody has watched for a while."""
         idle = 0
-        while idle < MOST_IDLE_READS:
+        while idle < MAX_IDLE_READS:
             try:
-                self.share(await self.reader.read_after_pause())
+                self.distribute(await self.reader.read_after_pause())
             except DatabaseUnavailable as error:
                 log.warning("live events wait for the database", error=error)
-                await asyncio.sleep(PAUSE_WITHOUT_DATABASE)
+                await asyncio.sleep(DATABASE_RETRY_SECONDS)
             idle = 0 if self._count else idle + 1
-        self._stop()  # this task too
+        self._stop_tasks()  # this task too
 
-    def share(self, found: Iterable[LiveEvent]) -> None:
+    def distribute(self, events: Iterable[LiveEvent]) -> None:
         """Give each who watches what is theirs, in its order. If that fails they are cut off, and come again for it."""
         try:
-            self._share(found)
+            self._distribute(events)
         except Exception:
-            for stream in self.all():
+            for stream in self.list_streams():
                 stream.cut()
             raise
         finally:
             self._through = self.reader.through
 
-    def _share(self, found: Iterable[LiveEvent]) -> None:
-        frames = [(event, frame(event)) for event in found] if self._count else []
-        for tenant, streams in self._of_tenants.items() if frames else ():
+    def _distribute(self, events: Iterable[LiveEvent]) -> None:
+        frames = [(event, encode_event(event)) for event in events] if self._count else []
+        for tenant, streams in self._by_tenant.items() if frames else ():
             if chunk := b"".join(told for event, told in frames if tenant in (None, event.tenant)):
-                _put(streams, chunk)
+                _put_all(streams, chunk)
         for event, told in frames:
-            watching = self._of_runs.get(event.run, ())
-            _put(watching, told)
+            watching = self._by_run.get(event.run, ())
+            _put_all(watching, told)
             if event.kind == "end":
-                _end(watching)
+                _end_all(watching)
 
-    async def _ping(self) -> None:
+    async def _send_pings(self) -> None:
         """A part of all in each second, so that they do not all come at once."""
         while True:
-            for slot in self._slots:
+            for slot in self._ping_slots:
                 await asyncio.sleep(SECONDS_BETWEEN_SLOTS)
-                await self.ping(slot)
+                await self.send_pings(slot)
 
-    async def ping(self, streams: Iterable[Stream]) -> None:
+    async def send_pings(self, streams: Iterable[Stream]) -> None:
         """Those whose time is over end with it."""
         watched = list(streams)
-        states = await self._states({stream.run for stream in watched if stream.run is not None})
+        states = await self._fetch_states({stream.run for stream in watched if stream.run is not None})
         chunks = {
-            run: ping(self._through, run, states.get(run) if run else None) for run in {each.run for each in watched}
+            run: encode_ping(self._through, run, states.get(run) if run else None)
+            for run in {each.run for each in watched}
         }
         for stream in watched:
             stream.put(chunks[stream.run])
-            stream.life -= 1
-            if stream.life <= 0:
+            stream.pings_left -= 1
+            if stream.pings_left <= 0:
                 stream.end()
 
-    async def _check(self) -> None:
+    async def _check_credentials(self) -> None:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
             with suppress(DatabaseUnavailable):  # the next check comes soon
-                await self.end_invalid()
+                await self.end_invalid_streams()
 
-    async def end_invalid(self) -> None:
+    async def end_invalid_streams(self) -> None:
         """End the streams whose key was revoked or whose session is over, by one look at each kind of credential."""
-        shown = {stream.credential for stream in self.all() if stream.credential is not None}
-        ended = await self._find_ended(shown) if shown else set()
-        for stream in self.all() if ended else ():
+        shown = {stream.credential for stream in self.list_streams() if stream.credential is not None}
+        ended = await self._find_invalid(shown) if shown else set()
+        for stream in self.list_streams() if ended else ():
             if stream.credential in ended:
                 stream.end()
 
-    async def _states(self, runs: set[UUID]) -> dict[UUID, RunState]:
+    async def _fetch_states(self, runs: set[UUID]) -> dict[UUID, RunState]:
         """Nothing if the database does not answer at once: a ping must not be late."""
         try:
-            async with asyncio.timeout(LONGEST_LOOK):
-                return await self.reader.states(runs) if runs else {}
+            async with asyncio.timeout(STATE_QUERY_TIMEOUT_SECONDS):
+                return await self.reader.get_states(runs) if runs else {}
         except (DatabaseUnavailable, TimeoutError):
             return {}
 
-    def _group(self, stream: Stream) -> set[Stream]:
+    def _get_group(self, stream: Stream) -> set[Stream]:
         if stream.run is not None:
-            return self._of_runs.setdefault(stream.run, set())
-        return self._of_tenants.setdefault(stream.tenant, set())
+            return self._by_run.setdefault(stream.run, set())
+        return self._by_tenant.setdefault(stream.tenant, set())
 
-    def _forget_group(self, stream: Stream) -> None:
-        groups: dict[Any, set[Stream]] = self._of_tenants if stream.run is None else self._of_runs
+    def _delete_group(self, stream: Stream) -> None:
+        groups: dict[Any, set[Stream]] = self._by_tenant if stream.run is None else self._by_run
         groups.pop(stream.tenant if stream.run is None else stream.run, None)
 
 
-def _put(streams: Iterable[Stream], chunk: bytes) -> None:
+def _put_all(streams: Iterable[Stream], chunk: bytes) -> None:
     for stream in streams:
         stream.put(chunk)
 
 
-def _no_room() -> Problem:
-    return Problem(503, "TOO_MANY_STREAMS", "this server has no room for another stream", headers=_SOON)
+def _too_many_streams_problem() -> Problem:
+    return Problem(503, "TOO_MANY_STREAMS", "this server has no room for another stream", headers=_RETRY_AFTER)
 
 
-def _end(streams: Iterable[Stream]) -> None:
+def _end_all(streams: Iterable[Stream]) -> None:
     for stream in streams:
         stream.end()
 
 
-_SOON = {"Retry-After": "5"}
+_RETRY_AFTER = {"Retry-After": "5"}

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from retoma.define.charge import Charge
 from retoma.records import ChargeRecord, ChargeTotal, Price
-from retoma.store.database import Database, is_there
+from retoma.store.database import Database, is_duplicate
 from retoma.store.statements import statements
 
 _SQL = statements("charges")
-TRIES = 5
+MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ChargeEntry:
     """One charge of one attempt. Its id makes it the same charge however often it is written."""
 
     id: UUID
@@ -31,7 +31,7 @@ class Entry:
     charge: Charge
 
 
-async def write(database: Database, entries: Sequence[Entry]) -> None:
+async def write(database: Database, entries: Sequence[ChargeEntry]) -> None:
     await database.fetch(
         _SQL["write_charges"],
         id=[entry.id for entry in entries],
@@ -50,12 +50,12 @@ async def write(database: Database, entries: Sequence[Entry]) -> None:
     )
 
 
-async def of_run(database: Database, run: UUID, after: UUID | None, limit: int) -> list[ChargeRecord]:
+async def list_for_run(database: Database, run: UUID, after: UUID | None, limit: int) -> list[ChargeRecord]:
     rows = await database.fetch(_SQL["charges_of_run"], run=run, after=after, limit=limit)
     return [ChargeRecord(**row) for row in rows]
 
 
-async def totals(
+async def sum_charges(
     database: Database,
     *,
     by: Sequence[str],
@@ -72,18 +72,18 @@ async def totals(
     return [ChargeTotal(**row) for row in rows]
 
 
-async def prices(database: Database) -> list[Price]:
+async def list_prices(database: Database) -> list[Price]:
     return [Price(**row) for row in await database.fetch(_SQL["list_prices"])]
 
 
 async def set_price(database: Database, provider: str, what: str, **micros: int) -> Price:
     """The newest version afterwards: the one before, if nothing is different."""
     values: dict[str, Any] = {"provider": provider, "what": what}
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         try:
             await database.fetch(_SQL["add_price"], **values, **micros)
             break
         except Exception as error:
-            if not is_there(error):  # another has set it at the same moment, and ours comes after
+            if not is_duplicate(error):  # another has set it at the same moment, and ours comes after
                 raise
     return Price(**await database.fetch_one(_SQL["newest_price"], **values))

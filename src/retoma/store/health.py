@@ -12,18 +12,18 @@ from retoma.store.statements import statements
 _SQL = statements("health")
 
 
-async def server(database: Database) -> asyncpg.Record:
+async def get_server(database: Database) -> asyncpg.Record:
     return await database.fetch_one(_SQL["server"])
 
 
-async def old_transactions(database: Database, age: timedelta) -> list[asyncpg.Record]:
+async def list_old_transactions(database: Database, age: timedelta) -> list[asyncpg.Record]:
     return await database.fetch(_SQL["old_transactions"], age=age)
 
 
-async def ready_by_queue(database: Database) -> dict[str, int]:
+async def count_ready_by_queue(database: Database) -> dict[str, int]:
     rows = await database.fetch(_SQL["ready_by_queue"])
     return {row["queue"]: row["jobs"] for row in rows}
 
 
-async def undefined_steps(database: Database) -> list[asyncpg.Record]:
+async def list_undefined_steps(database: Database) -> list[asyncpg.Record]:
     return await database.fetch(_SQL["undefined_steps"])

@@ -16,7 +16,7 @@ _SQL = statements("items")
 _JSON = ("value", "error", "output")
 
 
-async def listed(
+async def list_items(
     database: Database,
     run: UUID,
     source: str,
@@ -42,11 +42,12 @@ async def listed(
         limit=limit,
     )
     return [
-        Item(**{**row, "state": JobState(row["state"]), **{name: _loaded(row[name]) for name in _JSON}}) for row in rows
+        Item(**{**row, "state": JobState(row["state"]), **{name: _parse_json(row[name]) for name in _JSON}})
+        for row in rows
     ]
 
 
-async def totals(database: Database, run: UUID, source: str) -> ItemTotals:
+async def count_by_state(database: Database, run: UUID, source: str) -> ItemTotals:
     rows = await database.fetch(_SQL["item_totals"], run=run, source=source)
     last = max((row for row in rows if row["last_at"]), key=lambda row: row["last_at"], default=None)
     return ItemTotals(
@@ -56,10 +57,10 @@ async def totals(database: Database, run: UUID, source: str) -> ItemTotals:
     )
 
 
-async def codes(database: Database, run: UUID, source: str) -> list[tuple[str, int]]:
+async def count_by_code(database: Database, run: UUID, source: str) -> list[tuple[str, int]]:
     rows = await database.fetch(_SQL["item_codes"], run=run, source=source)
     return [(row["code"], row["items"]) for row in rows]
 
 
-def _loaded(text: str | None) -> Any:
+def _parse_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)

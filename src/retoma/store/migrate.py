@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STORE = files("retoma.store")
 RELEASE = version("retoma")
 _LOCK = 7_361_726_001  # the advisory lock that only migrations take
-LONGEST_WAIT = "2s"  # for a lock on a table: whoever comes later for that table waits behind us
+LOCK_TIMEOUT = "2s"  # for a lock on a table: whoever comes later for that table waits behind us
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SchemaStatus:
 
     @property
     def is_newer(self) -> bool:
-        return self.applied > self.newest or _parts(self.functions_of) > _parts(RELEASE)
+        return self.applied > self.newest or _parse_release(self.functions_of) > _parse_release(RELEASE)
 
     @property
     def is_current(self) -> bool:
@@ -51,9 +51,9 @@ class SchemaStatus:
         return self.applied == self.newest and (self.functions_are_ours or self.is_newer)
 
 
-def migrations() -> list[Migration]:
+def list_migrations() -> list[Migration]:
     """All migrations of this release, in order."""
-    return [_migration(file) for file in _sql_files(_STORE / "migrations")]
+    return [_read_migration(file) for file in _sql_files(_STORE / "migrations")]
 
 
 async def upgrade(connection: Connection) -> list[str]:
@@ -65,16 +65,16 @@ async def upgrade(connection: Connection) -> list[str]:
     async with connection.transaction():
         await connection.execute("set transaction isolation level read committed, read write")
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
-        await connection.execute(f"set local lock_timeout = '{LONGEST_WAIT}'")
-        await connection.execute(_BOOKS)
-        found = await status(connection)
-        _refuse_newer_tables(found)
+        await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+        await connection.execute(_BOOKKEEPING)
+        found = await get_status(connection)
+        _refuse_newer_schema(found)
         applied = await _apply_migrations(connection)
         return applied if found.is_newer else applied + await _apply_functions(connection)
 
 
-async def status(connection: Connection) -> SchemaStatus:
-    newest = migrations()[-1].number
+async def get_status(connection: Connection) -> SchemaStatus:
+    newest = list_migrations()[-1].number
     if not await connection.fetchval("select to_regclass('retoma.functions') is not null"):
         return SchemaStatus(applied=0, newest=newest, functions_of=None, functions_are_ours=False)
     applied = await connection.fetchval("select coalesce(max(number), 0) from retoma.migrations")
@@ -89,8 +89,8 @@ async def status(connection: Connection) -> SchemaStatus:
 
 async def require_current(connection: Connection) -> None:
     """Raise SchemaMismatch unless this release can work on the schema."""
-    found = await status(connection)
-    _refuse_newer_tables(found)
+    found = await get_status(connection)
+    _refuse_newer_schema(found)
     if found.applied == 0:
         raise SchemaMismatch("the database has none of Retoma's tables yet: run `retoma db upgrade`")
     if not found.is_current:
@@ -100,7 +100,7 @@ async def require_current(connection: Connection) -> None:
         )
 
 
-def _refuse_newer_tables(found: SchemaStatus) -> None:
+def _refuse_newer_schema(found: SchemaStatus) -> None:
     if found.applied > found.newest:
         raise SchemaMismatch(
             f"the database is at schema {found.applied}, newer than the {found.newest} of release {RELEASE}: "
@@ -108,12 +108,12 @@ def _refuse_newer_tables(found: SchemaStatus) -> None:
         )
 
 
-def _parts(release: str | None) -> tuple[int, ...]:
+def _parse_release(release: str | None) -> tuple[int, ...]:
     """A release as numbers that can be compared; `0.2.0rc1` counts as 0.2.0."""
     return tuple(int(part) for part in re.findall(r"\d+", release or "")[:3])
 
 
-_BOOKS = """
+_BOOKKEEPING = """
 create schema if not exists retoma;
 create table if not exists retoma.migrations (
   number int primary key, name text not null, checksum text not null, applied_at timestamptz not null default now());
@@ -124,7 +124,7 @@ create table if not exists retoma.functions (digest text not null, release text 
 async def _apply_migrations(connection: Connection) -> list[str]:
     known = {row["number"]: row["checksum"] for row in await connection.fetch("select * from retoma.migrations")}
     applied = []
-    for migration in migrations():
+    for migration in list_migrations():
         if migration.number not in known:
             await connection.execute(migration.sql)
             await connection.execute(
@@ -166,6 +166,6 @@ def _sql_files(folder: Traversable) -> list[Traversable]:
     return sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
 
 
-def _migration(file: Traversable) -> Migration:
+def _read_migration(file: Traversable) -> Migration:
     number, _, _ = file.name.partition("_")
     return Migration(int(number), file.name.removesuffix(".sql"), file.read_text())

@@ -9,76 +9,76 @@ from contextlib import suppress
 from math import inf
 
 from retoma.logs import get_logger
-from retoma.store.database import DATABASE_ERRORS, Database, Link, backoff
+from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection, backoff
 from retoma.store.statements import statements
 
 log = get_logger("retoma.notify")
-_TELL = statements("workers")["tell_of_work"]
+_NOTIFY = statements("workers")["tell_of_work"]
 CHANNEL = "retoma_ready"
-QUIET = 0.02  # seconds
+QUIET_SECONDS = 0.02  # seconds
 
 
-class Teller:
+class WorkerNotifier:
     """Tells of new work, and never more often than `at_most_every` seconds.
 
     Outside the transaction that made the work, because a NOTIFY inside would serialise all commits.
     """
 
     def __init__(self, database: Database, at_most_every: float = 0.0) -> None:
-        self._link = Link(database)
+        self._link = DedicatedConnection(database)
         self._pause = at_most_every
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
         self._again = False
-        self._told_at = -inf  # monotonic
+        self._notified_at = -inf  # monotonic
 
     def is_quiet(self) -> bool:
         """Whether nobody was told for a while. If so, whoever asks tells by himself."""
         now = time.monotonic()
-        quiet = now - self._told_at > QUIET and (self._telling is None or self._telling.done())
-        self._told_at = now
+        quiet = now - self._notified_at > QUIET_SECONDS and (self._notifying is None or self._notifying.done())
+        self._notified_at = now
         return quiet
 
-    def tell(self) -> None:
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.ensure_future(self._tell())
+    def notify(self) -> None:
+        if self._notifying is None or self._notifying.done():
+            self._notifying = asyncio.ensure_future(self._notify())
         else:
             self._again = True
 
     async def close(self) -> None:
         self._pause = 0.0
-        if self._telling is not None:
-            await self._telling
+        if self._notifying is not None:
+            await self._notifying
         await self._link.close()
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         self._again = True
         while self._again:
             self._again = False
             with suppress(*DATABASE_ERRORS):
-                await self._link.fetch(_TELL, [])
+                await self._link.fetch(_NOTIFY, [])
             await asyncio.sleep(self._pause)
 
 
-async def listen(database: Database, on_told: Callable[[], None]) -> None:
+async def listen(database: Database, on_notify: Callable[[], None]) -> None:
     """Call `on_told` for new work, and after each reconnection, until cancelled."""
     while True:
         for wait in backoff():
             try:
-                await _listen_once(database, on_told)
+                await _listen_once(database, on_notify)
                 break
             except DATABASE_ERRORS as error:
                 log.warning("not listening", error=error)
             await asyncio.sleep(wait)
 
 
-async def _listen_once(database: Database, on_told: Callable[[], None]) -> None:
+async def _listen_once(database: Database, on_notify: Callable[[], None]) -> None:
     """Listen until the connection ends."""
     connection = await database.connect()
     ended = asyncio.Event()
     connection.add_termination_listener(lambda _: ended.set())
     try:
-        await connection.add_listener(CHANNEL, lambda *_: on_told())
-        on_told()  # what was told before is not told again
+        await connection.add_listener(CHANNEL, lambda *_: on_notify())
+        on_notify()  # what was told before is not told again
         await ended.wait()
     finally:
         connection.terminate()

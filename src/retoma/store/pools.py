@@ -12,7 +12,7 @@ from retoma.store.statements import statements
 _SQL = statements("pools")
 
 
-async def declare(database: Database, pools: Sequence[Pool]) -> None:
+async def declare_pools(database: Database, pools: Sequence[Pool]) -> None:
     """Make these pools known. Numbers that a person has set stay, unless the application has given others since."""
     for pool in pools:
         await database.fetch(
@@ -25,12 +25,12 @@ async def declare(database: Database, pools: Sequence[Pool]) -> None:
         )
 
 
-async def listed(database: Database, name: str | None = None, tenant: int | None = None) -> list[PoolRecord]:
+async def list_pools(database: Database, name: str | None = None, tenant: int | None = None) -> list[PoolRecord]:
     rows = await database.fetch(_SQL["list_pools"], name=name, tenant=tenant)
     return [PoolRecord(**row) for row in rows]
 
 
-async def set_numbers(
+async def update_pool(
     database: Database,
     name: str,
     *,

@@ -11,12 +11,12 @@ from retoma.store.statements import statements
 _SQL = statements("profiles")
 
 
-async def listed(database: Database, app: str, tenant: str | None = None) -> list[Profile]:
+async def list_profiles(database: Database, app: str, tenant: str | None = None) -> list[Profile]:
     rows = await database.fetch(_SQL["list_profiles"], app=app, tenant=tenant)
     return [Profile(**{**row, "value": json.loads(row["value"])}) for row in rows]
 
 
-async def put(database: Database, app: str, tenant: int, value: str, revision: int | None) -> bool:
+async def put_profile(database: Database, app: str, tenant: int, value: str, revision: int | None) -> bool:
     """False if it is not of that revision; 0 is that of one that is not there."""
     if not revision and await database.fetch(_SQL["add_profile"], app=app, tenant=tenant, value=value):
         return True
@@ -25,5 +25,5 @@ async def put(database: Database, app: str, tenant: int, value: str, revision: i
     return bool(await database.fetch(_SQL["change_profile"], app=app, tenant=tenant, value=value, revision=revision))
 
 
-async def drop(database: Database, app: str, tenant: str) -> bool:
+async def drop_profile(database: Database, app: str, tenant: str) -> bool:
     return bool(await database.fetch(_SQL["drop_profile"], app=app, tenant=tenant))

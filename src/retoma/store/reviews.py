@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.records import Review, ReviewCount, ReviewFigures, Subject
+from retoma.records import Review, ReviewCount, ReviewMetrics, Subject
 from retoma.states import ReviewState
 from retoma.store.database import Database
 from retoma.store.statements import statements
@@ -18,7 +18,7 @@ from retoma.store.statements import statements
 _SQL = statements("reviews")
 
 
-async def listed(
+async def list_reviews(
     database: Database,
     *,
     tenant: int | None = None,
@@ -44,49 +44,49 @@ async def listed(
         after_id=after.id if after else None,
         limit=limit,
     )
-    return [_review(row) for row in rows]
+    return [_make_review(row) for row in rows]
 
 
-async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
+async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
     return [row["id"] for row in await database.fetch(_SQL["reviews_between"], first=first, last=last, limit=limit)]
 
 
-async def counts(database: Database, tenant: int | None) -> list[ReviewCount]:
+async def count_open(database: Database, tenant: int | None) -> list[ReviewCount]:
     return [ReviewCount(**row) for row in await database.fetch(_SQL["count_open_reviews"], tenant=tenant)]
 
 
-async def subjects(database: Database, review: UUID) -> list[Subject]:
+async def list_subjects(database: Database, review: UUID) -> list[Subject]:
     rows = await database.fetch(_SQL["subjects_of_review"], review=review)
     return [Subject(row["step"], row["revision"], json.loads(row["output"] or "null")) for row in rows]
 
 
-async def decide(database: Database, review: UUID, **values: Any) -> str | None:
+async def decide_review(database: Database, review: UUID, **values: Any) -> str | None:
     """The outcome, as the function of that name tells it. None if there is no such review."""
     row = await database.fetch_one(_SQL["decide_review"], review=review, **values)
     return None if row["outcome"] is None else str(row["outcome"])
 
 
-async def undo(database: Database, review: UUID, tenant: int | None, by: str) -> bool | None:
+async def undo_decision(database: Database, review: UUID, tenant: int | None, by: str) -> bool | None:
     row = await database.fetch_one(_SQL["undo_decision"], review=review, tenant=tenant, by=by)
     return None if row["undone"] is None else bool(row["undone"])
 
 
-async def claim(database: Database, review: UUID, tenant: int | None, by: str, lasts: timedelta) -> str | None:
+async def claim_review(database: Database, review: UUID, tenant: int | None, by: str, lasts: timedelta) -> str | None:
     row = await database.fetch_one(_SQL["claim_review"], review=review, tenant=tenant, by=by, lasts=lasts)
     return None if row["by"] is None else str(row["by"])
 
 
-async def assign(database: Database, review: UUID, tenant: int | None, assignee: str | None, by: str) -> bool:
+async def assign_review(database: Database, review: UUID, tenant: int | None, assignee: str | None, by: str) -> bool:
     rows = await database.fetch(_SQL["assign_review"], review=review, tenant=tenant, assignee=assignee, by=by)
     return bool(rows)
 
 
-async def figures(database: Database, pipeline: str, since: datetime) -> ReviewFigures:
+async def get_metrics(database: Database, pipeline: str, since: datetime) -> ReviewMetrics:
     row = await database.fetch_one(_SQL["review_figures"], pipeline=pipeline, since=since)
-    return ReviewFigures(row["decided"], row["first_decided"], row["approved_at_once"], row["mean_wait"])
+    return ReviewMetrics(row["decided"], row["first_decided"], row["approved_at_once"], row["mean_wait"])
 
 
-def _review(row: asyncpg.Record) -> Review:
+def _make_review(row: asyncpg.Record) -> Review:
     plain = dict(row)
     policy = json.loads(plain.pop("policy") or "{}")
     texts = {name: plain.pop(name) for name in ("reason", "value", "feedback")}
@@ -96,8 +96,8 @@ def _review(row: asyncpg.Record) -> Review:
         | {
             "state": ReviewState(row["state"]),
             "back_items": tuple(row["back_items"] or ()),
-            "may_go_back_to": tuple(policy.get("to") or (() if row["planned"] else (row["step"],))),
-            "most_sent_back": policy.get("cap"),
-            "takes_form": bool(row["planned"] and policy.get("form")),
+            "can_send_back_to": tuple(policy.get("to") or (() if row["planned"] else (row["step"],))),
+            "max_revisions": policy.get("max_revisions"),
+            "has_form": bool(row["planned"] and policy.get("form")),
         }
     )

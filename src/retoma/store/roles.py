@@ -7,11 +7,11 @@ superuser owns everything; the role takes it over.
 from __future__ import annotations
 
 ROLE = "retoma_app"
-PASSWORD = "role-password"  # noqa: S105  (the name of the file)
-OPTIONS = ["--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", "--dbname=retoma"]
+PASSWORD_FILE = "role-password"  # noqa: S105  (the name of the file)
+PSQL_OPTIONS = ["--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", "--dbname=retoma"]
 
 
-def script(password: str) -> str:
+def build_script(password: str) -> str:
     """Return what psql runs as the superuser. It may run twice. `password` has no quotes."""
     return f"""
 set log_min_error_statement = panic;

@@ -10,28 +10,28 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.records import ErrorCounts, Event, Job, Run, StepProgress, Try
-from retoma.states import RUN_ENDS, JobState, RunState
+from retoma.records import ErrorCounts, Event, FailedAttempt, Job, Run, StepProgress
+from retoma.states import RUN_FINAL_STATES, JobState, RunState
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("runs")
-_ASK = {"key", "digest"}
-_GONE_WRONG = RUN_ENDS - {RunState.COMPLETED}
+_KEY_FIELDS = {"key", "digest"}
+_NOT_COMPLETED = RUN_FINAL_STATES - {RunState.COMPLETED}
 
 
-async def show(database: Database, run: UUID, tenant: int | None = None, *, with_input: bool = True) -> Run | None:
+async def get_run(database: Database, run: UUID, tenant: int | None = None, *, with_input: bool = True) -> Run | None:
     row = await database.fetchrow(_SQL["show_run"], run=run, tenant=tenant, with_input=with_input)
-    return _run(row) if row else None
+    return _make_run(row) if row else None
 
 
-async def input_of(database: Database, run: UUID) -> str:
+async def get_input(database: Database, run: UUID) -> str:
     """The input of a run that is there, as JSON."""
     row = await database.fetch_one(_SQL["input_of"], run=run)
     return str(row["input"])
 
 
-async def earlier_work(
+async def get_earlier_work(
     database: Database, run: UUID, steps: Sequence[str], item: str, revision: int
 ) -> tuple[int, int, int | None]:
     """Return the failures, the milliseconds of work of these steps on the item, and the run's limit of retries."""
@@ -39,7 +39,7 @@ async def earlier_work(
     return row["failures"], row["milliseconds"], row["most_retries"]
 
 
-async def listed(
+async def list_runs(
     database: Database,
     *,
     tenant: int | None = None,
@@ -53,7 +53,7 @@ async def listed(
     """Newest first, down to `first`. `before` is the last id of the page before."""
     rows = await database.fetch(
         _SQL["list_runs"],
-        by=_index_for(pipeline, states),
+        by=_choose_index(pipeline, states),
         tenant=tenant,
         pipeline=pipeline,
         states=list(states) if states else None,
@@ -62,57 +62,57 @@ async def listed(
         limit=limit,
         with_input=with_input,
     )
-    return [_run(row) for row in rows]
+    return [_make_run(row) for row in rows]
 
 
-def _index_for(pipeline: str | None, states: Sequence[RunState] | None) -> str:
+def _choose_index(pipeline: str | None, states: Sequence[RunState] | None) -> str:
     """Return which index leads to these runs without passing many others."""
     wanted = set(states or RunState)
-    if wanted <= _GONE_WRONG:
+    if wanted <= _NOT_COMPLETED:
         return "wrong"
-    if not wanted & RUN_ENDS:
+    if not wanted & RUN_FINAL_STATES:
         return "open"
     return "run" if pipeline is None else "pipeline"
 
 
-async def started_by(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
+async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
     found = await database.fetch(_SQL["started_by"], tenant=tenant, pipeline=pipeline, key=key)
     return found[0]["run"] if found else None
 
 
-async def between(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
+async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
     """The newest ids of runs in this range."""
     rows = await database.fetch(_SQL["runs_between"], first=first, last=last, limit=limit)
     return [row["id"] for row in rows]
 
 
-async def ended(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
+async def get_ended_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
     """Those of these runs that are over."""
     rows = await database.fetch(_SQL["states_of"], runs=list(runs))
     return {row["id"]: RunState(row["state"]) for row in rows}
 
 
-async def began(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
+async def get_start_times(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
     """When work began, of those of these runs in which it has."""
     rows = await database.fetch(_SQL["began"], runs=list(runs))
     return {row["id"]: row["began_at"] for row in rows}
 
 
-async def jobs(database: Database, run: UUID, through: int | None = None) -> list[Job]:
+async def list_jobs(database: Database, run: UUID, through: int | None = None) -> list[Job]:
     """The current job of every step and item, or that of a revision, in the order of items."""
     rows = await database.fetch(_SQL["jobs_of_run"], run=run, through=through)
-    return sorted((_job(row) for row in rows), key=lambda job: (job.created_at, job.step, job.position))
+    return sorted((_make_job(row) for row in rows), key=lambda job: (job.created_at, job.step, job.position))
 
 
-async def progress(database: Database, run: UUID) -> list[StepProgress]:
+async def get_progress(database: Database, run: UUID) -> list[StepProgress]:
     rows = await database.fetch(_SQL["steps_of_run"], run=run)
     by_step: dict[str, list[asyncpg.Record]] = {}
     for row in rows:
         by_step.setdefault(row["step"], []).append(row)
-    return [_progress(step, rows) for step, rows in by_step.items()]
+    return [_make_progress(step, rows) for step, rows in by_step.items()]
 
 
-async def results(database: Database, run: UUID, through: int | None = None) -> dict[str, Any]:
+async def get_results(database: Database, run: UUID, through: int | None = None) -> dict[str, Any]:
     """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
     found: dict[str, Any] = {}
     for row in await database.fetch(_SQL["results_of_run"], run=run, through=through):
@@ -123,19 +123,21 @@ async def results(database: Database, run: UUID, through: int | None = None) -> 
     return found
 
 
-async def size_of_results(database: Database, run: UUID, through: int) -> int:
+async def measure_results(database: Database, run: UUID, through: int) -> int:
     """In bytes of JSON, through this revision."""
     row = await database.fetch_one(_SQL["size_of_results"], run=run, through=through)
     return int(row["bytes"])
 
 
-async def events(database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int) -> list[Event]:
+async def list_events(
+    database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int
+) -> list[Event]:
     chosen = None if kinds is None else list(kinds)
     rows = await database.fetch(_SQL["events_of_run"], run=run, kinds=chosen, after=after, limit=limit)
-    return [Event(**{**row, "data": told_by(row)}) for row in rows]
+    return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
 
 
-async def jobs_of_step(
+async def list_jobs_of_step(
     database: Database,
     run: UUID,
     step: str,
@@ -155,30 +157,32 @@ async def jobs_of_step(
         after=after,
         limit=limit,
     )
-    return [_job(row) for row in rows]
+    return [_make_job(row) for row in rows]
 
 
-async def events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
+async def list_events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
     """The newest first."""
     rows = await database.fetch(_SQL["events_of_job"], run=run, step=step, item=item, limit=limit)
-    return [Event(**{**row, "data": told_by(row)}) for row in rows]
+    return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
 
 
-async def tries(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Try]:
+async def list_failed_attempts(database: Database, run: UUID, step: str, item: str, limit: int) -> list[FailedAttempt]:
     """Those that gave no result, of steps that have one job, and of this item."""
     rows = await database.fetch(_SQL["tries_of_run"], run=run, step=step, item=item, limit=limit)
-    return [Try(**row) for row in rows]
+    return [FailedAttempt(**row) for row in rows]
 
 
-async def data_with(database: Database, run: UUID, text: str, limit: int, *, of_items: bool = True) -> list[Any]:
+async def find_data_with_text(
+    database: Database, run: UUID, text: str, limit: int, *, of_items: bool = True
+) -> list[Any]:
     """Inputs and results that have this text in their JSON; not `of_items`, only results of steps that have one job."""
     rows = await database.fetch(
         _SQL["data_with_text" if of_items else "results_with_text"], run=run, text=text, limit=limit
     )
-    return [_loaded(row["said"]) for row in rows]
+    return [_parse_json(row["said"]) for row in rows]
 
 
-async def last_errors(
+async def get_last_errors(
     database: Database, run: UUID, *, through: int | None, limit: int | None, with_stack: bool
 ) -> dict[tuple[str, str], Any]:
     """What the newest failure or retry of each job said, in which attempt, and whether it was retried since, by step
@@ -187,7 +191,7 @@ async def last_errors(
         _SQL["last_errors_of_run"], run=run, through=through, limit=limit, with_stack=with_stack
     )
     return {
-        (row["step"], row["item"]): {**_loaded(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
+        (row["step"], row["item"]): {**_parse_json(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
         for row in rows
     }
 
@@ -197,21 +201,21 @@ async def count_errors(database: Database, run: UUID) -> ErrorCounts:
     return ErrorCounts(row["failed"], row["recovered"], row["retried_attempts"])
 
 
-async def last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:
+async def get_last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:
     """What failed last through this revision: step, item, code and message, where there is one."""
     row = await database.fetchrow(_SQL["last_failure_of_run"], run=run, through=through)
     return {name: value for name, value in (row or {}).items() if value}
 
 
-def _run(row: asyncpg.Record) -> Run:
-    return Run(**{**row, "state": RunState(row["state"]), "input": _loaded(row["input"])})
+def _make_run(row: asyncpg.Record) -> Run:
+    return Run(**{**row, "state": RunState(row["state"]), "input": _parse_json(row["input"])})
 
 
-def _job(row: asyncpg.Record) -> Job:
-    return Job(**{**row, "state": JobState(row["state"]), "output": _loaded(row["output"])})
+def _make_job(row: asyncpg.Record) -> Job:
+    return Job(**{**row, "state": JobState(row["state"]), "output": _parse_json(row["output"])})
 
 
-def _progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
+def _make_progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
     return StepProgress(
         step=step,
         each=rows[0]["each"],
@@ -223,13 +227,13 @@ def _progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
     )
 
 
-def told_by(event: asyncpg.Record) -> Any:
+def parse_event_data(event: asyncpg.Record) -> Any:
     """What an event says to people: how an act is known when it is asked for again is nothing to them."""
-    data = _loaded(event["data"])
-    if event["kind"] != "act" or data is None:
+    data = _parse_json(event["data"])
+    if event["kind"] != "action" or data is None:
         return data
-    return {name: each for name, each in data.items() if name not in _ASK}
+    return {name: each for name, each in data.items() if name not in _KEY_FIELDS}
 
 
-def _loaded(text: str | None) -> Any:
+def _parse_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)

@@ -21,7 +21,7 @@ from retoma.store import embedded
 from retoma.store.database import Database
 
 # What a test loses with the machine's power it makes again.
-_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class ScratchDatabase(Database):
@@ -30,27 +30,27 @@ class ScratchDatabase(Database):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self._loop = asyncio.get_running_loop()
-        self._kept: list[asyncpg.Connection] = []
+        self._idle: list[asyncpg.Connection] = []
 
     async def connect(self) -> asyncpg.Connection:
-        while self._kept and self._is_at_home():
-            connection = self._kept.pop()
+        while self._idle and self._is_own_loop():
+            connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
         return await super().connect()
 
-    async def part_with(self, connection: asyncpg.Connection) -> None:
-        if self._is_at_home():
-            self._kept.append(connection)
+    async def release_connection(self, connection: asyncpg.Connection) -> None:
+        if self._is_own_loop():
+            self._idle.append(connection)
         else:
-            await super().part_with(connection)
+            await super().release_connection(connection)
 
     async def close(self) -> None:
-        for connection in self._kept:
-            await super().part_with(connection)
+        for connection in self._idle:
+            await super().release_connection(connection)
         await super().close()
 
-    def _is_at_home(self) -> bool:
+    def _is_own_loop(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
 
@@ -79,7 +79,7 @@ async def _server() -> AsyncIterator[str]:
         yield url
         return
     home = Path(tempfile.gettempdir()) / f"retoma-tests-{getuser()}"
-    server = await asyncio.to_thread(embedded.attach, home, None, _QUICK)
+    server = await asyncio.to_thread(embedded.attach, home, None, _FAST_SETTINGS)
     try:
         yield server.url
     finally:

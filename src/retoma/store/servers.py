@@ -14,22 +14,22 @@ _SQL = statements("servers")
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 
 
-async def announce(database: Database, server: UUID, allow_hosts: Sequence[str], public_url: str | None) -> None:
+async def send_heartbeat(database: Database, server: UUID, allow_hosts: Sequence[str], public_url: str | None) -> None:
     """Record that this server is running. It counts as running for `HEARTBEAT_TIMEOUT`, so repeat it."""
     await database.fetch(
         _SQL["announce_server"], server=server, allow_hosts=sorted(set(allow_hosts)), public_url=public_url
     )
 
 
-async def end(database: Database, server: UUID) -> None:
+async def deregister_server(database: Database, server: UUID) -> None:
     await database.fetch(_SQL["end_server"], server=server)
 
 
-async def running(database: Database) -> list[ServerRecord]:
+async def list_running(database: Database) -> list[ServerRecord]:
     rows = await database.fetch(_SQL["list_running_servers"], heartbeat_timeout=HEARTBEAT_TIMEOUT)
     return [ServerRecord(**row) for row in rows]
 
 
-async def allowed_hosts(database: Database) -> list[str]:
+async def list_allowed_hosts(database: Database) -> list[str]:
     """Return the private hosts that any running server accepts in URLs."""
-    return sorted({host for server in await running(database) for host in server.allow_hosts})
+    return sorted({host for server in await list_running(database) for host in server.allow_hosts})

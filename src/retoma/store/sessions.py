@@ -11,17 +11,17 @@ from retoma.store.statements import statements
 _SQL = statements("sessions")
 
 
-async def add(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> None:
+async def add_session(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> None:
     await database.fetch(_SQL["open_session"], digest=digest, password=password, idle=idle, longest=longest)
 
 
-async def use(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> bool:
+async def use_session(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> bool:
     """Whether it is live."""
     row = await database.fetchrow(_SQL["use_session"], digest=digest, password=password, idle=idle, longest=longest)
     return row is not None
 
 
-async def live(
+async def find_live(
     database: Database, digests: Iterable[bytes], password: bytes, idle: timedelta, longest: timedelta
 ) -> set[bytes]:
     """Return those whose sessions are live."""
@@ -31,5 +31,5 @@ async def live(
     return {row["digest"] for row in rows}
 
 
-async def end(database: Database, digest: bytes) -> None:
+async def end_session(database: Database, digest: bytes) -> None:
     await database.fetch(_SQL["end_session"], digest=digest)

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SOCKET = ".s.PGSQL.5432"
-GRACE = 2.0  # seconds without anybody attached before the server stops
-FIRST_LIMIT = 3  # deaths in a row before giving up on a server that never worked: about a second
-LIMIT = 20  # and on one that did: half a minute, since busy backends of a killed server delay the next one
-STEADY = 5.0  # seconds of life after which a server counts as working
+GRACE_SECONDS = 2.0  # seconds without anybody attached before the server stops
+MAX_FIRST_DEATHS = 3  # deaths in a row before giving up on a server that never worked: about a second
+MAX_DEATHS = 20  # and on one that did: half a minute, since busy backends of a killed server delay the next one
+STEADY_SECONDS = 5.0  # seconds of life after which a server counts as working
 LOG_BYTES = 8 << 20
-STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+STOP_SIGNALS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 PR_SET_PDEATHSIG = 1
 PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
@@ -62,7 +62,7 @@ def lock(path: Path, how: int, *, create: bool = True) -> int | None:
     return descriptor
 
 
-def as_user(user: list[int] | None) -> dict[str, Any]:
+def run_as(user: list[int] | None) -> dict[str, Any]:
     """How `subprocess` runs a program of PostgreSQL: as that user, and without our secrets."""
     other = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
     return {"cwd": "/", "env": {"PATH": os.defpath, "LC_ALL": "C"}, **other}
@@ -78,7 +78,7 @@ def main() -> None:
     try:
         supervise(plan, Alarm())
     except OSError as error:
-        say(f"the server cannot be run: {error}")
+        log_line(f"the server cannot be run: {error}")
 
 
 class Alarm:
@@ -103,16 +103,16 @@ class Alarm:
 
 
 def supervise(plan: Plan, alarm: Alarm) -> None:
-    deaths, limit = 0, FIRST_LIMIT
+    deaths, limit = 0, MAX_FIRST_DEATHS
     while deaths < limit:
         began = time.monotonic()
         if serve(plan, alarm) or alarm.asked_to_stop:
             return
-        if time.monotonic() - began > STEADY:
-            deaths, limit = 0, LIMIT
+        if time.monotonic() - began > STEADY_SECONDS:
+            deaths, limit = 0, MAX_DEATHS
         alarm.sleep(min(0.1 * 2**deaths, 2.0))
         deaths += 1
-    say("giving up")
+    log_line("giving up")
 
 
 def serve(plan: Plan, alarm: Alarm) -> bool:
@@ -122,7 +122,7 @@ def serve(plan: Plan, alarm: Alarm) -> bool:
         unwanted = watch(server, plan, alarm)
     finally:
         stop(server.pid, lambda: server.poll() is not None)
-    say(f"server {server.pid} ended with {server.returncode}, {'wanted no more' if unwanted else 'by itself'}")
+    log_line(f"server {server.pid} ended with {server.returncode}, {'wanted no more' if unwanted else 'by itself'}")
     return unwanted
 
 
@@ -133,7 +133,7 @@ def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
         closing = lock(Path(plan.folder, "attached.lock"), fcntl.LOCK_EX | fcntl.LOCK_NB, create=False)
         if closing is None:
             wanted_at = time.monotonic()
-        elif time.monotonic() - wanted_at > GRACE:
+        elif time.monotonic() - wanted_at > GRACE_SECONDS:
             return True  # `closing` stays locked: who attaches now waits for our end, then starts anew
         else:
             os.close(closing)
@@ -145,12 +145,12 @@ def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
 
 
 def start(plan: Plan) -> subprocess.Popen[bytes]:
-    leftover = recorded_pid(plan.data)
+    leftover = read_recorded_pid(plan.data)
     if is_server(leftover, plan.data):
-        say(f"stopping server {leftover}, whose supervisor is gone")
+        log_line(f"stopping server {leftover}, whose supervisor is gone")
         stop(leftover, lambda: not is_server(leftover, plan.data))
     clear_sockets(plan)
-    how = as_user(plan.user)
+    how = run_as(plan.user)
     # PostgreSQL takes a recorded pid for alive when any process has it by now, except its own "grandparent".
     # Deleting postmaster.pid instead would lose its check that no backend of the dead server remains.
     how["env"]["PG_GRANDPARENT_PID"] = str(leftover)
@@ -177,7 +177,7 @@ def clear_sockets(plan: Plan) -> None:
         Path(plan.run, SOCKET).symlink_to(plan.socket)
 
 
-def recorded_pid(data: Path) -> int:
+def read_recorded_pid(data: Path) -> int:
     with suppress(OSError, ValueError, IndexError):
         return int((data / "postmaster.pid").read_text().split()[0])
     return 0
@@ -195,7 +195,7 @@ def is_server(pid: int, data: Path) -> bool:
 
 
 def stop(pid: int, gone: Callable[[], bool]) -> None:
-    for number, patience in STOPS:
+    for number, patience in STOP_SIGNALS:
         if gone():
             return
         with suppress(ProcessLookupError):
@@ -227,9 +227,9 @@ def existing_opener(path: str, flags: int) -> int:
     return private_opener(path, flags & ~os.O_CREAT)
 
 
-def say(words: str) -> None:
+def log_line(text: str) -> None:
     with suppress(OSError):
-        print(time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), words, file=sys.stderr, flush=True)
+        print(time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

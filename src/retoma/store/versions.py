@@ -18,14 +18,14 @@ _SQL = statements("versions")
 @dataclass(frozen=True)
 class StepRow:
     step: str
-    place: int
+    position: int
     queue: str
     head_start: int
-    needs: int
+    dependency_count: int
     each: bool
     source: str | None
-    hidden: bool
-    born: str
+    internal: bool
+    created_on: str
     on_failure: str
     item_from: str | None
     pool: str | None
@@ -36,14 +36,14 @@ class StepRow:
 class EdgeRow:
     from_step: str
     to_step: str
-    act: str
+    edge_kind: str
     via: str
     same_item: bool
     optional: bool
-    light: bool
+    self_contained: bool
     queue: str
     head_start: int
-    needs: int
+    dependency_count: int
     pool: str | None
 
 
@@ -55,12 +55,12 @@ class ReadRow:
     what: str
 
 
-async def find(database: Database, pipeline: str, digest: str) -> int | None:
+async def find_version(database: Database, pipeline: str, digest: str) -> int | None:
     row = await database.fetchrow(_SQL["find_version"], pipeline=pipeline, digest=digest)
     return row["id"] if row else None
 
 
-async def add(
+async def add_version(
     database: Database,
     *,
     pipeline: str,
@@ -81,7 +81,7 @@ async def add(
             await _execute(connection, _SQL["add_edges"], version=number, **_columns(EdgeRow, edges))
             await _execute(connection, _SQL["add_reads"], version=number, **_columns(ReadRow, reads))
             return int(number)
-    found = await find(database, pipeline, digest)
+    found = await find_version(database, pipeline, digest)
     assert found is not None
     return found
 
@@ -102,33 +102,33 @@ async def set_limits(
         await database.fetch(_SQL["set_reviews"], version=version, step=list(reviews), review=list(reviews.values()))
 
 
-async def newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:
+async def list_newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:
     """Versions of these pipelines beyond the newest one known: their ids and graphs."""
     rows = await database.fetch(_SQL["versions_of"], pipelines=list(pipelines), newest=newest)
     return [(row["id"], row["graph"]) for row in rows]
 
 
-async def pipelines(database: Database) -> list[str]:
+async def list_pipelines(database: Database) -> list[str]:
     """Return the name of every pipeline that was ever defined."""
     return [row["pipeline"] for row in await database.fetch(_SQL["list_pipelines"])]
 
 
-async def graph(database: Database, version: int) -> str:
+async def get_graph(database: Database, version: int) -> str:
     """The graph of a version that is there, as JSON."""
     row = await database.fetch_one(_SQL["graph_of_version"], version=version)
     return str(row["graph"])
 
 
-async def open_shapes(database: Database) -> list[asyncpg.Record]:
+async def list_open_graphs(database: Database) -> list[asyncpg.Record]:
     return await database.fetch(_SQL["open_shapes"])
 
 
-async def open_work(database: Database) -> list[asyncpg.Record]:
+async def list_open_work(database: Database) -> list[asyncpg.Record]:
     """What open runs still have to do: a row for each version and set of steps whose jobs are not final."""
     return await database.fetch(_SQL["open_work"])
 
 
-async def open_inputs(database: Database, version: int, limit: int) -> list[asyncpg.Record]:
+async def list_open_inputs(database: Database, version: int, limit: int) -> list[asyncpg.Record]:
     return await database.fetch(_SQL["open_inputs"], version=version, limit=limit)
 
 

@@ -21,7 +21,7 @@ GRACE = timedelta(seconds=15)  # beyond its timeout, for a job to be given back 
 
 
 @dataclass(frozen=True)
-class Watched:
+class StalledRun:
     """A run that has not progressed for `still_for`; `seen` is its last event of progress.
 
     `cause` is why it was found stuck since then, and `resumes` how often it was resumed by itself. `is_overdue` means
@@ -32,48 +32,50 @@ class Watched:
     version: int
     state: str
     revision: int
-    seen: int
+    last_progress_event: int
     still_for: timedelta
     stuck_after: timedelta
-    may_resume: int
+    max_resumes: int
     cause: str | None
     resumes: int
     at: datetime
     is_overdue: bool
 
 
-async def due(database: Database, limit: int, lease: timedelta) -> list[Watched]:
+async def claim_runs_to_check(database: Database, limit: int, lease: timedelta) -> list[StalledRun]:
     """Runs to look at, each given to one caller until `lease` is over."""
-    return [Watched(**row) for row in await database.fetch(_SQL["watch_due"], limit=limit, lease=lease)]
+    return [StalledRun(**row) for row in await database.fetch(_SQL["watch_due"], limit=limit, lease=lease)]
 
 
-async def running(database: Database, run: UUID) -> list[asyncpg.Record]:
+async def list_running_jobs(database: Database, run: UUID) -> list[asyncpg.Record]:
     """Its jobs that run, the oldest first."""
     return await database.fetch(_SQL["running_of"], run=run, grace=GRACE)
 
 
-async def last_item(database: Database, run: UUID) -> asyncpg.Record | None:
+async def get_last_item(database: Database, run: UUID) -> asyncpg.Record | None:
     return await database.fetchrow(_SQL["last_item"], run=run)
 
 
-async def resumes(database: Database, run: UUID) -> int:
+async def count_resumes(database: Database, run: UUID) -> int:
     row = await database.fetch_one(_SQL["resumes_of"], run=run)
     return int(row["resumes"])
 
 
-async def put_off(database: Database, run: UUID, pause: timedelta) -> None:
+async def postpone_check(database: Database, run: UUID, pause: timedelta) -> None:
     await database.fetch(_SQL["put_off"], run=run, pause=pause)
 
 
-async def mark(database: Database, run: UUID, seen: int, cause: str, data: dict[str, Any], pause: timedelta) -> bool:
+async def mark_stuck(
+    database: Database, run: UUID, last_progress_event: int, cause: str, data: dict[str, Any], pause: timedelta
+) -> bool:
     """False if it has progressed meanwhile."""
     row = await database.fetch_one(
-        _SQL["mark_stuck"], run=run, seen=seen, cause=cause, data=json.dumps(data), pause=pause
+        _SQL["mark_stuck"], run=run, seen=last_progress_event, cause=cause, data=json.dumps(data), pause=pause
     )
     return bool(row["done"])
 
 
-async def resume(
+async def resume_run(
     database: Database, run: UUID, tenant: int | None, by: str, *, automatic: bool, pause: timedelta
 ) -> RunState | None:
     """The run's state afterwards; None if there is no such run."""
@@ -83,26 +85,26 @@ async def resume(
     return RunState(row["state"]) if row["state"] else None
 
 
-async def clear(database: Database, run: UUID, pause: timedelta) -> None:
+async def clear_stuck(database: Database, run: UUID, pause: timedelta) -> None:
     await database.fetch(_SQL["clear_stuck"], run=run, pause=pause)
 
 
-async def give_up(database: Database, run: UUID, seen: int) -> bool:
+async def fail_stuck_run(database: Database, run: UUID, last_progress_event: int) -> bool:
     """False if it has progressed meanwhile."""
-    return bool((await database.fetch_one(_SQL["give_up_run"], run=run, seen=seen, grace=GRACE))["done"])
+    return bool((await database.fetch_one(_SQL["give_up_run"], run=run, seen=last_progress_event, grace=GRACE))["done"])
 
 
-async def limit(database: Database, job: Mapping[str, Any], limit: timedelta) -> None:
+async def set_run_deadline(database: Database, job: Mapping[str, Any], limit: timedelta) -> None:
     """Let the job's run fail if it is not over so long from now, unless it has less time already."""
     await database.fetch(_SQL["limit_run"], **job, limit=limit)
 
 
-async def expire(database: Database, run: UUID) -> bool:
+async def fail_overdue_run(database: Database, run: UUID) -> bool:
     """False if it is stopping or over."""
     return bool((await database.fetch_one(_SQL["expire_run"], run=run))["done"])
 
 
-async def listed(
+async def list_stuck(
     database: Database, tenant: int | None = None, run: UUID | None = None, limit: int = 100
 ) -> list[Stuck]:
     rows = await database.fetch(_SQL["list_stuck"], tenant=tenant, run=run, limit=limit)

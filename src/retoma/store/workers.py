@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from retoma.identifiers import Handle
+from retoma.identifiers import ClaimKey
 from retoma.records import WorkerRecord
 from retoma.store.database import Database
 from retoma.store.statements import statements
@@ -16,13 +16,13 @@ _SQL = statements("workers")
 _CALLS = statements("calls")
 
 
-async def register(
+async def register_worker(
     database: Database,
     name: str,
     queues: list[str],
     concurrency: int,
-    lanes: int,
-    silence: timedelta | None = None,
+    links: int,
+    heartbeat_timeout: timedelta | None = None,
     pipelines: Sequence[str] | None = None,
     allow_hosts: Sequence[str] | None = None,
 ) -> int:
@@ -36,51 +36,55 @@ async def register(
         name=name,
         queues=queues,
         concurrency=concurrency,
-        lanes=lanes,
-        silence=silence,
+        lanes=links,
+        silence=heartbeat_timeout,
         pipelines=None if pipelines is None else list(pipelines),
         allow_hosts=None if allow_hosts is None else sorted(set(allow_hosts)),
     )
     return int(row["id"])
 
 
-async def beat(database: Database, worker: int) -> bool:
+async def send_heartbeat(database: Database, worker: int) -> bool:
     """The worker lives. False if it was declared dead."""
     return bool(await database.fetch(_SQL["beat"], worker=worker))
 
 
-async def end(database: Database, worker: int) -> int:
+async def deregister_worker(database: Database, worker: int) -> int:
     """The worker stops; gives how many jobs it still held, which are ready again."""
     row = await database.fetch_one(_SQL["end_worker"], worker=worker)
     return int(row["jobs"])
 
 
-async def alive(database: Database) -> list[WorkerRecord]:
+async def list_alive(database: Database) -> list[WorkerRecord]:
     """All that have neither ended nor been declared dead, the newest first."""
     return [WorkerRecord(**row) for row in await database.fetch(_SQL["list_workers"])]
 
 
-async def sweep(database: Database, silence: timedelta, seen_for: timedelta | None = None) -> list[tuple[int, int]]:
+async def reap_dead_workers(
+    database: Database, heartbeat_timeout: timedelta, reachable_for: timedelta | None = None
+) -> list[tuple[int, int]]:
     """Declare silent workers dead; return each with the number of jobs it held.
 
     `silence` is the timeout of workers without their own. `seen_for` is how long the caller has been able to reach the
     database: a worker that was silent before may have been cut off just as the caller was.
     """
-    return [tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=silence, seen_for=seen_for)]
+    return [
+        tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=heartbeat_timeout, seen_for=reachable_for)
+    ]
 
 
 @dataclass(frozen=True)
-class Promotion:
+class ReleasedJobs:
     """How many delayed jobs became ready; in how long the next is due, a look at outside work, and one at runs."""
 
-    promoted: int
+    released: int
     next_in: timedelta | None
-    look_in: timedelta | None
+    poll_in: timedelta | None
     watch_in: timedelta | None
 
 
-async def promote(database: Database, limit: int) -> Promotion:
-    return Promotion(**await database.fetch_one(_CALLS["promote"], limit=limit))
+async def release_due_jobs(database: Database, limit: int) -> ReleasedJobs:
+    return ReleasedJobs(**await database.fetch_one(_CALLS["promote"], limit=limit))
 
 
 async def repair_runs(database: Database, after: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:
@@ -89,7 +93,7 @@ async def repair_runs(database: Database, after: UUID | None, limit: int) -> tup
     return list(row["ended"] or []), row["last"]
 
 
-async def unwanted(database: Database, worker: int, jobs: Sequence[Handle]) -> set[Handle]:
+async def find_unwanted(database: Database, worker: int, jobs: Sequence[ClaimKey]) -> set[ClaimKey]:
     """Which of these jobs are no longer this worker's, or of a run that is cancelled."""
     columns = {
         name: [job[place] for job in jobs] for place, name in enumerate(("run", "step", "item", "revision", "fence"))

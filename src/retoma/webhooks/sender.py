@@ -15,35 +15,41 @@ from typing import Any
 from pydantic import SecretStr
 
 from retoma.client import Client
-from retoma.define.codec import sentence_of
-from retoma.engine.deliveries import Outcome, Verdict, after_answer, after_failure, retry_after
-from retoma.errors import DatabaseUnavailable, NoAnswer, NoBody, UnsafeUrl
+from retoma.define.codec import describe_validation_error
+from retoma.errors import DatabaseUnavailable, NoResponse, UnsafeUrl, WebhookBodyFailed
 from retoma.logs import get_logger
-from retoma.masking import masked, without_folders
-from retoma.outgoing import Answer, Guard, Outgoing, without_values
+from retoma.masking import hide_folders, mask_secrets
+from retoma.outgoing import Guard, HttpClient, Response, mask_query_values
 from retoma.settings import Settings
-from retoma.signing import check_secret, headers_for
+from retoma.signing import check_secret, sign_headers
 from retoma.states import DeliveryState
 from retoma.store import deliveries, servers
 from retoma.store.database import Database
-from retoma.store.deliveries import Recorded, Taken
+from retoma.store.deliveries import ClaimedDelivery, RecordedAttempt
 from retoma.store.notify import listen
 from retoma.tracebacks import release_frames
-from retoma.webhooks.body import body_of
+from retoma.webhooks.body import build_body
+from retoma.webhooks.delivery_retries import (
+    DeliveryOutcome,
+    RetryDecision,
+    decide_after_failure,
+    decide_after_response,
+    parse_retry_after,
+)
 
 log = get_logger("retoma.webhooks")
 TIMEOUT = 10.0
-LONGEST_ANSWER = 64_000
-KEPT_OF_ANSWER = 1_000
+MAX_RESPONSE_BYTES = 64_000
+MAX_STORED_LENGTH = 1_000
 LEASE = timedelta(seconds=30)
-MOST_FOR_ONE_HOST = 8
-SHORTEST_LOOK, LONGEST_LOOK = 0.5, 2.0  # seconds until the next look, if nobody tells of work
+MAX_PER_HOST = 8
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.5, 2.0  # seconds until the next look, if nobody tells of work
 
 
 class Sender:
     """Sends until `stop`, which lets what is under way end."""
 
-    def __init__(self, client: Client, settings: Settings, outgoing: Outgoing, *, concurrency: int = 50) -> None:
+    def __init__(self, client: Client, settings: Settings, outgoing: HttpClient, *, concurrency: int = 50) -> None:
         self._client = client
         self._database: Database = client.database
         self._pipelines = sorted(client.app.pipelines) if client.app else []
@@ -62,21 +68,21 @@ class Sender:
     async def run(self) -> None:
         """Send until stopped; a database that is away for a while is waited for."""
         listening = None if self._database.pooled else asyncio.ensure_future(listen(self._database, self._wake.set))
-        look = SHORTEST_LOOK
+        look = MIN_POLL_SECONDS
         try:
             while not self._stopping:
                 self._wake.clear()
                 try:
-                    await self._take()
+                    await self._start_due()
                 except Exception as error:  # noqa: BLE001  (what is owed stays owed; the next look tries again)
                     log.warning("webhooks wait", error=error)
-                look = SHORTEST_LOOK if await self._woken(within=look) else min(2 * look, LONGEST_LOOK)
+                look = MIN_POLL_SECONDS if await self._wait_for_wake(within=look) else min(2 * look, MAX_POLL_SECONDS)
         finally:
             if listening is not None:
                 listening.cancel()
             await asyncio.gather(*self._sending, *([listening] if listening else []), return_exceptions=True)
 
-    async def _woken(self, within: float) -> bool:
+    async def _wait_for_wake(self, within: float) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 return await self._wake.wait()
@@ -85,138 +91,159 @@ class Sender:
     async def send_due(self) -> int:
         """Send all that is due now, and what that makes due; gives the number of attempts. For tests."""
         sent = 0
-        while taken := await self._claim(self._concurrency):
+        while taken := await self._claim_due(self._concurrency):
             await asyncio.gather(*map(self._send, taken))
             sent += len(taken)
         return sent
 
-    async def _take(self) -> None:
+    async def _start_due(self) -> None:
         room = self._concurrency - len(self._sending)
         if room > 0:
-            for taken in await self._claim(room):
+            for taken in await self._claim_due(room):
                 task = asyncio.ensure_future(self._send(taken))
                 self._sending.add(task)
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._on_sent)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_sent(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
         self._wake.set()  # there is room, and the next of the same run may be due
 
-    async def _claim(self, room: int) -> list[Taken]:
-        return await deliveries.claim(self._database, self._pipelines, room, MOST_FOR_ONE_HOST, LEASE)
+    async def _claim_due(self, room: int) -> list[ClaimedDelivery]:
+        return await deliveries.claim_deliveries(self._database, self._pipelines, room, MAX_PER_HOST, LEASE)
 
-    async def _send(self, taken: Taken) -> None:
+    async def _send(self, delivery: ClaimedDelivery) -> None:
         try:
-            await self._attempt(taken)
+            await self._attempt_delivery(delivery)
         except DatabaseUnavailable as error:
-            log.warning("how a webhook went is not recorded; it is sent again", delivery=str(taken.id), error=error)
+            log.warning("how a webhook went is not recorded; it is sent again", delivery=str(delivery.id), error=error)
         except Exception as error:
-            log.exception("how a webhook went cannot be recorded", delivery=str(taken.id), error=error)
+            log.exception("how a webhook went cannot be recorded", delivery=str(delivery.id), error=error)
             release_frames(error)
 
-    async def _attempt(self, taken: Taken) -> None:
+    async def _attempt_delivery(self, delivery: ClaimedDelivery) -> None:
         began = time.monotonic()
         answer, error = None, None
         try:
-            body = await self._frozen(taken)
+            body = await self._get_or_freeze_body(delivery)
             if body is None:
                 return
-            answer = await self._post(taken, body)
-            verdict = _judged(taken, answer)
+            answer = await self._post(delivery, body)
+            verdict = _decide_from_response(delivery, answer)
         except UnsafeUrl as refused:
-            verdict, error = await self._refused(taken), str(refused)
+            verdict, error = await self._decide_after_refusal(delivery), str(refused)
             release_frames(refused)
-        except (NoAnswer, NoBody) as failed:
-            verdict, error = _failed(taken), str(failed)
+        except (NoResponse, WebhookBodyFailed) as failed:
+            verdict, error = _decide_from_failure(delivery), str(failed)
             release_frames(failed)
         except DatabaseUnavailable:
             raise
         except Exception as unforeseen:
             # It uses up a try like any other failure: what nobody records is sent for ever.
-            log.exception("a webhook cannot be sent", delivery=str(taken.id), error=unforeseen)
-            verdict, error = _failed(taken), f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}"
+            log.exception("a webhook cannot be sent", delivery=str(delivery.id), error=unforeseen)
+            verdict, error = (
+                _decide_from_failure(delivery),
+                f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}",
+            )
             release_frames(unforeseen)
-        await self._record(taken, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
+        await self._record(delivery, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
 
-    async def _refused(self, taken: Taken) -> Verdict:
+    async def _decide_after_refusal(self, delivery: ClaimedDelivery) -> RetryDecision:
         """Retry if a running server allows the host and only this worker does not: that is not the receiver's fault."""
-        hosts = await servers.allowed_hosts(self._database)
+        hosts = await servers.list_allowed_hosts(self._database)
         try:
-            if self._outgoing.guard.missing(hosts):
-                Guard.allow(hosts).check(taken.url)
-                return _failed(taken)
+            if self._outgoing.guard.list_not_allowed(hosts):
+                Guard.from_hosts(hosts).check(delivery.url)
+                return _decide_from_failure(delivery)
         except UnsafeUrl:
             pass
-        return Verdict(Outcome.DEAD)
+        return RetryDecision(DeliveryOutcome.DEAD)
 
-    async def _frozen(self, taken: Taken) -> bytes | None:
+    async def _get_or_freeze_body(self, delivery: ClaimedDelivery) -> bytes | None:
         """The body, kept before the first attempt, so that every attempt sends the same. None if it is not ours now."""
-        body = taken.body
+        body = delivery.body
         if body is None:
-            body = await deliveries.freeze(self._database, taken, await self._made(taken))
+            body = await deliveries.freeze_body(self._database, delivery, await self._build_body(delivery))
         return None if body is None else body.encode()
 
-    async def _made(self, taken: Taken) -> str:
+    async def _build_body(self, delivery: ClaimedDelivery) -> str:
         try:
-            return await body_of(self._client, taken, self._settings.public_url)
+            return await build_body(self._client, delivery, self._settings.public_url)
         except DatabaseUnavailable:
             raise
         except Exception as wrong:
-            raise NoBody(f"its body cannot be made: {type(wrong).__name__}: {sentence_of(wrong)}") from wrong
+            raise WebhookBodyFailed(
+                f"its body cannot be made: {type(wrong).__name__}: {describe_validation_error(wrong)}"
+            ) from wrong
 
-    async def _post(self, taken: Taken, body: bytes) -> Answer:
-        headers = headers_for(self._secrets(taken), str(taken.id), taken.now, body, attempt=taken.tries)
+    async def _post(self, delivery: ClaimedDelivery, body: bytes) -> Response:
+        headers = sign_headers(
+            self._list_secrets(delivery), str(delivery.id), delivery.now, body, attempt=delivery.schedule_attempt
+        )
         return await self._outgoing.request(
             "POST",
-            taken.url,
+            delivery.url,
             headers={"content-type": "application/json", **headers},
             content=body,
             timeout=TIMEOUT,
-            limit=LONGEST_ANSWER,
+            limit=MAX_RESPONSE_BYTES,
         )
 
-    def _secrets(self, taken: Taken) -> list[str]:
+    def _list_secrets(self, delivery: ClaimedDelivery) -> list[str]:
         """The newest first."""
         if self._settings.webhook_secret is not None:
-            return [each.get_secret_value() for each in self._set_secrets()]
-        return [taken.secret, taken.former] if taken.former else [taken.secret]
+            return [each.get_secret_value() for each in self._list_configured_secrets()]
+        return [delivery.secret, delivery.previous_secret] if delivery.previous_secret else [delivery.secret]
 
-    def _set_secrets(self) -> list[SecretStr]:
+    def _list_configured_secrets(self) -> list[SecretStr]:
         given = (self._settings.webhook_secret, self._settings.webhook_previous_secret)
         return [each for each in given if each is not None]
 
     def _check_secrets(self) -> None:
-        for secret in self._set_secrets():
+        for secret in self._list_configured_secrets():
             check_secret(secret.get_secret_value())
 
     async def _record(
-        self, taken: Taken, verdict: Verdict, took: timedelta, answer: Answer | None, error: str | None
+        self,
+        delivery: ClaimedDelivery,
+        decision: RetryDecision,
+        took: timedelta,
+        response: Response | None,
+        error: str | None,
     ) -> None:
-        recorded = await deliveries.record(
+        recorded = await deliveries.record_attempt(
             self._database,
-            taken,
-            outcome=verdict.outcome,
-            delay=verdict.delay,
-            pause=verdict.pause,
+            delivery,
+            outcome=decision.outcome,
+            delay=decision.delay,
+            pause=decision.pause,
             took=took,
-            status=answer.status if answer else None,
-            error=_storable(error or _said(answer)),
-            answer=_storable(answer.text) if answer else None,
+            status=response.status if response else None,
+            error=_make_storable(error or _describe_response(response)),
+            answer=_make_storable(response.text) if response else None,
         )
         if recorded is None:
-            log.warning("a late end of an attempt is refused: another sender has taken it up", delivery=str(taken.id))
+            log.warning(
+                "a late end of an attempt is refused: another sender has taken it up", delivery=str(delivery.id)
+            )
         else:
-            _log(taken, recorded, status=answer.status if answer else None, error=error or _said(answer))
+            _log_attempt(
+                delivery,
+                recorded,
+                status=response.status if response else None,
+                error=error or _describe_response(response),
+            )
 
 
-def _log(taken: Taken, recorded: Recorded, *, status: int | None, error: str | None) -> None:
+def _log_attempt(
+    delivery: ClaimedDelivery, recorded: RecordedAttempt, *, status: int | None, error: str | None
+) -> None:
     """One line for each attempt, so that the log alone tells what became of a webhook. Values in its URL are masked."""
     about: dict[str, Any] = {
-        "run": str(taken.run),
-        "attempt": taken.attempt,
-        "type": taken.event,
-        "delivery": str(taken.id),
-        "url": without_values(taken.url),
+        "run": str(delivery.run),
+        "attempt": delivery.attempt,
+        "type": delivery.event,
+        "delivery": str(delivery.id),
+        "url": mask_query_values(delivery.url),
         "status": status,
     }
     match recorded.state:
@@ -228,26 +255,34 @@ def _log(taken: Taken, recorded: Recorded, *, status: int | None, error: str | N
             wait = None if recorded.retry_in is None else round(recorded.retry_in.total_seconds(), 1)
             log.warning("webhook failed", **about, error=error, retry_in_seconds=wait)
     if recorded.disabled:
-        log.warning("webhook endpoint disabled", endpoint=taken.endpoint, url=about["url"])
+        log.warning("webhook endpoint disabled", endpoint=delivery.endpoint, url=about["url"])
 
 
-def _judged(taken: Taken, answer: Answer) -> Verdict:
-    wait = retry_after(answer.headers.get("retry-after"), taken.now)
-    return after_answer(answer.status, wait, profile=taken.profile, retries=taken.retries, tries=taken.tries)
+def _decide_from_response(delivery: ClaimedDelivery, response: Response) -> RetryDecision:
+    wait = parse_retry_after(response.headers.get("retry-after"), delivery.now)
+    return decide_after_response(
+        response.status,
+        wait,
+        schedule=delivery.schedule,
+        retries=delivery.retries,
+        schedule_attempt=delivery.schedule_attempt,
+    )
 
 
-def _failed(taken: Taken) -> Verdict:
-    return after_failure(profile=taken.profile, retries=taken.retries, tries=taken.tries)
+def _decide_from_failure(delivery: ClaimedDelivery) -> RetryDecision:
+    return decide_after_failure(
+        schedule=delivery.schedule, retries=delivery.retries, schedule_attempt=delivery.schedule_attempt
+    )
 
 
-def _said(answer: Answer | None) -> str | None:
-    if answer is None or answer.is_success:
+def _describe_response(response: Response | None) -> str | None:
+    if response is None or response.is_success:
         return None
-    if 300 <= answer.status < 400:
-        return f"it answered {answer.status}: redirects are not followed"
-    return f"it answered {answer.status}"
+    if 300 <= response.status < 400:
+        return f"it answered {response.status}: redirects are not followed"
+    return f"it answered {response.status}"
 
 
-def _storable(text: str | None) -> str | None:
+def _make_storable(text: str | None) -> str | None:
     """Without secrets and folders: the application's own body may fail with one, and a receiver may send ours back."""
-    return None if text is None else without_folders(masked(text)).replace("\0", "")[:KEPT_OF_ANSWER]
+    return None if text is None else hide_folders(mask_secrets(text)).replace("\0", "")[:MAX_STORED_LENGTH]

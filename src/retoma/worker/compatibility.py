@@ -10,20 +10,20 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from retoma.app import App
+from retoma.define.definition_errors import suggest_name
 from retoma.define.graph import Graph, StepShape
-from retoma.define.mistakes import suggestion
 from retoma.define.pipeline import Pipeline
 from retoma.engine import versions as shapes
 from retoma.errors import DefinitionError
 from retoma.store import versions
 from retoma.store.database import Database
-from retoma.worker.plan import Plan
+from retoma.worker.step_call import StepCall
 
-MOST_INPUTS = 1_000
+MAX_INPUTS = 1_000
 
 
 @dataclass(frozen=True)
-class Break:
+class Incompatibility:
     """Open runs of one version that today's code cannot bring to their end. `step` is '' if it is not about one."""
 
     pipeline: str
@@ -34,27 +34,31 @@ class Break:
     example: UUID
 
 
-async def breaks(app: App, database: Database, *, shared: bool = False) -> list[Break]:
+async def find_incompatibilities(app: App, database: Database, *, shared: bool = False) -> list[Incompatibility]:
     """Every such case. With `shared`, pipelines that the application does not define are others' and left out."""
-    found: dict[tuple[int, str, str], Break] = {}
+    found: dict[tuple[int, str, str], Incompatibility] = {}
     graphs: dict[int, Graph] = {}
     needed: dict[int, set[str]] = {}
-    for row in await versions.open_work(database):
+    for row in await versions.list_open_work(database):
         number = row["version"]
         if number not in graphs:
-            graphs[number] = await shapes.shape(database, number)
+            graphs[number] = await shapes.load_graph(database, number)
         graph = graphs[number]
-        steps = still_needed(graph, row["steps"])
+        steps = find_remaining_steps(graph, row["steps"])
         needed.setdefault(number, set()).update(steps)
-        for step, why in _reasons(app, graph, steps, shared):
+        for step, why in _find_reasons(app, graph, steps, shared):
             so_far = found.get((number, step, why))
             runs = row["runs"] + (so_far.runs if so_far else 0)
-            found[number, step, why] = Break(graph.pipeline, number, step, why, runs, row["example"])
-    refused = [each for number, steps in needed.items() async for each in _inputs(app, database, number, graphs, steps)]
+            found[number, step, why] = Incompatibility(graph.pipeline, number, step, why, runs, row["example"])
+    refused = [
+        each
+        for number, steps in needed.items()
+        async for each in _find_rejected_inputs(app, database, number, graphs, steps)
+    ]
     return [*found.values(), *refused]
 
 
-def still_needed(graph: Graph, unfinished: Iterable[str]) -> set[str]:
+def find_remaining_steps(graph: Graph, unfinished: Iterable[str]) -> set[str]:
     """The steps that have jobs to end, and all that comes after them."""
     needed = set(unfinished)
     while after := {edge.to_step for edge in graph.edges if edge.from_step in needed} - needed:
@@ -62,46 +66,48 @@ def still_needed(graph: Graph, unfinished: Iterable[str]) -> set[str]:
     return needed
 
 
-def _reasons(app: App, graph: Graph, steps: set[str], shared: bool) -> Iterator[tuple[str, str]]:
+def _find_reasons(app: App, graph: Graph, steps: set[str], shared: bool) -> Iterator[tuple[str, str]]:
     pipeline = app.pipelines.get(graph.pipeline)
     if pipeline is None:
         if not shared:
-            yield "", f"the application no longer defines this pipeline; {suggestion(graph.pipeline, app.pipelines)}"
+            yield "", f"the application no longer defines this pipeline; {suggest_name(graph.pipeline, app.pipelines)}"
         return
     for shape in graph.steps:
-        if shape.name in steps and (why := _why(pipeline, graph, shape, app.resources)):
+        if shape.name in steps and (why := _explain_incompatibility(pipeline, graph, shape, app.resources)):
             yield shape.name, why
 
 
-def _why(pipeline: Pipeline, graph: Graph, shape: StepShape, resources: Mapping[str, object]) -> str | None:
+def _explain_incompatibility(
+    pipeline: Pipeline, graph: Graph, shape: StepShape, resources: Mapping[str, object]
+) -> str | None:
     step = pipeline.steps.get(shape.name)
     if step is None:
-        visible = [name for name, other in pipeline.steps.items() if not other.hidden]
-        return f"it is no longer defined; {suggestion(shape.name, visible)}"
+        visible = [name for name, other in pipeline.steps.items() if not other.internal]
+        return f"it is no longer defined; {suggest_name(shape.name, visible)}"
     if step.source != shape.source:
-        return f"it ran {_often(shape.source)} and now runs {_often(step.source)}"
+        return f"it ran {_describe_repetition(shape.source)} and now runs {_describe_repetition(step.source)}"
     try:
-        Plan(pipeline, step, graph, resources)
+        StepCall(pipeline, step, graph, resources)
     except DefinitionError as error:
         return str(error)
     return None
 
 
-def _often(source: str | None) -> str:
+def _describe_repetition(source: str | None) -> str:
     return "once" if source is None else f"for each of {source!r}"
 
 
-async def _inputs(
-    app: App, database: Database, number: int, graphs: Mapping[int, Graph], steps: set[str]
-) -> AsyncIterator[Break]:
+async def _find_rejected_inputs(
+    app: App, database: Database, version: int, graphs: Mapping[int, Graph], steps: set[str]
+) -> AsyncIterator[Incompatibility]:
     """The newest open runs of a version whose input today's model refuses, as one break."""
-    pipeline = app.pipelines.get(graphs[number].pipeline)
+    pipeline = app.pipelines.get(graphs[version].pipeline)
     if pipeline is None or pipeline.inputs is None:
         return
     if not any(pipeline.steps[name].inputs for name in steps if name in pipeline.steps):
         return
     refused: list[tuple[UUID, str]] = []
-    for row in await versions.open_inputs(database, number, MOST_INPUTS):
+    for row in await versions.list_open_inputs(database, version, MAX_INPUTS):
         try:
             pipeline.inputs.model_validate(json.loads(row["input"]))
         except ValidationError as error:
@@ -110,4 +116,4 @@ async def _inputs(
     if refused:
         example, said = refused[0]
         why = f"today's input model refuses what they were started with ({said})"
-        yield Break(pipeline.name, number, "", why, len(refused), example)
+        yield Incompatibility(pipeline.name, version, "", why, len(refused), example)

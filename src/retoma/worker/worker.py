@@ -11,11 +11,11 @@ from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store.database import Database
-from retoma.worker.catalog import Catalog
-from retoma.worker.children import Children
-from retoma.worker.life import Life
-from retoma.worker.threads import Threads
+from retoma.worker.process_pool import ProcessPool
+from retoma.worker.served_versions import ServedVersions
+from retoma.worker.thread_pool import ThreadPool
 from retoma.worker.wakeup import Wakeup
+from retoma.worker.worker_session import WorkerSession
 
 log = get_logger("retoma.worker")
 
@@ -46,58 +46,58 @@ class Worker:
         self._on_blocked = on_blocked
         self._database = database
         self._settings = settings
-        self._catalog = Catalog(app)
+        self._served_versions = ServedVersions(app)
         self._wakeup = Wakeup(database)
-        self._threads = Threads(concurrency)
-        self._children = Children()
-        self._life: Life | None = None
+        self._thread_pool = ThreadPool(concurrency)
+        self._process_pool = ProcessPool()
+        self._session: WorkerSession | None = None
         self._stopping = False
 
     def stop(self) -> None:
         """Ask it to drain and end. Call it on the loop, for example from a signal handler."""
         self._stopping = True
-        if self._life is not None:
-            self._life.drain()
+        if self._session is not None:
+            self._session.drain()
 
     def stop_at_once(self) -> None:
         """Stop, and give back now what still runs, without letting it end."""
         self.stop()
-        if self._life is not None:
-            self._life.interrupt()
+        if self._session is not None:
+            self._session.interrupt()
 
     async def run(self) -> None:
         """Work until stopped."""
-        async with self._catalog.opened_resources():
-            await self._run()
+        async with self._served_versions.open_resources():
+            await self._run_sessions()
 
-    async def _run(self) -> None:
+    async def _run_sessions(self) -> None:
         self._wakeup.start()
         try:
             while not self._stopping:
                 try:
-                    await self._catalog.open(self._database)
-                    await self._live()
+                    await self._served_versions.register_and_load(self._database)
+                    await self._run_session()
                 except DatabaseUnavailable as error:
                     log.warning("waiting for the database", error=error)
         finally:
-            self._threads.close()
-            await self._children.close()
+            self._thread_pool.close()
+            await self._process_pool.close()
             await self._wakeup.close()
 
-    async def _live(self) -> None:
+    async def _run_session(self) -> None:
         if self._stopping:
             return
-        self._life = self._new_life()
-        await self._life.live(self.name, self.concurrency)
+        self._session = self._build_session()
+        await self._session.run(self.name, self.concurrency)
 
-    def _new_life(self) -> Life:
-        return Life(
+    def _build_session(self) -> WorkerSession:
+        return WorkerSession(
             self._database,
             self._settings,
-            self._catalog,
+            self._served_versions,
             self._wakeup,
-            self._threads,
-            self._children,
+            self._thread_pool,
+            self._process_pool,
             queues=self.queues,
             concurrency=self.concurrency,
             on_blocked=self._on_blocked,

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from retoma import Client
-from retoma.csv_cells import csv_lines
+from retoma.csv_cells import format_csv
 from retoma.records import Run
-from retoma_apps.classifier.batches import shown_documents
+from retoma_apps.classifier.executions import list_documents
 
 Format = Literal["csv", "json"]
 MEDIA_TYPES: dict[Format, str] = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
@@ -32,27 +32,27 @@ COLUMNS = (
 _PAGE = 500
 
 
-async def exported(client: Client, run: Run, how: Format) -> AsyncIterator[bytes]:
+async def export_documents(client: Client, run: Run, output_format: Format) -> AsyncIterator[bytes]:
     """All documents of an execution, part by part."""
-    written = _csv if how == "csv" else _json
-    async for part in written(_pages(client, run)):
+    written = _to_csv if output_format == "csv" else _to_json
+    async for part in written(_list_pages(client, run)):
         yield part.encode()
 
 
-async def _pages(client: Client, run: Run) -> AsyncIterator[list[dict[str, Any]]]:
+async def _list_pages(client: Client, run: Run) -> AsyncIterator[list[dict[str, Any]]]:
     after: int | None = -1
     while after is not None:
-        page, after = await shown_documents(client, run, after=after, limit=_PAGE)
+        page, after = await list_documents(client, run, after=after, limit=_PAGE)
         yield page
 
 
-async def _csv(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
-    yield "\ufeff" + csv_lines([COLUMNS])  # spreadsheets take it for UTF-8 by its mark
+async def _to_csv(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
+    yield "\ufeff" + format_csv([COLUMNS])  # spreadsheets take it for UTF-8 by its mark
     async for page in pages:
-        yield csv_lines([_cell(row[name]) for name in COLUMNS] for row in page)
+        yield format_csv([_csv_value(row[name]) for name in COLUMNS] for row in page)
 
 
-async def _json(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
+async def _to_json(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
     before = "["
     async for page in pages:
         for row in page:
@@ -61,5 +61,5 @@ async def _json(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str
     yield "]" if before != "[" else "[]"
 
 
-def _cell(value: Any) -> Any:
+def _csv_value(value: Any) -> Any:
     return ("sim" if value else "não") if isinstance(value, bool) else value

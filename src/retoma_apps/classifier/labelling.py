@@ -12,23 +12,23 @@ from pydantic import BaseModel, Field, create_model
 from retoma import Context, File
 from retoma_apps.classifier.models import Classification, Criteria, Example, Text
 from retoma_apps.providers.llm import Example as Known
-from retoma_apps.providers.llm import Guess, Llm, Message, OfflineLlm, Usage, quoted, rule, structured
+from retoma_apps.providers.llm import Guess, Llm, Message, OfflineLlm, Usage, ask_structured, quote_text, quoting_rule
 
 if TYPE_CHECKING:
-    from retoma.files import Files
+    from retoma.files import FileStore
 
 LONGEST_TEXT = 24_000  # characters of a document that the model is shown
-SHOWN_EXAMPLES = 12
+MAX_PROMPT_EXAMPLES = 12
 LONGEST_EXAMPLE = 600
 MOST_TOKENS = 400
-MOST_KEPT = 8  # files of examples
+MAX_CACHED_EXAMPLE_FILES = 8  # files of examples
 OFFLINE = "offline/tf-idf"
 
 
 class Labeller:
     """Without `llm` it works offline."""
 
-    def __init__(self, files: Files, llm: Llm | None = None) -> None:
+    def __init__(self, files: FileStore, llm: Llm | None = None) -> None:
         self._files = files
         self._llm = llm
         self._examples: dict[str, tuple[list[Example], OfflineLlm]] = {}
@@ -38,60 +38,61 @@ class Labeller:
         return self._llm is None
 
     async def label(self, text: Text, criteria: Criteria, ctx: Context) -> Classification:
-        examples, offline = await self._examples_of(criteria.exemplos)
+        examples, offline = await self._load_examples(criteria.exemplos)
         model = OFFLINE if self._llm is None else criteria.modelo
-        answer = await structured(
+        answer = await ask_structured(
             self._llm or offline,
-            messages(text.texto, criteria, examples),
-            answer_model(tuple(category.rotulo for category in criteria.taxonomia)),
+            build_messages(text.texto, criteria, examples),
+            create_answer_model(tuple(category.rotulo for category in criteria.taxonomia)),
             model=model,
             max_tokens=MOST_TOKENS,
-            paid=lambda usage: _charge(ctx, model, usage),
+            on_usage=lambda usage: _charge(ctx, model, usage),
         )
         return Classification(**answer.value.model_dump(), modelo=answer.reply.model or model)
 
-    async def _examples_of(self, file: File | None) -> tuple[list[Example], OfflineLlm]:
+    async def _load_examples(self, file: File | None) -> tuple[list[Example], OfflineLlm]:
         """And what learns from them, of the last few: an execution asks for the same ones thousands of times."""
         if file is None:
-            return [], _offline([])
+            return [], _create_offline_llm([])
         if file.file not in self._examples:
             given = [Example.model_validate(each) for each in json.loads(await self._files.load(file))]
-            others = list(self._examples.items())[1 - MOST_KEPT :]
-            self._examples = dict(others) | {file.file: (given, _offline(given))}
+            others = list(self._examples.items())[1 - MAX_CACHED_EXAMPLE_FILES :]
+            self._examples = dict(others) | {file.file: (given, _create_offline_llm(given))}
         return self._examples[file.file]
 
 
-def messages(text: str, criteria: Criteria, examples: Sequence[Example]) -> list[Message]:
+def build_messages(text: str, criteria: Criteria, examples: Sequence[Example]) -> list[Message]:
     labels = "\n".join(f"- {category.rotulo}: {category.descricao}".rstrip(": ") for category in criteria.taxonomia)
     shown = "\n\n".join(
-        f"{quoted(example.texto[:LONGEST_EXAMPLE], 'example')}\nRótulo: {example.rotulo}" for example in few(examples)
+        f"{quote_text(example.texto[:LONGEST_EXAMPLE], 'example')}\nRótulo: {example.rotulo}"
+        for example in select_examples(examples)
     )
     system = [
         "Você classifica documentos. Responda com exatamente um dos rótulos, a confiança de 0 a 1 e uma frase que a "
         "justifique.",
         criteria.prompt,
         f"Rótulos:\n{labels}",
-        rule(),
-        *([rule("example")] if examples else []),
+        quoting_rule(),
+        *([quoting_rule("example")] if examples else []),
     ]
     return [
         Message("system", "\n\n".join(part for part in system if part)),
         *([Message("user", f"Exemplos:\n\n{shown}")] if shown else []),
-        Message("user", quoted(text[:LONGEST_TEXT])),
+        Message("user", quote_text(text[:LONGEST_TEXT])),
     ]
 
 
-def few(examples: Sequence[Example]) -> list[Example]:
+def select_examples(examples: Sequence[Example]) -> list[Example]:
     """Some of each label in turn, so that none is left out for another's many."""
     by_label: dict[str, list[Example]] = {}
     for example in examples:
         by_label.setdefault(example.rotulo, []).append(example)
     turns = max((len(each) for each in by_label.values()), default=0)
-    return [each[turn] for turn in range(turns) for each in by_label.values() if turn < len(each)][:SHOWN_EXAMPLES]
+    return [each[turn] for turn in range(turns) for each in by_label.values() if turn < len(each)][:MAX_PROMPT_EXAMPLES]
 
 
 @lru_cache(maxsize=32)
-def answer_model(labels: tuple[str, ...]) -> type[BaseModel]:
+def create_answer_model(labels: tuple[str, ...]) -> type[BaseModel]:
     """What the model must answer: a label of the taxonomy and nothing else."""
     fields: dict[str, Any] = {
         "rotulo": (Literal[labels], ...),
@@ -101,11 +102,11 @@ def answer_model(labels: tuple[str, ...]) -> type[BaseModel]:
     return create_model("Classificacao", **fields)
 
 
-def _offline(examples: Sequence[Example]) -> OfflineLlm:
-    return OfflineLlm([Known(example.texto, example.rotulo) for example in examples], _as_answer)
+def _create_offline_llm(examples: Sequence[Example]) -> OfflineLlm:
+    return OfflineLlm([Known(example.texto, example.rotulo) for example in examples], _guess_to_answer)
 
 
-def _as_answer(guess: Guess) -> dict[str, Any]:
+def _guess_to_answer(guess: Guess) -> dict[str, Any]:
     return {"rotulo": guess.label, "confianca": guess.confidence, "justificativa": ""}
 
 

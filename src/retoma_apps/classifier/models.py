@@ -87,22 +87,22 @@ class Project(BaseModel):
 
     @field_validator("taxonomia")
     @classmethod
-    def _labels_are_distinct(cls, given: list[Category]) -> list[Category]:
+    def _labels_are_distinct(cls, value: list[Category]) -> list[Category]:
         seen: set[str] = set()
-        for category in given:
+        for category in value:
             if category.rotulo.casefold() in seen:
                 raise ValueError(f"the label {category.rotulo!r} is there twice")
             seen.add(category.rotulo.casefold())
-        return given
+        return value
 
     @field_validator("exemplos")
     @classmethod
-    def _examples_have_labels_of_the_taxonomy(cls, given: list[Example], info: object) -> list[Example]:
+    def _examples_have_labels_of_the_taxonomy(cls, value: list[Example], info: object) -> list[Example]:
         known = {category.rotulo for category in getattr(info, "data", {}).get("taxonomia", ())}
-        for example in given:
+        for example in value:
             if known and example.rotulo not in known:
                 raise ValueError(f"an example has the label {example.rotulo!r}, which is not in the taxonomy")
-        return given
+        return value
 
     @property
     def labels(self) -> list[str]:
@@ -130,7 +130,7 @@ class Refusal(BaseModel):
     mensagem: Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]*$")]
 
 
-def _bare(file: File | None) -> dict[str, Any] | None:
+def _file_reference(file: File | None) -> dict[str, Any] | None:
     return None if file is None else {"file": file.file, "size": file.size}
 
 
@@ -143,12 +143,12 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     codigo: Code
-    arquivo: Annotated[File | None, PlainSerializer(_bare)] = None
+    arquivo: Annotated[File | None, PlainSerializer(_file_reference)] = None
     recusa: Refusal | None = None
     duplicado_de: str | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_none(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in dump(self).items() if value is not None}
 
 

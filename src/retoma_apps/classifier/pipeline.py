@@ -10,7 +10,7 @@ from retoma_apps.classifier.models import MOST_RETRIES, Batch, Classification, C
 from retoma_apps.classifier.reading import Unreadable, read_path
 
 LLM = Pool("llm", capacity=8)
-AGAIN = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, and never more
+RETRY = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, and never more
 DOCUMENT_LIMIT = minutes(2)
 MEMORY = 2 << 30  # OCR needs it
 
@@ -34,17 +34,17 @@ def criteria(criterios: Criteria) -> Criteria:
     isolation=Isolation(MEMORY),
     timeout=DOCUMENT_LIMIT,
     work_limit=DOCUMENT_LIMIT,
-    retry=AGAIN,
+    retry=RETRY,
 )
 def text(document: Document, *, ctx: Context) -> Text:
     if document.recusa is not None or document.arquivo is None:
-        raise _refused(document)
+        raise _unreadable_error(document)
     found = read_path(str(ctx.path(document.arquivo)))
-    return Text(texto=found.text, paginas=found.pages, paginas_ocr=found.ocr_pages, cortado=found.is_cut)
+    return Text(texto=found.text, paginas=found.pages, paginas_ocr=found.ocr_pages, cortado=found.is_truncated)
 
 
 @classification.each(
-    documents, pool=LLM, timeout=DOCUMENT_LIMIT, work_limit=DOCUMENT_LIMIT, retry=AGAIN, continues=text
+    documents, pool=LLM, timeout=DOCUMENT_LIMIT, work_limit=DOCUMENT_LIMIT, retry=RETRY, continues=text
 )
 async def label(text: Text, criteria: Criteria, *, labeller: Labeller, ctx: Context) -> Classification:
     return await labeller.label(text, criteria, ctx)
@@ -60,12 +60,12 @@ def summary(label: Items[Classification], criteria: Criteria) -> Summary:
     )
 
 
-def is_unsure(found: Classification, least: float) -> bool:
+def is_unsure(result: Classification, min_confidence: float) -> bool:
     """Whether a person should look at this label."""
-    return found.confianca < least and not found.corrigido
+    return result.confianca < min_confidence and not result.corrigido
 
 
-def _refused(document: Document) -> Unreadable:
+def _unreadable_error(document: Document) -> Unreadable:
     if document.recusa is None:
         return Unreadable("the document came without a file", "FILE_EMPTY")
     return Unreadable(document.recusa.mensagem, document.recusa.codigo)

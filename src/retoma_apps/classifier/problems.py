@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from retoma.errors import RetomaError
-from retoma.server import Problem, problem_of
+from retoma.server import Problem, to_problem
 from retoma_apps.classifier.pages.words import CODES, Words
 
 _BY_CODE = {
     "NOT_FOUND": "não há esse documento nesta execução",
-    "AT_WORK": "o estado atual da execução não permite isto: veja o `status` dela e tente quando ela terminar",
+    "RUN_BUSY": "o estado atual da execução não permite isto: veja o `status` dela e tente quando ela terminar",
     "CONFLICT": "já existe, ou foi alterado por outra pessoa: consulte de novo, ou escolha outro nome",
     "IDEMPOTENCY_KEY_REUSED": "esta Idempotency-Key já veio com outro pedido, ou o projeto mudou: use outra",
     "SCOPE_MISSING": "a chave não tem o escopo que este pedido exige",
@@ -36,7 +36,7 @@ class PortugueseRoute(APIRoute):
             try:
                 return await handle(request)
             except (Problem, RequestValidationError, RetomaError) as error:
-                problem = problem_of(error)
+                problem = to_problem(error)
                 if not _prefers_english(request):
                     _translate(problem, getattr(error, "pt", None))
                 if problem is error:
@@ -46,13 +46,13 @@ class PortugueseRoute(APIRoute):
         return handle_in_portuguese
 
 
-def portuguese_of(code: str | None) -> str | None:
+def explain_in_portuguese(code: str | None) -> str | None:
     """Return what an error code means in Portuguese, and what to do; None if it is not one of ours."""
     return Words("pt").code(code) if code in CODES else None
 
 
 def _translate(problem: Problem, pt: str | None) -> None:
-    said = pt or _BY_CODE.get(problem.code) or portuguese_of(problem.code)
+    said = pt or _BY_CODE.get(problem.code) or explain_in_portuguese(problem.code)
     if problem.code == "INVALID_REQUEST":
         fields = ", ".join(each["field"] for each in problem.members["errors"][:3])
         said = f"o pedido tem campos que não são aceitos: {fields}; `errors` diz o que há em cada um"

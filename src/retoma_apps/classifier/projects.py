@@ -17,13 +17,13 @@ from retoma_apps.classifier.models import Project
 from retoma_apps.providers.llm import Accuracy, Example, OfflineLlm
 
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
-_MOST_NAMESAKES = 50
-_MOST_MEASURED = 100
-FEWEST_TO_MEASURE = 20  # examples: with fewer a share of right answers says little
+_MAX_SAME_NAME = 50
+_MAX_CACHED = 100
+MIN_EXAMPLES_TO_MEASURE = 20  # examples: with fewer a share of right answers says little
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredProject:
     """A project as it is kept. `id` stays the same when its name changes."""
 
     id: str
@@ -40,31 +40,31 @@ class Kept:
         }
 
 
-async def found(client: Client, project: str) -> Kept:
+async def get_project(client: Client, project: str) -> StoredProject:
     try:
-        return _kept(await client.profile(project))
+        return _stored_project(await client.profile(project))
     except NotFound:
-        raise missing(project) from None
+        raise project_not_found(project) from None
 
 
-def missing(project: str) -> Missing:
+def project_not_found(project: str) -> Missing:
     return Missing(f"there is no project {project!r:.120}", pt=f"não há projeto {project!r:.120}")
 
 
-async def listed(client: Client, tenant: str | None) -> list[Kept]:
+async def list_projects(client: Client, tenant: str | None) -> list[StoredProject]:
     """All, or the one that a key is for."""
-    return [_kept(profile) for profile in await client.profiles() if tenant in (None, profile.tenant)]
+    return [_stored_project(profile) for profile in await client.profiles() if tenant in (None, profile.tenant)]
 
 
-async def added(client: Client, project: Project, tenant: str | None) -> Kept:
+async def create_project(client: Client, project: Project, tenant: str | None) -> StoredProject:
     """A new project, with an id made from its name; for a key of one project, that one."""
-    base = tenant or id_of(project.nome)
-    for number in range(1, 2 if tenant else _MOST_NAMESAKES):
+    base = tenant or make_project_id(project.nome)
+    for number in range(1, 2 if tenant else _MAX_SAME_NAME):
         name = base if number == 1 else f"{base}-{number}"
         if tenant is None and await client.runs(tenant=name, limit=1, with_input=False):
             continue  # it was the id of a project that is deleted, whose executions stay
         try:
-            return _kept(await client.set_profile(name, project.model_dump(), revision=0))
+            return _stored_project(await client.set_profile(name, project.model_dump(), revision=0))
         except Conflict:
             continue
     if tenant:
@@ -72,31 +72,31 @@ async def added(client: Client, project: Project, tenant: str | None) -> Kept:
     raise Conflict(f"there is a project {base!r} already: choose another name")
 
 
-async def changed(client: Client, project: str, value: Project, revision: int | None) -> Kept:
+async def update_project(client: Client, project: str, value: Project, revision: int | None) -> StoredProject:
     """Executions that began before keep what was in force then."""
-    seen = await found(client, project)
+    seen = await get_project(client, project)
     known = seen.revision if revision is None else revision
-    return _kept(await client.set_profile(project, value.model_dump(), revision=known))
+    return _stored_project(await client.set_profile(project, value.model_dump(), revision=known))
 
 
-class Accuracies:
+class OfflineAccuracies:
     """How often the offline model is right on examples that it had not seen: measured once for each revision."""
 
     def __init__(self) -> None:
         self._measuring: dict[tuple[str, int], asyncio.Task[Accuracy | None]] = {}
 
-    async def of(self, kept: Kept, patience: float) -> tuple[Accuracy | None, bool]:
+    async def get(self, stored: StoredProject, timeout: float) -> tuple[Accuracy | None, bool]:
         """And whether it has been measured by then. None if there is too little to learn from."""
-        place = (kept.id, kept.revision)
+        place = (stored.id, stored.revision)
         if place not in self._measuring:
-            self._measuring = dict(list(self._measuring.items())[-_MOST_MEASURED:])
-            self._measuring[place] = asyncio.create_task(_measured(kept.project))
+            self._measuring = dict(list(self._measuring.items())[-_MAX_CACHED:])
+            self._measuring[place] = asyncio.create_task(_measure_accuracy(stored.project))
         task = self._measuring[place]
-        await asyncio.wait([task], timeout=patience)
+        await asyncio.wait([task], timeout=timeout)
         return (task.result(), True) if task.done() else (None, False)
 
 
-async def _measured(project: Project) -> Accuracy | None:
+async def _measure_accuracy(project: Project) -> Accuracy | None:
     if len({example.rotulo for example in project.exemplos}) < 2:
         return None
     try:
@@ -105,11 +105,11 @@ async def _measured(project: Project) -> Accuracy | None:
         return None  # nothing to learn from, or nothing to learn with
 
 
-def id_of(name: str) -> str:
+def make_project_id(name: str) -> str:
     """`pecas-processuais` for "Peças processuais"."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_AN_ID.sub("-", plain).strip("-")[:60] or "projeto"
 
 
-def _kept(profile: Profile) -> Kept:
-    return Kept(profile.tenant, Project.model_validate(profile.value), profile.revision, profile.changed_at)
+def _stored_project(profile: Profile) -> StoredProject:
+    return StoredProject(profile.tenant, Project.model_validate(profile.value), profile.revision, profile.changed_at)

@@ -13,17 +13,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from retoma.errors import Conflict
-from retoma.files import Files
+from retoma.files import FileStore
 from retoma.records import Run
-from retoma.server import Caller, Problem, binary, caller, documented, idempotency_key
+from retoma.server import Principal, Problem, document_binary, document_problems, idempotency_key_header, require_scope
 from retoma.states import RunState
-from retoma_apps.classifier import batches, exports, projects, uploads
+from retoma_apps.classifier import executions, exports, projects, uploads
 from retoma_apps.classifier.errors import Missing
 from retoma_apps.classifier.models import MOST_DOCUMENTS, Code, Label, Name, Project
 from retoma_apps.classifier.problems import PortugueseRoute
-from retoma_apps.classifier.projects import Accuracies, Kept
+from retoma_apps.classifier.projects import OfflineAccuracies, StoredProject
 from retoma_apps.classifier.reading import Unreadable
-from retoma_apps.classifier.shapes import (
+from retoma_apps.classifier.schemas import (
     DocumentDetails,
     DocumentPage,
     ErrorPage,
@@ -42,17 +42,18 @@ from retoma_apps.classifier.shapes import (
 from retoma_apps.classifier.states import DocumentStatus, Status, states_of
 from retoma_apps.classifier.uploads import Upload
 
-Reader = Annotated[Caller, caller("runs:read")]
-Writer = Annotated[Caller, caller("runs:write")]
+Reader = Annotated[Principal, require_scope("runs:read")]
+Writer = Annotated[Principal, require_scope("runs:write")]
 IdempotencyKey = Annotated[
     str | None,
-    idempotency_key(
+    idempotency_key_header(
         "The same key and body give the same execution, however often they are sent. "
         "If the project was changed in between, it is another request, and refused."
     ),
 ]
-ActKey = Annotated[
-    str | None, idempotency_key("The same act with the same key is done once, and gets its first answer ever after.")
+ActionKeyHeader = Annotated[
+    str | None,
+    idempotency_key_header("The same act with the same key is done once, and gets its first answer ever after."),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the project as it was seen.")]
 Filename = Annotated[
@@ -61,9 +62,9 @@ Filename = Annotated[
 Limit = Annotated[int, Query(ge=1, le=500)]
 After = Annotated[int, Query(ge=-1, le=10**9, description="`proximo` of the page before.")]
 SECONDS_TO_MEASURE = 15.0  # after which the answer is that it is being measured
-_NOT_FOUND = documented(404)
-_AT_WORK = documented(404, 409)
-_EXPORTED: dict[int | str, dict[str, Any]] = {
+_NOT_FOUND = document_problems(404)
+_NOT_FOUND_OR_CONFLICT = document_problems(404, 409)
+_EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "As `formato` asks.",
         "content": {"text/csv": {"schema": {"type": "string"}}},
@@ -103,46 +104,50 @@ class Codes(BaseModel):
 
 
 router = APIRouter(
-    tags=["classificador"], route_class=PortugueseRoute, responses=documented(400, 401, 403, 413, 422, 429, 503)
+    tags=["classificador"], route_class=PortugueseRoute, responses=document_problems(400, 401, 403, 413, 422, 429, 503)
 )
 
 
 @router.post(
-    "/projetos", status_code=201, summary="Create a project", response_model=ProjectDetails, responses=documented(409)
+    "/projetos",
+    status_code=201,
+    summary="Create a project",
+    response_model=ProjectDetails,
+    responses=document_problems(409),
 )
-async def create_project(given: Project, by: Writer) -> Response:
-    return _project(await projects.added(by.client, given, by.tenant), 201)
+async def create_project(body: Project, by: Writer) -> Response:
+    return _project_response(await projects.create_project(by.client, body, by.tenant), 201)
 
 
 @router.get("/projetos", summary="List projects", response_model=ProjectList)
 async def list_projects(by: Reader) -> dict[str, Any]:
-    found = await projects.listed(by.client, by.tenant)
-    return {"projetos": [_outline(each) for each in found]}
+    found = await projects.list_projects(by.client, by.tenant)
+    return {"projetos": [_project_outline(each) for each in found]}
 
 
 @router.get("/projetos/{projeto}", summary="Show a project", response_model=ProjectDetails, responses=_NOT_FOUND)
 async def show_project(projeto: str, by: Reader) -> Response:
-    return _project(await _own_project(by, projeto))
+    return _project_response(await _get_own_project(by, projeto))
 
 
 @router.put(
     "/projetos/{projeto}",
     summary="Change a project",
     response_model=ProjectDetails,
-    responses=documented(404, 409, 412),
+    responses=document_problems(404, 409, 412),
 )
-async def change_project(projeto: str, given: Project, by: Writer, seen: IfMatch = None) -> Response:
-    kept = await _own_project(by, projeto)
-    if seen is not None and seen != _etag(kept):
+async def change_project(projeto: str, body: Project, by: Writer, if_match: IfMatch = None) -> Response:
+    kept = await _get_own_project(by, projeto)
+    if if_match is not None and if_match != _etag(kept):
         raise Problem(412, "CHANGED", "outra pessoa mudou este projeto: consulte de novo antes de mudar")
-    return _project(await projects.changed(by.client, projeto, given, kept.revision))
+    return _project_response(await projects.update_project(by.client, projeto, body, kept.revision))
 
 
 @router.delete(
     "/projetos/{projeto}", status_code=204, summary="Delete a project; its executions stay", responses=_NOT_FOUND
 )
 async def delete_project(projeto: str, by: Writer) -> Response:
-    await _own_project(by, projeto)
+    await _get_own_project(by, projeto)
     await by.client.drop_profile(projeto)
     return Response(status_code=204)
 
@@ -154,8 +159,8 @@ async def delete_project(projeto: str, by: Writer) -> Response:
     responses=_NOT_FOUND,
 )
 async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
-    kept = await _own_project(by, projeto)
-    measured, is_measured = await _accuracies(by).of(kept, SECONDS_TO_MEASURE)
+    kept = await _get_own_project(by, projeto)
+    measured, is_measured = await _accuracies(by).get(kept, SECONDS_TO_MEASURE)
     return {
         "offline": _is_offline(by),
         "medindo": not is_measured,
@@ -163,7 +168,7 @@ async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
         "acerto": measured.share if measured else None,
         "medidos": measured.examples if measured else 0,
         "sem_medida": list(measured.untested) if measured else [],
-        "poucos_para_medir": is_measured and (measured is None or measured.examples < projects.FEWEST_TO_MEASURE),
+        "poucos_para_medir": is_measured and (measured is None or measured.examples < projects.MIN_EXAMPLES_TO_MEASURE),
     }
 
 
@@ -172,13 +177,13 @@ async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
     summary="Send a document, or many as a zip; the body is the file itself",
     response_model=UploadList,
     response_model_exclude_none=True,
-    responses=documented(415, 422),
-    openapi_extra={"requestBody": {"required": True, "content": binary("")["content"]}},
+    responses=document_problems(415, 422),
+    openapi_extra={"requestBody": {"required": True, "content": document_binary("")["content"]}},
 )
 async def upload_document(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
     _check_is_file(request)
     try:
-        taken = await uploads.taken(_files(by), nome, request.stream())
+        taken = await uploads.store_upload(_files(by), nome, request.stream())
     except Unreadable as error:
         raise Problem(422, str(error.code), str(error)) from error
     return {"documentos": [upload.model_dump(exclude_none=True) for upload in taken]}
@@ -187,8 +192,8 @@ async def upload_document(request: Request, by: Writer, nome: Filename = "") -> 
 @router.post(
     "/execucoes", status_code=202, summary="Classify documents", response_model=ExecutionSummary, responses=_NOT_FOUND
 )
-async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
-    kept = await _own_project(by, given.projeto)
+async def start_execution(body: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
+    kept = await _get_own_project(by, body.projeto)
     if _is_offline(by) and not kept.project.exemplos:
         raise Problem(
             422,
@@ -197,12 +202,12 @@ async def start_execution(given: NewExecution, by: Writer, key: IdempotencyKey =
             "dê alguns com PUT /projetos/{projeto}, ou na página dele",
         )
     try:
-        run = await batches.started(
-            by.client, _files(by), kept, given.documentos, name=given.nome, key=key, webhook_url=given.webhook_url
+        run = await executions.start_execution(
+            by.client, _files(by), kept, body.documentos, name=body.nome, key=key, webhook_url=body.webhook_url
         )
     except Conflict as error:
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
-    shown = await batches.execution(by.client, run)
+    shown = await executions.get_execution(by.client, run)
     return JSONResponse(shown.to_json(), 202, {"Location": f"/execucoes/{run.id}"})
 
 
@@ -217,8 +222,10 @@ async def list_executions(
     if by.tenant is not None and projeto not in (None, by.tenant):
         return {"execucoes": [], "proximo": None}
     states = None if status is None else [RunState(state) for state in states_of(status)]
-    found = await batches.listed(by.client, project=by.tenant or projeto, states=states, before=antes, limit=limite + 1)
-    shown = [(await batches.execution(by.client, run)).to_json() for run in found[:limite]]
+    found = await executions.list_runs(
+        by.client, project=by.tenant or projeto, states=states, before=antes, limit=limite + 1
+    )
+    shown = [(await executions.get_execution(by.client, run)).to_json() for run in found[:limite]]
     return {
         "execucoes": [each for each in shown if status in (None, each["status"])],
         "proximo": str(found[limite - 1].id) if len(found) > limite else None,
@@ -239,7 +246,7 @@ async def list_executions(
     responses=_NOT_FOUND,
 )
 async def show_execution_status(execucao: UUID, by: Reader) -> dict[str, Any]:
-    return await batches.detailed(by.client, await _own(by, execucao))
+    return await executions.get_status_details(by.client, await _get_own_run(by, execucao))
 
 
 @router.get(
@@ -249,9 +256,9 @@ async def show_execution_status(execucao: UUID, by: Reader) -> dict[str, Any]:
     responses=_NOT_FOUND,
 )
 async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limit = 100) -> dict[str, Any]:
-    run = await _own(by, execucao)
-    found, after = await batches.shown_documents(by.client, run, status="ERRO", after=apos, limit=limite)
-    counts = (await batches.execution(by.client, run)).counts
+    run = await _get_own_run(by, execucao)
+    found, after = await executions.list_documents(by.client, run, status="ERRO", after=apos, limit=limite)
+    counts = (await executions.get_execution(by.client, run)).counts
     return {"total": counts["ERRO"], "erros": found, "proximo": after}
 
 
@@ -259,15 +266,15 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
     "/execucoes/{execucao}/retomar",
     summary="Go on from where it stopped",
     response_model=ExecutionResumed,
-    responses=_AT_WORK,
+    responses=_NOT_FOUND_OR_CONFLICT,
 )
-async def resume_execution(execucao: UUID, by: Writer, key: ActKey = None) -> Mapping[str, Any]:
-    await _own(by, execucao)
+async def resume_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = None) -> Mapping[str, Any]:
+    await _get_own_run(by, execucao)
 
     async def resume(key: str | None) -> dict[str, Any]:
-        await batches.resumed(by.client, execucao, tenant=by.tenant, by=by.name, key=key)
+        await executions.resume_execution(by.client, execucao, tenant=by.tenant, by=by.name, key=key)
         lacking = await by.client.lacks_worker(execucao)
-        return await _answered(by, execucao) | {"aviso": lacking and lacking.why}
+        return await _get_execution_json(by, execucao) | {"aviso": lacking and lacking.explanation}
 
     return await by.client.first_answer(execucao, key, "retomar", resume)
 
@@ -276,14 +283,14 @@ async def resume_execution(execucao: UUID, by: Writer, key: ActKey = None) -> Ma
     "/execucoes/{execucao}/reprocessar-erros",
     summary="Classify the documents that failed again",
     response_model=ExecutionRerun,
-    responses=_AT_WORK,
+    responses=_NOT_FOUND_OR_CONFLICT,
 )
-async def rerun_errors(execucao: UUID, by: Writer, key: ActKey = None) -> Mapping[str, Any]:
-    run = await _own(by, execucao)
+async def rerun_errors(execucao: UUID, by: Writer, key: ActionKeyHeader = None) -> Mapping[str, Any]:
+    run = await _get_own_run(by, execucao)
 
     async def rerun(key: str | None) -> dict[str, Any]:
-        documents = await batches.rerun_errors(by.client, run, tenant=by.tenant, by=by.name, key=key)
-        return await _answered(by, execucao) | {"documentos": documents}
+        documents = await executions.rerun_errors(by.client, run, tenant=by.tenant, by=by.name, key=key)
+        return await _get_execution_json(by, execucao) | {"documentos": documents}
 
     return await by.client.first_answer(execucao, key, "reprocessar-erros", rerun)
 
@@ -294,12 +301,12 @@ async def rerun_errors(execucao: UUID, by: Writer, key: ActKey = None) -> Mappin
     response_model=ExecutionSummary,
     responses=_NOT_FOUND,
 )
-async def cancel_execution(execucao: UUID, by: Writer, key: ActKey = None) -> Mapping[str, Any]:
-    await _own(by, execucao)
+async def cancel_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = None) -> Mapping[str, Any]:
+    await _get_own_run(by, execucao)
 
     async def cancel(key: str | None) -> dict[str, Any]:
         await by.client.cancel(execucao, tenant=by.tenant, by=by.name, key=key)
-        return await _answered(by, execucao)
+        return await _get_execution_json(by, execucao)
 
     return await by.client.first_answer(execucao, key, "cancelar", cancel)
 
@@ -318,8 +325,10 @@ async def list_documents(
     apos: After = -1,
     limite: Limit = 100,
 ) -> dict[str, Any]:
-    run = await _own(by, execucao)
-    found, after = await batches.shown_documents(by.client, run, status=status, search=busca, after=apos, limit=limite)
+    run = await _get_own_run(by, execucao)
+    found, after = await executions.list_documents(
+        by.client, run, status=status, search=busca, after=apos, limit=limite
+    )
     return {"documentos": found, "proximo": after}
 
 
@@ -327,37 +336,43 @@ async def list_documents(
     "/execucoes/{execucao}/arquivo",
     summary="A document as it was sent",
     response_class=Response,
-    responses={200: binary("The content."), **_NOT_FOUND},
+    responses={200: document_binary("The content."), **_NOT_FOUND},
 )
 async def download_document(execucao: UUID, codigo: Annotated[Code, Query()], by: Reader) -> Response:
-    run = await _own(by, execucao)
+    run = await _get_own_run(by, execucao)
     found = [each for each in run.input["documentos"] if each["codigo"] == codigo and "arquivo" in each]
-    opened = await _files(by).opened(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
+    opened = await _files(by).open_file(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
     if opened is None:
         raise Missing(
             "there is no such document, or its file is gone",
             pt="não há esse documento, ou o arquivo dele não está mais guardado",
         )
-    return _download(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
+    return _download_response(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
 
 
 @router.post(
-    "/execucoes/{execucao}/correcoes", summary="Correct a label", response_model=DocumentDetails, responses=_AT_WORK
+    "/execucoes/{execucao}/correcoes",
+    summary="Correct a label",
+    response_model=DocumentDetails,
+    responses=_NOT_FOUND_OR_CONFLICT,
 )
-async def correct_label(execucao: UUID, given: Correction, by: Writer) -> dict[str, Any]:
-    run = await _own(by, execucao)
-    await batches.corrected(by.client, run, given.codigo, given.rotulo, tenant=by.tenant, by=by.name)
-    [shown], _ = await batches.shown_documents(by.client, run, only=[given.codigo], limit=1)
+async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[str, Any]:
+    run = await _get_own_run(by, execucao)
+    await executions.correct_label(by.client, run, body.codigo, body.rotulo, tenant=by.tenant, by=by.name)
+    [shown], _ = await executions.list_documents(by.client, run, only=[body.codigo], limit=1)
     return shown
 
 
 @router.post(
-    "/execucoes/{execucao}/pular", summary="Leave documents out", response_model=ExecutionSummary, responses=_AT_WORK
+    "/execucoes/{execucao}/pular",
+    summary="Leave documents out",
+    response_model=ExecutionSummary,
+    responses=_NOT_FOUND_OR_CONFLICT,
 )
-async def skip_documents(execucao: UUID, given: Codes, by: Writer) -> dict[str, Any]:
-    await _own(by, execucao)
-    await by.client.skip(execucao, "text", given.codigos, tenant=by.tenant, by=by.name)
-    return await _answered(by, execucao)
+async def skip_documents(execucao: UUID, body: Codes, by: Writer) -> dict[str, Any]:
+    await _get_own_run(by, execucao)
+    await by.client.skip(execucao, "text", body.codigos, tenant=by.tenant, by=by.name)
+    return await _get_execution_json(by, execucao)
 
 
 @router.get(
@@ -367,21 +382,21 @@ async def skip_documents(execucao: UUID, given: Codes, by: Writer) -> dict[str, 
     responses=_NOT_FOUND,
 )
 async def show_execution_results(execucao: UUID, by: Reader) -> dict[str, Any]:
-    run = await _own(by, execucao)
-    shown = await batches.execution(by.client, run)
-    return shown.to_json() | {"resumo": await batches.labels(by.client, run)}
+    run = await _get_own_run(by, execucao)
+    shown = await executions.get_execution(by.client, run)
+    return shown.to_json() | {"resumo": await executions.get_label_summary(by.client, run)}
 
 
 @router.get(
     "/execucoes/{execucao}/exportar",
     summary="All results as a file",
     response_class=Response,
-    responses=_EXPORTED | _NOT_FOUND,
+    responses=_EXPORT_RESPONSES | _NOT_FOUND,
 )
 async def export_results(execucao: UUID, by: Reader, formato: exports.Format = "csv") -> Response:
-    run = await _own(by, execucao)
+    run = await _get_own_run(by, execucao)
     name = f"classificacao-{str(run.id)[:13]}.{formato}"
-    return _download(exports.exported(by.client, run, formato), name, exports.MEDIA_TYPES[formato])
+    return _download_response(exports.export_documents(by.client, run, formato), name, exports.MEDIA_TYPES[formato])
 
 
 def _check_is_file(request: Request) -> None:
@@ -398,58 +413,58 @@ def _check_is_file(request: Request) -> None:
         )
 
 
-async def _own(by: Caller, execucao: UUID) -> Run:
-    return await batches.found(by.client, execucao, by.tenant)
+async def _get_own_run(by: Principal, execucao: UUID) -> Run:
+    return await executions.get_run(by.client, execucao, by.tenant)
 
 
-def _files(by: Caller) -> Files:
+def _files(by: Principal) -> FileStore:
     app = by.client.app
     assert app is not None
     assert app.files is not None
     return app.files
 
 
-def _is_offline(by: Caller) -> bool:
+def _is_offline(by: Principal) -> bool:
     return bool(_resource(by, "labeller").is_offline)
 
 
-def _accuracies(by: Caller) -> Accuracies:
-    found: Accuracies = _resource(by, "accuracies")
+def _accuracies(by: Principal) -> OfflineAccuracies:
+    found: OfflineAccuracies = _resource(by, "accuracies")
     return found
 
 
-def _resource(by: Caller, name: str) -> Any:
+def _resource(by: Principal, name: str) -> Any:
     assert by.client.app is not None
     return by.client.app.resources[name]
 
 
-async def _answered(by: Caller, execucao: UUID) -> dict[str, Any]:
-    shown = await batches.execution(by.client, await by.client.show(execucao, tenant=by.tenant))
+async def _get_execution_json(by: Principal, execucao: UUID) -> dict[str, Any]:
+    shown = await executions.get_execution(by.client, await by.client.show(execucao, tenant=by.tenant))
     return shown.to_json()
 
 
-async def _own_project(by: Caller, project: str) -> Kept:
+async def _get_own_project(by: Principal, project: str) -> StoredProject:
     if by.tenant not in (None, project):
-        raise projects.missing(project)
-    return await projects.found(by.client, project)
+        raise projects.project_not_found(project)
+    return await projects.get_project(by.client, project)
 
 
-def _outline(kept: Kept) -> dict[str, Any]:
-    shown = kept.to_json()
+def _project_outline(stored: StoredProject) -> dict[str, Any]:
+    shown = stored.to_json()
     return {name: value for name, value in shown.items() if name not in ("exemplos", "prompt")} | {
-        "exemplos": len(kept.project.exemplos)
+        "exemplos": len(stored.project.exemplos)
     }
 
 
-def _project(kept: Kept, status: int = 200) -> Response:
-    return JSONResponse(kept.to_json(), status, {"ETag": _etag(kept)})
+def _project_response(stored: StoredProject, status: int = 200) -> Response:
+    return JSONResponse(stored.to_json(), status, {"ETag": _etag(stored)})
 
 
-def _etag(kept: Kept) -> str:
-    return f'"{kept.revision}"'
+def _etag(stored: StoredProject) -> str:
+    return f'"{stored.revision}"'
 
 
-def _download(content: Any, name: str, media_type: str, headers: dict[str, str] | None = None) -> Response:
+def _download_response(content: Any, name: str, media_type: str, headers: dict[str, str] | None = None) -> Response:
     """As a file to be saved: what strangers wrote is never shown as a page of ours."""
     shown = quote(name.rpartition("/")[2])
     return StreamingResponse(

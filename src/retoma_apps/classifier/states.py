@@ -8,7 +8,7 @@ Status = Literal["PENDENTE", "EM_ANDAMENTO", "TRAVADO", "CONCLUIDO", "CONCLUIDO_
 DocumentStatus = Literal["PENDENTE", "PROCESSANDO", "CONCLUIDO", "ERRO", "PULADO"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 DOCUMENT_STATUSES: tuple[DocumentStatus, ...] = get_args(DocumentStatus)
-BY_STATE: dict[str, Status] = {
+STATUS_BY_RUN_STATE: dict[str, Status] = {
     "pending": "PENDENTE",
     "running": "EM_ANDAMENTO",
     "paused": "EM_ANDAMENTO",
@@ -21,7 +21,7 @@ BY_STATE: dict[str, Status] = {
     "rejected": "ERRO",
     "cancelled": "CANCELADO",
 }
-BY_JOB_STATE: dict[str, DocumentStatus] = {
+DOCUMENT_STATUS_BY_JOB_STATE: dict[str, DocumentStatus] = {
     "waiting": "PENDENTE",
     "ready": "PENDENTE",
     "running": "PROCESSANDO",
@@ -34,17 +34,17 @@ BY_JOB_STATE: dict[str, DocumentStatus] = {
 }
 
 
-def status_of(state: str, *, begun: bool) -> Status:
+def status_of(state: str, *, started: bool) -> Status:
     """An execution is under way from when its first document is; before that it is pending."""
-    status = BY_STATE[state]
-    return "PENDENTE" if status == "EM_ANDAMENTO" and not begun else status
+    status = STATUS_BY_RUN_STATE[state]
+    return "PENDENTE" if status == "EM_ANDAMENTO" and not started else status
 
 
 def states_of(status: Status) -> list[str]:
     """The run states in which an execution may have this status."""
     meant = {"EM_ANDAMENTO", "PENDENTE"} if status == "PENDENTE" else {status}
-    return [state for state, named in BY_STATE.items() if named in meant]
+    return [state for state, named in STATUS_BY_RUN_STATE.items() if named in meant]
 
 
 def job_states_of(status: DocumentStatus) -> list[str]:
-    return [state for state, named in BY_JOB_STATE.items() if named == status]
+    return [state for state, named in DOCUMENT_STATUS_BY_JOB_STATE.items() if named == status]

@@ -12,18 +12,18 @@ from typing import BinaryIO, cast
 from pydantic import BaseModel, ConfigDict
 
 from retoma import File
-from retoma.files import Files
+from retoma.files import FileStore
 from retoma_apps.classifier.models import LONGEST_CODE, MOST_DOCUMENTS, Document, Refusal
-from retoma_apps.classifier.reading import Limits, Member, Unreadable, is_one_document, members
+from retoma_apps.classifier.reading import Limits, Member, Unreadable, is_one_document, iterate_members
 from retoma_apps.classifier.reading.limits import MEGABYTE
 
 LARGEST_UPLOAD = 2_000 * MEGABYTE
 LIMITS = Limits()
 ZIP_LIMITS = Limits(unpacked=LARGEST_UPLOAD, members=10_000, files=MOST_DOCUMENTS)
 _ZIP = b"PK\x03\x04"
-AT_ONCE = 16  # files that are kept or looked for
+BATCH_SIZE = 16  # files that are kept or looked for
 _IN_MEMORY = 1 << 20
-NAMELESS = "documento"
+DEFAULT_NAME = "documento"
 
 
 class Upload(BaseModel):
@@ -36,7 +36,7 @@ class Upload(BaseModel):
     recusa: Refusal | None = None
 
 
-async def taken(files: Files, name: str, chunks: AsyncIterable[bytes]) -> list[Upload]:
+async def store_upload(files: FileStore, name: str, chunks: AsyncIterable[bytes]) -> list[Upload]:
     """Keep what comes: one document, or those in a zip. A document that is too large is refused, and only it.
 
     Raises Unreadable if a zip is damaged or too large as a whole.
@@ -50,10 +50,10 @@ async def taken(files: Files, name: str, chunks: AsyncIterable[bytes]) -> list[U
         size = spool.tell()
         file = cast(BinaryIO, spool)  # in all but name
         if await asyncio.to_thread(_is_batch, file, name):
-            return await _unpacked(files, file)
+            return await _unpack(files, file)
         if size > LIMITS.bytes:
-            return [Upload(nome=shown_name(name), recusa=_too_large(size))]
-        return [Upload(nome=shown_name(name), arquivo=await files.save(spool.read(), name=shown_name(name)))]
+            return [Upload(nome=clean_name(name), recusa=_too_large(size))]
+        return [Upload(nome=clean_name(name), arquivo=await files.save(spool.read(), name=clean_name(name)))]
 
 
 def _is_batch(file: BinaryIO, name: str) -> bool:
@@ -64,40 +64,40 @@ def _is_batch(file: BinaryIO, name: str) -> bool:
     return is_batch
 
 
-async def _unpacked(files: Files, zipped: BinaryIO) -> list[Upload]:
-    found = members(zipped, ZIP_LIMITS)
+async def _unpack(files: FileStore, zipped: BinaryIO) -> list[Upload]:
+    found = iterate_members(zipped, ZIP_LIMITS)
     uploads: list[Upload] = []
-    while some := await asyncio.to_thread(_next, found):
-        uploads += await asyncio.gather(*(_kept(files, member) for member in some))
+    while some := await asyncio.to_thread(_next_members, found):
+        uploads += await asyncio.gather(*(_store_member(files, member) for member in some))
     if not uploads:
         raise Unreadable("there is no file in the zip", "FILE_EMPTY")
     return uploads
 
 
-async def _kept(files: Files, member: Member) -> Upload:
-    name = shown_name(member.name)
+async def _store_member(files: FileStore, member: Member) -> Upload:
+    name = clean_name(member.name)
     if member.error is not None:
         return Upload(nome=name, recusa=_refusal(member.error))
     return Upload(nome=name, arquivo=await files.save(member.data, name=name))
 
 
-def _next(found: Iterator[Member]) -> list[Member]:
+def _next_members(archive_members: Iterator[Member]) -> list[Member]:
     """The next few, which together take not much more memory than the largest document."""
     some: list[Member] = []
-    while len(some) < AT_ONCE and sum(len(each.data) for each in some) < LIMITS.bytes:
-        if (member := next(found, None)) is None:
+    while len(some) < BATCH_SIZE and sum(len(each.data) for each in some) < LIMITS.bytes:
+        if (member := next(archive_members, None)) is None:
             break
         some.append(member)
     return some
 
 
-def documents(uploads: Iterable[Upload]) -> list[Document]:
+def number_documents(uploads: Iterable[Upload]) -> list[Document]:
     """With codes that name each one within its batch, and the first of those with the same content marked in others."""
     names = Counter[str]()
     first: dict[str, str] = {}
     found: list[Document] = []
     for upload in uploads:
-        code = _own_code(shown_name(upload.nome), names)
+        code = _unique_code(clean_name(upload.nome), names)
         same = None
         if upload.arquivo is not None and upload.arquivo.size > 0:  # empty files have nothing in common
             same = first.setdefault(upload.arquivo.file, code)
@@ -106,32 +106,32 @@ def documents(uploads: Iterable[Upload]) -> list[Document]:
     return found
 
 
-def _own_code(name: str, names: Counter[str]) -> str:
+def _unique_code(name: str, names: Counter[str]) -> str:
     names[name] += 1
     number, code = names[name], name
-    while number > 1 and names[code := _numbered(name, number)]:
+    while number > 1 and names[code := _add_number(name, number)]:
         number += 1
     if code != name:
         names[code] += 1
     return code
 
 
-def _numbered(name: str, number: int) -> str:
+def _add_number(name: str, number: int) -> str:
     stem, dot, ending = name.rpartition(".")
     return f"{stem} ({number}).{ending}" if dot and stem else f"{name} ({number})"
 
 
-def shown_name(name: str) -> str:
+def clean_name(name: str) -> str:
     """What somebody calls a file, as a label: without what cannot be seen, and short enough. Never a path of ours."""
     composed = unicodedata.normalize("NFC", name.replace("\\", "/"))
     seen = "".join(each for each in composed if unicodedata.category(each)[0] != "C").strip(" /")
     parts = [part for part in seen.split("/") if part not in ("", ".", "..")]
-    return _tail("/".join(parts), LONGEST_CODE - 10) or NAMELESS
+    return _truncate_start("/".join(parts), LONGEST_CODE - 10) or DEFAULT_NAME
 
 
-def _tail(name: str, most: int) -> str:
+def _truncate_start(name: str, max_bytes: int) -> str:
     """The last part of a name, of so many bytes in JSON at most; the ending says the most."""
-    left = most
+    left = max_bytes
     for at in range(len(name) - 1, -1, -1):
         left -= len(name[at].encode()) + (name[at] == '"')
         if left < 0:

@@ -4,6 +4,6 @@ retoma serve retoma_apps.gpu
 retoma worker retoma_apps.gpu
 """
 
-from retoma_apps.gpu.app import app
+from retoma_apps.gpu.application import app
 
 __all__ = ["app"]

@@ -8,49 +8,49 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from retoma.files import Files, FileSettings, files_of
-from retoma.server import Problem, asked_part, binary, documented, public
+from retoma.files import FileSettings, FileStore, create_file_store
+from retoma.server import Problem, document_binary, document_problems, parse_range, public
 
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: binary("The whole file."),
-    206: binary("The part that `Range` asks for."),
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: document_binary("The whole file."),
+    206: document_binary("The part that `Range` asks for."),
     416: {"description": "There is nothing of the file in that range."},
-    **documented(404, 422),
+    **document_problems(404, 422),
 }
-OUTPUTS = "gpu/"  # what else is kept in the same place is not for everyone
+OUTPUT_PREFIX = "gpu/"  # what else is kept in the same place is not for everyone
 
 
-def downloads(settings: FileSettings) -> APIRouter:
+def create_download_router(settings: FileSettings) -> APIRouter:
     router = APIRouter(tags=["gpu"], dependencies=[public])
-    kept: list[Files] = []
+    kept: list[FileStore] = []
 
-    @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_ANSWERS)
+    @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_RESPONSES)
     async def download_output(key: str, request: Request) -> Response:
         return await sent(key, request.headers.get("range"))
 
     @router.head(
-        "/files/{key:path}", summary="Look at an output", response_class=Response, responses=documented(404, 422)
+        "/files/{key:path}", summary="Look at an output", response_class=Response, responses=document_problems(404, 422)
     )
     async def inspect_output(key: str) -> Response:
         whole = await sent(key, None)
         return Response(headers=dict(whole.headers))
 
     async def sent(key: str, asked: str | None) -> Response:
-        if not key.startswith(OUTPUTS):
-            raise _missing()
+        if not key.startswith(OUTPUT_PREFIX):
+            raise _file_not_found()
         if not kept:
-            kept.append(files_of(settings))
-        return await _sent(kept[0], key, asked)
+            kept.append(create_file_store(settings))
+        return await _send_file(kept[0], key, asked)
 
     return router
 
 
-async def _sent(files: Files, key: str, asked: str | None) -> Response:
-    size = await files.size(key)
-    part = None if size is None else asked_part(asked, size)
-    opened = await files.open(key, part)
+async def _send_file(files: FileStore, key: str, range_header: str | None) -> Response:
+    size = await files.get_size(key)
+    part = None if size is None else parse_range(range_header, size)
+    opened = await files.open_key(key, part)
     if opened is None:
-        raise _missing()
+        raise _file_not_found()
     headers = {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, max-age=3600",
@@ -63,5 +63,5 @@ async def _sent(files: Files, key: str, asked: str | None) -> Response:
     return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, opened.media_type)
 
 
-def _missing() -> Problem:
+def _file_not_found() -> Problem:
     return Problem(404, "NOT_FOUND", "there is no such file", error="File not found")

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-from retoma.outgoing import without_values
+from retoma.outgoing import mask_query_values
 from retoma_apps.gpu.states import JOB_ID, Status
-from retoma_apps.providers.gpu.orders import AddAudioFields, CaptionFields, Img2VidFields
+from retoma_apps.providers.gpu.render_requests import AddAudioFields, CaptionFields, Img2VidFields
 
 LARGEST_ID = 2**53
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
@@ -22,12 +22,12 @@ def _example(**fields: Any) -> ConfigDict:
 
 # The sender has the URL from the run's webhook. No step needs it, so what is recorded as the input holds no token.
 WebhookUrl = Annotated[
-    str, Field(min_length=1, max_length=2048), PlainSerializer(without_values, return_type=str, when_used="json")
+    str, Field(min_length=1, max_length=2048), PlainSerializer(mask_query_values, return_type=str, when_used="json")
 ]
 ProjectId = Annotated[int, Field(ge=-LARGEST_ID, le=LARGEST_ID)]
 
 
-class Asked(BaseModel):
+class JobFilter(BaseModel):
     """Which jobs to list. What is not known is refused, so that a misspelt name does not list all."""
 
     model_config = ConfigDict(extra="forbid")
@@ -65,7 +65,7 @@ class Submission(BaseModel):
         return 0.0
 
 
-class Kept(BaseModel):
+class WithReceivedRequest(BaseModel):
     """What a run keeps beside what it works with."""
 
     received: dict[str, Any] | None = Field(None, description="The request as it came, shown as `data`.")
@@ -102,10 +102,10 @@ class AddAudioJob(AddAudioFields, Submission):
         return {"video_url": self.video_url, "audio_url": self.audio_url}
 
 
-class Img2VidRun(Kept, Img2VidJob): ...
+class Img2VidRun(WithReceivedRequest, Img2VidJob): ...
 
 
-class CaptionRun(Kept, CaptionJob): ...
+class CaptionRun(WithReceivedRequest, CaptionJob): ...
 
 
-class AddAudioRun(Kept, AddAudioJob): ...
+class AddAudioRun(WithReceivedRequest, AddAudioJob): ...

@@ -15,29 +15,29 @@ from starlette.responses import JSONResponse, Response
 
 from retoma import Client, RetomaError
 from retoma.errors import Conflict, NotFound
-from retoma.outgoing import without_values
-from retoma.server import Caller, Problem, caller, documented, idempotency_key, problem_of
-from retoma_apps.gpu.jobs import details, summary
-from retoma_apps.gpu.models import AddAudioJob, Asked, CaptionJob, Img2VidJob, Submission
-from retoma_apps.gpu.outcomes import Run, began, moment
-from retoma_apps.gpu.pipelines import GPU
-from retoma_apps.gpu.settings import LONGEST_QUEUE, Rules
-from retoma_apps.gpu.shapes import JobAccepted, JobCancelled, JobDetails, JobPage
+from retoma.outgoing import mask_query_values
+from retoma.server import Principal, Problem, document_problems, idempotency_key_header, require_scope, to_problem
+from retoma_apps.gpu.jobs import get_job_details, job_summary
+from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, JobFilter, Submission
+from retoma_apps.gpu.pipeline import GPU
+from retoma_apps.gpu.results import Run, format_time, get_started_at
+from retoma_apps.gpu.schemas import JobAccepted, JobCancelled, JobDetails, JobPage
+from retoma_apps.gpu.settings import MAX_QUEUE_TIME, Rules
 from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
 
 OFFLINE = "X-Retoma-Offline"
 OPERATIONS = ("img2vid", "caption", "addaudio")
-LOOKED_AT, ROUNDS = 100, 10  # a page looks at so many jobs at a time, and so often
+PAGE_SIZE, MAX_PAGES = 100, 10  # a page looks at so many jobs at a time, and so often
 DEFAULT_TENANT = "default"
-Reader = Annotated[Caller, caller("runs:read")]
-Writer = Annotated[Caller, caller("runs:write")]
+Reader = Annotated[Principal, require_scope("runs:read")]
+Writer = Annotated[Principal, require_scope("runs:write")]
 JobId = Annotated[str, Path(max_length=100, description="`orc-` and a UUID.")]
 IdempotencyKey = Annotated[
-    str | None, idempotency_key("The same key and body give the same job, however often they are sent.")
+    str | None, idempotency_key_header("The same key and body give the same job, however often they are sent.")
 ]
 
 
-class WithError(APIRoute):
+class ErrorFieldRoute(APIRoute):
     """Errors have `error`, which callers of these routes look for, beside the members that all errors have."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -47,20 +47,22 @@ class WithError(APIRoute):
             try:
                 return await answer(request)
             except (Problem, RequestValidationError, RetomaError) as error:
-                told = problem_of(error)
+                told = to_problem(error)
             told.members.setdefault("error", told.detail)
             raise told
 
         return answered
 
 
-router = APIRouter(tags=["gpu"], route_class=WithError, responses=documented(400, 401, 403, 413, 422, 429, 503))
+router = APIRouter(
+    tags=["gpu"], route_class=ErrorFieldRoute, responses=document_problems(400, 401, 403, 413, 422, 429, 503)
+)
 _ACCEPTED: dict[str, Any] = {"status_code": 202, "response_model": JobAccepted}
 
 
 @router.post("/video/img2vid/async", summary="Turn images into videos", **_ACCEPTED)
-async def submit_img2vid(request: Request, given: Img2VidJob, by: Writer, key: IdempotencyKey = None) -> Response:
-    return await _submitted("img2vid", given, await request.json(), by, key)
+async def submit_img2vid(request: Request, body: Img2VidJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submit("img2vid", body, await request.json(), by, key)
 
 
 @router.post(
@@ -70,107 +72,109 @@ async def submit_img2vid(request: Request, given: Img2VidJob, by: Writer, key: I
     **_ACCEPTED,
 )
 @router.post("/video/caption/async", summary="Burn subtitles or a text into a video", **_ACCEPTED)
-async def submit_caption(request: Request, given: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
-    return await _submitted("caption", given, await request.json(), by, key)
+async def submit_caption(request: Request, body: CaptionJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submit("caption", body, await request.json(), by, key)
 
 
 @router.post("/video/addaudio/async", summary="Mix audio into a video", **_ACCEPTED)
-async def submit_addaudio(request: Request, given: AddAudioJob, by: Writer, key: IdempotencyKey = None) -> Response:
-    return await _submitted("addaudio", given, await request.json(), by, key)
+async def submit_addaudio(request: Request, body: AddAudioJob, by: Writer, key: IdempotencyKey = None) -> Response:
+    return await _submit("addaudio", body, await request.json(), by, key)
 
 
 @router.get("/jobs", summary="List jobs, newest first", response_model=JobPage)
-async def list_jobs(by: Reader, asked: Annotated[Asked, Query()]) -> dict[str, Any]:
+async def list_jobs(by: Reader, job_filter: Annotated[JobFilter, Query()]) -> dict[str, Any]:
     """A page may be short, or empty; there are more as long as `next` is not null."""
-    states = None if asked.status is None else states_of(asked.status)
+    states = None if job_filter.status is None else states_of(job_filter.status)
     wanted: list[dict[str, Any]] = []
-    before = run_id(asked.before or "")
-    for _ in range(ROUNDS):
-        seen = await _newest(by, states, before)
-        wanted += await _wanted(by, asked, seen)
-        if len(wanted) > asked.limit:
-            return {"jobs": wanted[: asked.limit], "next": wanted[asked.limit - 1]["jobId"]}
-        if len(seen) < LOOKED_AT:
+    before = run_id(job_filter.before or "")
+    for _ in range(MAX_PAGES):
+        seen = await _list_newest_runs(by, states, before)
+        wanted += await _select_jobs(by, job_filter, seen)
+        if len(wanted) > job_filter.limit:
+            return {"jobs": wanted[: job_filter.limit], "next": wanted[job_filter.limit - 1]["jobId"]}
+        if len(seen) < PAGE_SIZE:
             return {"jobs": wanted, "next": None}
         before = seen[-1].id
-        if len(wanted) == asked.limit:
+        if len(wanted) == job_filter.limit:
             break
     return {"jobs": wanted, "next": None if before is None else job_id(before)}
 
 
-@router.get("/jobs/{job}", summary="Show a job", response_model=JobDetails, responses=documented(404))
+@router.get("/jobs/{job}", summary="Show a job", response_model=JobDetails, responses=document_problems(404))
 async def show_job(job: JobId, by: Reader) -> Response:
-    return _answered(by.client, await details(by.client, await _own(by, job)))
+    return _json_response(by.client, await get_job_details(by.client, await _get_own_run(by, job)))
 
 
-@router.post("/jobs/{job}/cancel", summary="Cancel a job", response_model=JobCancelled, responses=documented(404))
+@router.post(
+    "/jobs/{job}/cancel", summary="Cancel a job", response_model=JobCancelled, responses=document_problems(404)
+)
 async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
-    run = await _own(by, job)
+    run = await _get_own_run(by, job)
     state = await by.client.cancel(run.id, tenant=by.tenant, by=f"key {by.name}")
-    if status_of(state, begun=True) in ("COMPLETED", "FAILED"):
+    if status_of(state, started=True) in ("COMPLETED", "FAILED"):
         raise Problem(400, "ALREADY_FINISHED", "Job already finished")
     return {"message": "Job cancelled", "jobId": job}
 
 
-async def _submitted(
-    operation: str, given: Submission, received: dict[str, Any], by: Caller, key: str | None
+async def _submit(
+    operation: str, submission: Submission, received: dict[str, Any], by: Principal, key: str | None
 ) -> Response:
     rules = _rules(by.client)
-    _check_urls(given, by.client)
-    webhook = None if given.webhook_url is None else rules.webhook(given.webhook_url)
+    _check_urls(submission, by.client)
+    webhook = None if submission.webhook_url is None else rules.webhook(submission.webhook_url)
     try:
         started = await by.client.start(
             operation,
-            _kept(given, received),
-            asked=given,
+            _run_input(submission, received),
+            request=submission,
             key=key,
             webhook=webhook,
             tenant=by.tenant or DEFAULT_TENANT,
-            deadline=LONGEST_QUEUE + rules.whole_limit(operation),
+            deadline=MAX_QUEUE_TIME + rules.total_limit(operation),
         )
     except Conflict as error:
         said = f"the Idempotency-Key {key!r} belongs to a job with another body: send that body, or another key"
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", said) from error
     run: Run = await by.client.show(started.id)
-    begun = not started.created and await began(by.client, run) is not None
-    status = status_of(run.state, begun=begun)
-    return _answered(by.client, _accepted(run, given, status, offline=rules.offline), 202)
+    begun = not started.created and await get_started_at(by.client, run) is not None
+    status = status_of(run.state, started=begun)
+    return _json_response(by.client, _format_accepted(run, submission, status, offline=rules.offline), 202)
 
 
-def _check_urls(given: Submission, client: Client) -> None:
+def _check_urls(submission: Submission, client: Client) -> None:
     """Refuse the first that must not be called, and say where it stands."""
-    webhook = {} if given.webhook_url is None else {"webhook_url": given.webhook_url}
-    for field, url in (given.media | webhook).items():
+    webhook = {} if submission.webhook_url is None else {"webhook_url": submission.webhook_url}
+    for field, url in (submission.media | webhook).items():
         client.guard.check(url, field)
 
 
-def _kept(given: Submission, received: dict[str, Any]) -> dict[str, Any]:
+def _run_input(submission: Submission, received: dict[str, Any]) -> dict[str, Any]:
     """The input of the run. Only the webhook itself knows a token that its URL may hold."""
-    url = given.webhook_url
-    masked = {} if url is None else {"webhook_url": without_values(url)}
-    return given.model_dump() | masked | {"received": received | masked}
+    url = submission.webhook_url
+    masked = {} if url is None else {"webhook_url": mask_query_values(url)}
+    return submission.model_dump() | masked | {"received": received | masked}
 
 
-def _accepted(run: Run, given: Submission, status: Status, *, offline: bool) -> dict[str, Any]:
+def _format_accepted(run: Run, submission: Submission, status: Status, *, offline: bool) -> dict[str, Any]:
     return {
         "jobId": job_id(run.id),
         "status": status,
-        "id_roteiro": given.id_roteiro,
+        "id_roteiro": submission.id_roteiro,
         "message": "Job enfileirado com sucesso",
-        "estimatedTime": span(given.video_seconds, offline=offline),
+        "estimatedTime": format_estimated_time(submission.video_seconds, offline=offline),
         "statusUrl": f"/jobs/{job_id(run.id)}",
-        "createdAt": moment(run.created_at),
+        "createdAt": format_time(run.created_at),
     }
 
 
-def span(seconds: float, *, offline: bool) -> str:
+def format_estimated_time(seconds: float, *, offline: bool) -> str:
     """A rough one: a second of video is about a second of work, shared by all GPUs, which take a while to wake up and
     may be busy. This machine is awake."""
     work = max(1, ceil(seconds / 60 / GPU.capacity))
     return f"{work}-{2 * work} minutos" if offline else f"{1 + work}-{5 * (1 + work)} minutos"
 
 
-async def _newest(by: Caller, states: list[str] | None, before: UUID | None) -> list[Run]:
+async def _list_newest_runs(by: Principal, states: list[str] | None, before: UUID | None) -> list[Run]:
     found: list[Run] = []
     for operation in OPERATIONS:
         found += await by.client.runs(
@@ -178,19 +182,22 @@ async def _newest(by: Caller, states: list[str] | None, before: UUID | None) -> 
             pipeline=operation,
             states=states,  # type: ignore[arg-type]
             before=before,
-            limit=LOOKED_AT,
+            limit=PAGE_SIZE,
         )
-    return sorted(found, key=lambda run: run.id, reverse=True)[:LOOKED_AT]
+    return sorted(found, key=lambda run: run.id, reverse=True)[:PAGE_SIZE]
 
 
-async def _wanted(by: Caller, asked: Asked, seen: list[Run]) -> list[dict[str, Any]]:
-    found = [run for run in seen if asked.id_roteiro in (None, run.input.get("id_roteiro"))]
+async def _select_jobs(by: Principal, job_filter: JobFilter, runs: list[Run]) -> list[dict[str, Any]]:
+    found = [run for run in runs if job_filter.id_roteiro in (None, run.input.get("id_roteiro"))]
     first = await by.client.began(run.id for run in found)
-    shown = [summary(run, first.get(run.id) if run.revision == 1 else await began(by.client, run)) for run in found]
-    return [job for job in shown if asked.status in (None, job["status"])]
+    shown = [
+        job_summary(run, first.get(run.id) if run.revision == 1 else await get_started_at(by.client, run))
+        for run in found
+    ]
+    return [job for job in shown if job_filter.status in (None, job["status"])]
 
 
-async def _own(by: Caller, job: str) -> Run:
+async def _get_own_run(by: Principal, job: str) -> Run:
     """The run, if it is a job of the caller's; another tenant's is not there at all."""
     found = run_id(job)
     try:
@@ -208,6 +215,6 @@ def _rules(client: Client) -> Rules:
     return rules
 
 
-def _answered(client: Client, body: dict[str, Any], status: int = 200) -> Response:
+def _json_response(client: Client, body: dict[str, Any], status: int = 200) -> Response:
     headers = {OFFLINE: "ffmpeg on this machine does the work"} if _rules(client).offline else None
     return JSONResponse(body, status, headers)

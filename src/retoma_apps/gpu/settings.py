@@ -13,10 +13,10 @@ from retoma import Webhook, hours, minutes, seconds
 from retoma.outgoing import Guard
 
 LIMITS: Mapping[str, timedelta] = {"img2vid": minutes(60), "caption": minutes(10), "addaudio": minutes(5)}
-OTHER_LIMIT = minutes(30)
-LONGEST_QUEUE = hours(7 * 24)  # before its first part begins
-RUNPOD_EVERY, OFFLINE_EVERY = seconds(8), seconds(1)
-SHORT_ATTEMPTS, MOST_ATTEMPTS = 5, 14  # of the two schedules
+DEFAULT_LIMIT = minutes(30)
+MAX_QUEUE_TIME = hours(7 * 24)  # before its first part begins
+RUNPOD_POLL_INTERVAL, OFFLINE_POLL_INTERVAL = seconds(8), seconds(1)
+SHORT_SCHEDULE_ATTEMPTS, MAX_ATTEMPTS = 5, 14  # of the two schedules
 
 
 class GpuSettings(BaseSettings):
@@ -28,9 +28,9 @@ class GpuSettings(BaseSettings):
         None, ge=1_000, le=7 * 86_400_000, description="The limit of every operation. Unset: 60, 10 and 5 minutes."
     )
     webhook_retry_max: int = Field(
-        MOST_ATTEMPTS,
+        MAX_ATTEMPTS,
         ge=1,
-        le=MOST_ATTEMPTS,
+        le=MAX_ATTEMPTS,
         description="How often a callback is sent before it is given up. Unset: 14 times, in three days.",
     )
     gpu_part_seconds: float = Field(
@@ -46,32 +46,32 @@ class Rules:
     """How this deployment works. `offline` means that ffmpeg on this machine does the work of the GPUs."""
 
     offline: bool
-    every: timedelta
-    part_seconds: float = 60.0
-    attempts: int = MOST_ATTEMPTS
+    poll_interval: timedelta
+    chunk_seconds: float = 60.0
+    webhook_attempts: int = MAX_ATTEMPTS
     limits: Mapping[str, timedelta] = field(default_factory=lambda: LIMITS)
-    other_limit: timedelta = OTHER_LIMIT
+    default_limit: timedelta = DEFAULT_LIMIT
     guard: Guard = field(default_factory=Guard)
 
     @classmethod
-    def of(cls, settings: GpuSettings, *, offline: bool, guard: Guard | None = None) -> Rules:
-        usual = OFFLINE_EVERY if offline else RUNPOD_EVERY
+    def from_settings(cls, settings: GpuSettings, *, offline: bool, guard: Guard | None = None) -> Rules:
+        usual = OFFLINE_POLL_INTERVAL if offline else RUNPOD_POLL_INTERVAL
         every = usual if settings.gpu_poll_seconds is None else seconds(settings.gpu_poll_seconds)
         part_seconds, attempts = settings.gpu_part_seconds, settings.webhook_retry_max
         rules = cls(offline, every, part_seconds, attempts, guard=guard or Guard())
         if settings.job_timeout_ms is None:
             return rules
-        return replace(rules, limits={}, other_limit=timedelta(milliseconds=settings.job_timeout_ms))
+        return replace(rules, limits={}, default_limit=timedelta(milliseconds=settings.job_timeout_ms))
 
     def limit(self, operation: str) -> timedelta:
         """How long a part may wait at the host, and how long it may then run there."""
-        return self.limits.get(operation, self.other_limit)
+        return self.limits.get(operation, self.default_limit)
 
-    def whole_limit(self, operation: str) -> timedelta:
+    def total_limit(self, operation: str) -> timedelta:
         """How long a job may take with all its parts and retries, from when the host has the first: twice its limit."""
         return 2 * self.limit(operation)
 
     def webhook(self, url: str) -> Webhook:
         """The standard schedule begins with the document's five attempts; `short` ends with them."""
-        profile = "short" if self.attempts <= SHORT_ATTEMPTS else "standard"
-        return Webhook(url, profile=profile, retries=self.attempts - 1)
+        profile = "short" if self.webhook_attempts <= SHORT_SCHEDULE_ATTEMPTS else "standard"
+        return Webhook(url, schedule=profile, retries=self.webhook_attempts - 1)

@@ -9,7 +9,7 @@ Status = Literal["QUEUED", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 PREFIX = "orc-"
 JOB_ID = r"^orc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-BY_STATE: dict[str, Status] = {
+STATUS_BY_RUN_STATE: dict[str, Status] = {
     "pending": "QUEUED",
     "running": "IN_PROGRESS",
     "paused": "IN_PROGRESS",
@@ -24,16 +24,16 @@ BY_STATE: dict[str, Status] = {
 }
 
 
-def status_of(state: str, *, begun: bool) -> Status:
+def status_of(state: str, *, started: bool) -> Status:
     """A run is in progress from when its first part got a worker; before that it is queued."""
-    status = BY_STATE[state]
-    return "QUEUED" if status == "IN_PROGRESS" and not begun else status
+    status = STATUS_BY_RUN_STATE[state]
+    return "QUEUED" if status == "IN_PROGRESS" and not started else status
 
 
 def states_of(status: Status) -> list[str]:
     """The run states in which a job may have this status."""
     meant = {"IN_PROGRESS", "QUEUED"} if status == "QUEUED" else {status}
-    return [state for state, named in BY_STATE.items() if named in meant]
+    return [state for state, named in STATUS_BY_RUN_STATE.items() if named in meant]
 
 
 def job_id(run: UUID) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from retoma_apps.providers import fonts
 
 Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
-ALWAYS = 35_999.0  # seconds; the longest that an ASS clock shows with one digit of hours
+MAX_SECONDS = 35_999.0  # seconds; the longest that an ASS clock shows with one digit of hours
 MOST_SEGMENTS = 10_000
 _LONGEST_BLOCK = 10_000  # characters, with its tags
 _TIME = r"(\d{1,3}):(\d{2}):(\d{2})[,.](\d{1,3})"
@@ -39,8 +39,8 @@ class Segment(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    start: Annotated[float, Field(ge=0, le=ALWAYS)]
-    end: Annotated[float, Field(gt=0, le=ALWAYS)]
+    start: Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+    end: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
     text: Annotated[str, Field(max_length=2000)]
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ def ass_script(segments: Iterable[Segment], style: Style) -> str:
     return "\n".join([*_head(style), *lines, ""])
 
 
-def burning(script: str, folder: str) -> str:
+def subtitle_filter(script: str, folder: str) -> str:
     """The filter that draws a script with the fonts in `folder`; both are plain names in ffmpeg's own folder."""
     return f"subtitles={script}:fontsdir={folder}:force_style='FontName={fonts.NAME}'"
 

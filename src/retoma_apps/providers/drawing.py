@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Colour = tuple[int, int, int]
 MOTIFS = ("discs", "rings", "bars", "dots", "waves")
-_SMOOTH = 2
+_SUPERSAMPLING = 2
 """Shapes are drawn so many times larger and then made small, for clean edges."""
 _LONGEST_TEXT = 80
 _MOST_LINES = 3
@@ -32,12 +32,12 @@ class Palette:
     accents: tuple[Colour, ...]
 
 
-def chance(*words: str) -> Random:
+def seeded_random(*words: str) -> Random:
     """Chance that is the same for the same words, on every machine."""
     return Random(sha256("\0".join(words).encode(errors="surrogatepass")).digest())  # noqa: S311, it hides nothing
 
 
-def palette(random: Random) -> Palette:
+def create_palette(random: Random) -> Palette:
     """From teal over blue and violet to orange: the greens between fill a screen badly."""
     hue, turn = random.uniform(0.46, 1.08), random.choice((-1, 1)) * random.uniform(0.05, 0.1)
     steps = ((0, 0.15), (0.4, 0.24), (0.8, 0.33), (1.2, 0.4))
@@ -46,35 +46,35 @@ def palette(random: Random) -> Palette:
     return Palette(tuple(ground), tuple(accents))
 
 
-def gradient(colours: Palette, random: Random, width: int, height: int) -> Image:
+def draw_gradient(colours: Palette, random: Random, width: int, height: int) -> Image:
     """A few colours that flow into each other: a picture of a few pixels, made large."""
     from PIL import Image
 
-    seed = _new("RGB", 5, 3)
+    seed = _new_image("RGB", 5, 3)
     seed.putdata([random.choice(colours.ground) for _ in range(15)])
     return seed.resize((width, height), Image.Resampling.BICUBIC)
 
 
-def shape(motif: str, colours: Palette, random: Random, size: int) -> Image:
+def draw_shape(motif: str, colours: Palette, random: Random, size: int) -> Image:
     """A square picture, transparent around the shape."""
     from PIL import Image, ImageDraw
 
-    layer = _new("L", size * _SMOOTH, size * _SMOOTH)
-    _MOTIFS[motif](ImageDraw.Draw(layer), random, size * _SMOOTH)
+    layer = _new_image("L", size * _SUPERSAMPLING, size * _SUPERSAMPLING)
+    _MOTIFS[motif](ImageDraw.Draw(layer), random, size * _SUPERSAMPLING)
     alpha = layer.resize((size, size), Image.Resampling.LANCZOS)
     made = Image.new("RGBA", (size, size), random.choice(colours.accents))
     made.putalpha(alpha)
     return made
 
 
-def lettering(text: str, width: int, height: int) -> Image:
+def draw_text(text: str, width: int, height: int) -> Image:
     """The words in white with a soft shadow, as large as fits well into the picture; transparent around."""
     from PIL import Image, ImageDraw, ImageFilter
 
-    lines, size = _set(_shown(text), width * 0.76, height * 0.5)
-    mask = _new("L", width, height)
+    lines, size = _choose_layout(_printable(text), width * 0.76, height * 0.5)
+    mask = _new_image("L", width, height)
     ImageDraw.Draw(mask).multiline_text(
-        (width / 2, height / 2), "\n".join(lines), 255, fonts.drawn(size), "mm", size * 0.1, "center"
+        (width / 2, height / 2), "\n".join(lines), 255, fonts.load_font(size), "mm", size * 0.1, "center"
     )
     soft = mask.filter(ImageFilter.GaussianBlur(max(size / 10, 1))).point(lambda value: round(value * 0.6))
     shadow, white = Image.new("RGBA", mask.size, (0, 0, 0)), Image.new("RGBA", mask.size, (255, 255, 255))
@@ -83,7 +83,7 @@ def lettering(text: str, width: int, height: int) -> Image:
     return Image.alpha_composite(shadow, white)
 
 
-def _new(mode: str, width: int, height: int) -> Image:
+def _new_image(mode: str, width: int, height: int) -> Image:
     try:
         from PIL import Image
     except ImportError as error:
@@ -98,31 +98,31 @@ def _colour(hue: float, saturation: float, light: float) -> Colour:
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Without what has no shape, such as control characters and line ends."""
     plain = " ".join("".join(each if each.isprintable() else " " for each in text).split())
     short = plain[:_LONGEST_TEXT].rstrip()
     return short if short == plain else f"{short}…"
 
 
-def _set(text: str, width: float, height: float) -> tuple[list[str], int]:
+def _choose_layout(text: str, width: float, height: float) -> tuple[list[str], int]:
     """The lines, and the largest letters with which they fit."""
     best: tuple[list[str], int] = ([text], 1)
     for count in range(1, _MOST_LINES + 1):
-        lines = _broken(text.split(), count)
-        size = _fitting(lines, width, height)
+        lines = _break_lines(text.split(), count)
+        size = _fit_font_size(lines, width, height)
         best = (lines, size) if size > best[1] else best
     return best
 
 
-def _fitting(lines: list[str], width: float, height: float) -> int:
+def _fit_font_size(lines: list[str], width: float, height: float) -> int:
     tried = 100
-    widest = max(fonts.drawn(tried).getlength(line) for line in lines)
+    widest = max(fonts.load_font(tried).getlength(line) for line in lines)
     largest = min(tried * width / max(widest, 1.0), height / (len(lines) * 1.45), height * 0.28)
     return max(int(largest), 1)
 
 
-def _broken(words: list[str], count: int) -> list[str]:
+def _break_lines(words: list[str], count: int) -> list[str]:
     """Into at most so many lines, about equally long."""
     lines, wanted = [""], sum(len(word) + 1 for word in words) / count
     for word in words:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from retoma import GiveUp
 from retoma.privileges import drop_privileges
-from retoma_apps.providers.processes import ended
+from retoma_apps.providers.processes import kill_process
 
 Progress = Callable[[int], None]
 """Is told how many frames are done."""
@@ -25,7 +25,7 @@ _LARGEST_FILE = 8 * 1024**3
 _MOST_PIXELS = 100_000_000
 _PR_SET_PDEATHSIG = 1
 _TAIL = 4_000
-_TELLING = ("-progress", "pipe:1", "-stats_period", "0.1", "-nostats")
+_PROGRESS_ARGUMENTS = ("-progress", "pipe:1", "-stats_period", "0.1", "-nostats")
 
 # The kind is told by the first bytes and then forced on ffmpeg: what looks like a playlist is never opened as one,
 # since it could name other files of this machine.
@@ -74,32 +74,34 @@ class Probe:
 
 
 def image_input(path: Path) -> list[str]:
-    return [*_guarded(_kind(path, _IMAGES, "an image (PNG, JPEG, WebP, GIF or BMP)")), "-i", path.name]
+    return [*_safe_input(_detect_format(path, _IMAGES, "an image (PNG, JPEG, WebP, GIF or BMP)")), "-i", path.name]
 
 
 def media_input(path: Path) -> list[str]:
-    return [*_guarded(media_kind(path)), "-i", path.name]
+    return [*_safe_input(media_kind(path)), "-i", path.name]
 
 
 def media_kind(path: Path) -> str:
-    return _kind(path, _MEDIA, "a video or audio file (MP4, MOV, WebM, Matroska, WAV, MP3, Ogg, FLAC or AAC)")
+    return _detect_format(path, _MEDIA, "a video or audio file (MP4, MOV, WebM, Matroska, WAV, MP3, Ogg, FLAC or AAC)")
 
 
 async def run(arguments: Sequence[str], folder: Path, progress: Progress | None = None) -> None:
     """Run ffmpeg in `folder`. It is killed if this is cancelled."""
-    code, said = await _worked([*arguments[:-1], *_TELLING, "-y", arguments[-1]], folder, "error", progress)
+    code, said = await _run_process(
+        [*arguments[:-1], *_PROGRESS_ARGUMENTS, "-y", arguments[-1]], folder, "error", progress
+    )
     if code:
         raise FfmpegFailed(_first_line(said) or f"ffmpeg ended with {code}")
 
 
-async def said(arguments: Sequence[str], folder: Path) -> str:
+async def run_and_get_log(arguments: Sequence[str], folder: Path) -> str:
     """The end of what ffmpeg tells of these arguments, whether or not it likes them."""
-    return (await _worked(["-hide_banner", *arguments], folder, "info"))[1]
+    return (await _run_process(["-hide_banner", *arguments], folder, "info"))[1]
 
 
 async def probe(path: Path) -> Probe:
     """What is in a file, by ffmpeg's own account of it."""
-    told = await said(media_input(path), path.parent)
+    told = await run_and_get_log(media_input(path), path.parent)
     found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", told)
     seconds = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else None
     video, audio = _stream("Video", told), _stream("Audio", told)
@@ -113,38 +115,38 @@ async def probe(path: Path) -> Probe:
     )
 
 
-async def _worked(
+async def _run_process(
     arguments: Sequence[str], folder: Path, level: str, progress: Progress | None = None
 ) -> tuple[int, str]:
-    process = await _started(arguments, folder, level)
+    process = await _start(arguments, folder, level)
     try:
         _, told = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
         return await process.wait(), told
     finally:
-        await ended(process)
+        await kill_process(process)
 
 
-def _stream(kind: str, said: str) -> re.Match[str] | None:
+def _stream(kind: str, log: str) -> re.Match[str] | None:
     """The first stream of a kind: its codec, and what else ffmpeg tells of it."""
-    return re.search(rf"^\s+Stream #0:\d+.*?: {kind}: (\w+)(.*)", said, re.MULTILINE)
+    return re.search(rf"^\s+Stream #0:\d+.*?: {kind}: (\w+)(.*)", log, re.MULTILINE)
 
 
-def _guarded(kind: str) -> list[str]:
+def _safe_input(kind: str) -> list[str]:
     return ["-protocol_whitelist", "file", "-max_pixels", str(_MOST_PIXELS), "-f", kind]
 
 
-def _kind(path: Path, known: Sequence[tuple[bytes, int, str]], what: str) -> str:
+def _detect_format(path: Path, known: Sequence[tuple[bytes, int, str]], expected: str) -> str:
     with path.open("rb") as file:
         head = file.read(16)
     for magic, at, kind in known:
         if head[at : at + len(magic)] == magic:
             return kind
-    raise FfmpegFailed(f"this is not {what}")
+    raise FfmpegFailed(f"this is not {expected}")
 
 
-async def _started(arguments: Sequence[str], folder: Path, level: str) -> asyncio.subprocess.Process:
+async def _start(arguments: Sequence[str], folder: Path, level: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        program(),
+        find_ffmpeg(),
         "-nostdin",
         "-loglevel",
         level,
@@ -154,11 +156,11 @@ async def _started(arguments: Sequence[str], folder: Path, level: str) -> asynci
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=_limited,
+        preexec_fn=_limit_resources,
     )
 
 
-def program() -> str:
+def find_ffmpeg() -> str:
     """The path of ffmpeg. Raises GiveUp if it is not installed."""
     try:
         import imageio_ffmpeg  # type: ignore[import-untyped]  # an extra: only who renders here needs it
@@ -169,7 +171,7 @@ def program() -> str:
     return str(imageio_ffmpeg.get_ffmpeg_exe())
 
 
-def _limited() -> None:
+def _limit_resources() -> None:
     drop_privileges()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
@@ -194,7 +196,7 @@ async def _tail(stderr: asyncio.StreamReader | None) -> str:
     return kept.decode(errors="replace")
 
 
-def _first_line(said: str) -> str:
+def _first_line(log: str) -> str:
     """What went wrong first; what follows is its echo. ffmpeg's addresses of memory are left out."""
-    lines = [re.sub(r"\[[^]]* @ 0x[0-9a-f]+\]\s*", "", line).strip() for line in said.splitlines()]
+    lines = [re.sub(r"\[[^]]* @ 0x[0-9a-f]+\]\s*", "", line).strip() for line in log.splitlines()]
     return next((line[:300] for line in lines if line), "")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NAME = "Noto Sans"
 
 
-def folder() -> Path:
+def font_folder() -> Path:
     try:
         import fontpkg_noto_sans  # type: ignore[import-untyped]  # an extra: only who renders here needs it
     except ImportError as error:
@@ -23,16 +23,16 @@ def folder() -> Path:
     return Path(fontpkg_noto_sans.__file__).parent / "files"
 
 
-def link(at: Path) -> None:
+def link_fonts(at: Path) -> None:
     """Make the fonts seen at this path: ffmpeg's filters take only names that need no escaping."""
     if not at.is_symlink():
-        at.symlink_to(folder(), target_is_directory=True)
+        at.symlink_to(font_folder(), target_is_directory=True)
 
 
-def drawn(size: int, weight: str = "Bold") -> FreeTypeFont:
+def load_font(size: int, weight: str = "Bold") -> FreeTypeFont:
     """For Pillow. `weight` is an instance of the font, such as Regular, SemiBold or Black."""
     from PIL import ImageFont
 
-    font = ImageFont.truetype(folder() / "NotoSans[wdth,wght].ttf", size)
+    font = ImageFont.truetype(font_folder() / "NotoSans[wdth,wght].ttf", size)
     font.set_variation_by_name(weight)
     return font

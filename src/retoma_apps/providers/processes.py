@@ -8,7 +8,7 @@ import signal
 from contextlib import suppress
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
+async def kill_process(process: asyncio.subprocess.Process) -> None:
     """It is gone after this, whether or not it was done."""
     if process.returncode is None:
         with suppress(ProcessLookupError):

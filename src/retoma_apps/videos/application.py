@@ -10,18 +10,18 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import App, Settings
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma_apps.providers.footage import Footage, OfflineFootage, Pexels, PexelsSettings
 from retoma_apps.providers.images import Images, OfflineImages, OpenAiImages, OpenAiImagesSettings
 from retoma_apps.providers.llm import OpenRouter, OpenRouterSettings
 from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings, Espeak, Speech
 from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube, YouTubeSettings
-from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, pages_for
+from retoma_apps.videos.demo import create_demo
+from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
 from retoma_apps.videos.pages.words import LABELS
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.routes import router
-from retoma_apps.videos.sample import sample
-from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.services import Services
 from retoma_apps.videos.writing.llm import LlmWriter
 from retoma_apps.videos.writing.port import Writer
 from retoma_apps.videos.writing.template import TemplateWriter
@@ -33,33 +33,33 @@ class VideoSettings(BaseSettings):
     model: str = Field("openai/gpt-5-mini", description="The model of OpenRouter that researches and writes.")
 
 
-def make_app(studio: Studio) -> App:
+def make_app(services: Services) -> App:
     return App(
         "videos",
         pipelines=[longform],
-        resources={"studio": studio},
+        resources={"services": services},
         routes=[router],
-        pages=pages_for(studio),
+        pages=create_pages(services),
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
         labels=LABELS,
-        files=studio.files,
-        demo=sample(studio),
+        files=services.files,
+        demo=create_demo(services),
     )
 
 
 def from_environment() -> App:
     settings = Settings()
-    files = files_of(FileSettings(home=settings.home, public_url=settings.public_url))
+    files = create_file_store(FileSettings(home=settings.home, public_url=settings.public_url))
     return make_app(
-        Studio(
+        Services(
             files=files,
             writer=_writer(),
             voices=_voices(),
             footage=_footage(),
             images=_images(),
-            channel=_channels(settings.home),
+            channel=_channel_factory(settings.home),
         )
     )
 
@@ -91,9 +91,9 @@ def _images() -> Images:
     return OpenAiImages(settings) if settings.api_key.get_secret_value() else OfflineImages()
 
 
-def _channels(home: Path) -> Callable[[str], Channel]:
+def _channel_factory(home: Path) -> Callable[[str], Channel]:
     """Without an OAuth client all is published here; with one nothing is, and an account without its token waits."""
     if not YouTubeSettings().client_id:
         local = LocalChannel(home.absolute() / "channel", url=WATCH_URL)
         return lambda _: local
-    return cache(lambda account: YouTube(YouTubeSettings.of(account)))
+    return cache(lambda account: YouTube(YouTubeSettings.for_account(account)))

@@ -14,18 +14,18 @@ from retoma_apps.videos.voices import speaks
 class TooLate(InvalidInput):
     """A video is ordered for a time that has passed, or begins after it should be public."""
 
-    def __init__(self, field: str, word: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
+    def __init__(self, field: str, message_key: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
         self.field = field
-        self.word = word
+        self.message_key = message_key
 
 
-async def channel_of(client: Client, name: str) -> Channel:
+async def get_channel(client: Client, name: str) -> Channel:
     """As it was set, or with the usual defaults: a channel need not be set up before its first video."""
-    return (await kept_channel(client, name))[0]
+    return (await get_channel_and_revision(client, name))[0]
 
 
-async def kept_channel(client: Client, name: str) -> tuple[Channel, int]:
+async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, int]:
     """The same, with the revision that `set_profile` takes from whoever changes it."""
     try:
         profile = await client.profile(name)
@@ -34,23 +34,23 @@ async def kept_channel(client: Client, name: str) -> tuple[Channel, int]:
     return Channel.model_validate(profile.value), profile.revision
 
 
-async def ordered(client: Client, order: Order, *, key: str | None) -> UUID:
+async def start_video(client: Client, order: Order, *, key: str | None) -> UUID:
     """The run of a new video, or under a key that the same order came with before, the run of then.
 
     Raises Conflict if the key is another order's, and TooLate.
     """
-    late = await _lateness(client, order)
+    late = await _find_lateness(client, order)
     if late and not (key and await client.started_by(key, longform, tenant=order.channel)):
         raise late
     told = Webhook(order.webhook_url) if order.webhook_url else None
-    brief = await _brief(client, order)
+    brief = await _create_brief(client, order)
     started = await client.start(
-        longform, brief, tenant=order.channel, key=key, webhook=told, asked=order, run_at=order.start_at
+        longform, brief, tenant=order.channel, key=key, webhook=told, request=order, run_at=order.start_at
     )
     return started.id
 
 
-async def _lateness(client: Client, order: Order) -> TooLate | None:
+async def _find_lateness(client: Client, order: Order) -> TooLate | None:
     """Return what is wrong with the times of an order, or None."""
     start, public, now = order.start_at, order.scheduled_for, await client.now()
     if public is not None and public <= now:
@@ -63,9 +63,9 @@ async def _lateness(client: Client, order: Order) -> TooLate | None:
     return None
 
 
-async def _brief(client: Client, order: Order) -> Brief:
+async def _create_brief(client: Client, order: Order) -> Brief:
     """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
-    channel = await channel_of(client, order.channel)
+    channel = await get_channel(client, order.channel)
     given = channel.model_dump(exclude={"account"}) | order.model_dump(
         exclude_none=True, exclude={"webhook_url", "channel", "start_at"}
     )

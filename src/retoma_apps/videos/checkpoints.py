@@ -13,7 +13,7 @@ from retoma.records import Review, Run, Subject
 from retoma_apps.videos.models import Assembly, Broll, Narration, Script, Thumbnails
 
 TYPES = ("script_review", "audio_review", "broll_review", "final_review")
-PREVIEW = 300
+PREVIEW_CHARACTERS = 300
 Kind = Literal["audio", "broll", "video", "thumb"]
 
 
@@ -24,7 +24,7 @@ class Links:
     base: str
     query: Callable[[File], str]
 
-    def to(self, kind: Kind, run: UUID, file: File) -> str:
+    def url_of(self, kind: Kind, run: UUID, file: File) -> str:
         return f"{self.base}{file_url(kind, run, file)}{self.query(file)}"
 
 
@@ -33,7 +33,7 @@ def file_url(kind: Kind, run: UUID, file: File) -> str:
     return f"/api/v1/files/{kind}/{run}/{file.file}/{quote(file.name, safe='')}"
 
 
-async def payload(client: Client, review: Review, base: str) -> dict[str, Any]:
+async def get_payload(client: Client, review: Review, base: str) -> dict[str, Any]:
     """A checkpoint with all that a person decides by. `base` is where the server is reached."""
     run = await client.show(review.run)
     links = Links(base, await client.sign_file_links(run.id))
@@ -50,17 +50,17 @@ async def payload(client: Client, review: Review, base: str) -> dict[str, Any]:
         "reviewer": review.decided_by,
         "reviewer_notes": review.notes,
         "reviewed_at": review.decided_at.isoformat() if review.decided_at else None,
-        "decided": _decided(review) if review.decided_by else None,
-        "can_go_back_to": list(review.may_go_back_to),
-        "times_sent_back": review.sent_back,
+        "decided": _format_decision(review) if review.decided_by else None,
+        "can_go_back_to": list(review.can_send_back_to),
+        "times_sent_back": review.times_sent_back,
         "review_url": f"{base}/reviews/{review.id}",
-        "data": await _data(client, review, run, subjects, links),
+        "data": await _get_data(client, review, run, subjects, links),
     }
 
 
-def _decided(review: Review) -> dict[str, Any]:
+def _format_decision(review: Review) -> dict[str, Any]:
     """What was said beside the notes, by the names that a decision has for it."""
-    feedback = Feedback.of(review.feedback or {})
+    feedback = Feedback.from_json(review.feedback or {})
     said = {
         "rewind_to": review.back_to,
         "clips": [int(item) for item in review.back_items if item.isdecimal()] or None,
@@ -71,13 +71,15 @@ def _decided(review: Review) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Subject], links: Links) -> dict[str, Any]:
+async def _get_data(
+    client: Client, review: Review, run: Run, subjects: dict[str, Subject], links: Links
+) -> dict[str, Any]:
     match review.step:
         case "script_review":
             return script_data(run, Script.model_validate(subjects["script_generation"].value))
         case "audio_review":
             spoken = subjects["audio_generation"]
-            script = await _script_of(client, run, spoken.revision)
+            script = await _get_narrated_script(client, run, spoken.revision)
             return audio_data(run, Narration.model_validate(spoken.value), script, links)
         case "broll_review":
             return broll_data(run, Broll.model_validate(subjects["broll_search"].value), links)
@@ -94,7 +96,7 @@ async def _data(client: Client, review: Review, run: Run, subjects: dict[str, Su
             return {"topic": run.input["topic"], "reason": review.reason}
 
 
-async def _script_of(client: Client, run: Run, revision: int) -> Script:
+async def _get_narrated_script(client: Client, run: Run, revision: int) -> Script:
     """The one that was approved when this revision of the narration was made."""
     approved = await client.made(run.id, "script_review", limit=run.revision)
     return Script.model_validate(next(one.output for one in approved if one.revision <= revision))
@@ -116,7 +118,7 @@ def script_data(run: Run, script: Script) -> dict[str, Any]:
 
 def audio_data(run: Run, narration: Narration, script: Script, links: Links) -> dict[str, Any]:
     return {
-        "audio_url": links.to("audio", run.id, narration.audio),
+        "audio_url": links.url_of("audio", run.id, narration.audio),
         "duration_seconds": round(narration.seconds, 2),
         "voice_used": narration.voice,
         "rate": narration.rate,
@@ -130,8 +132,8 @@ def broll_data(run: Run, broll: Broll, links: Links) -> dict[str, Any]:
         "clips": [
             {
                 "number": number,
-                "thumbnail_url": links.to("broll", run.id, clip.thumbnail),
-                "preview_url": links.to("broll", run.id, clip.video),
+                "thumbnail_url": links.url_of("broll", run.id, clip.thumbnail),
+                "preview_url": links.url_of("broll", run.id, clip.video),
                 "source": clip.source,
                 "query_used": clip.query,
                 "duration_seconds": round(clip.seconds, 2),
@@ -154,13 +156,13 @@ def final_data(
     run: Run, film: Assembly, thumbnails: Thumbnails, script: Script, broll: Broll | None, links: Links
 ) -> dict[str, Any]:
     return {
-        "video_preview_url": links.to("video", run.id, film.video),
+        "video_preview_url": links.url_of("video", run.id, film.video),
         "duration_seconds": round(film.seconds, 2),
         "resolution": f"{film.width}x{film.height}",
         "file_size_mb": round(film.size / 1e6, 2),
         "subtitles": film.subtitles,
         "thumbnail_variants": [
-            {"number": number, "url": links.to("thumb", run.id, variant.image), "text": variant.text}
+            {"number": number, "url": links.url_of("thumb", run.id, variant.image), "text": variant.text}
             for number, variant in enumerate(thumbnails.variants, 1)
         ],
         "metadata": {"title": script.title, "description": script.description, "tags": script.tags},
@@ -169,7 +171,7 @@ def final_data(
     }
 
 
-async def brief_line(client: Client, review: Review) -> dict[str, Any]:
+async def get_summary(client: Client, review: Review) -> dict[str, Any]:
     """A row of a batch: enough to choose it by."""
     run = await client.show(review.run)
     results = await client.results(review.run)
@@ -183,5 +185,5 @@ async def brief_line(client: Client, review: Review) -> dict[str, Any]:
         "revision": review.revision,
         "opened_at": review.opened_at.isoformat(),
         "due_at": review.due_at.isoformat() if review.due_at else None,
-        "script_preview": Script.model_validate(script).text[:PREVIEW] if script else "",
+        "script_preview": Script.model_validate(script).text[:PREVIEW_CHARACTERS] if script else "",
     }

@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from retoma import File
-from retoma_apps.providers.speech import KNOWN, speaker
+from retoma_apps.providers.speech import KNOWN_VOICES, find_speaker
 from retoma_apps.providers.youtube import is_account
-from retoma_apps.videos import words
+from retoma_apps.videos import spoken_text
 
 Language = Literal["pt-BR", "en"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -40,16 +40,16 @@ def is_channel_name(name: str) -> bool:
     )
 
 
-def _channel_name(name: str) -> str:
+def _check_channel_name(name: str) -> str:
     if not is_channel_name(name):
         raise ValueError("a channel's name has 1 to 100 letters and no slash")
     return name
 
 
-ChannelName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_channel_name)]
+ChannelName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_check_channel_name)]
 
 
-def _in_utc(at: datetime) -> datetime:
+def _to_utc(at: datetime) -> datetime:
     if at.year > LAST_YEAR:
         raise ValueError(f"the year is {LAST_YEAR} at most")
     try:
@@ -58,38 +58,40 @@ def _in_utc(at: datetime) -> datetime:
         raise ValueError("there is no such day") from None
 
 
-def _topic(topic: str) -> str:
+def _check_topic(topic: str) -> str:
     if len(topic.strip()) < SHORTEST_TOPIC or not any(map(str.isalnum, topic)) or "\0" in topic:
         raise ValueError(f"say what the video is about, in at least {SHORTEST_TOPIC} letters")
     return topic
 
 
-def _account(name: str) -> str:
+def _check_account(name: str) -> str:
     if not is_account(name):
         raise ValueError("its variable has its name: it needs Latin letters or digits, and no others")
     return name
 
 
-def _voice(name: str | None) -> str | None:
+def _check_voice(name: str | None) -> str | None:
     if name:
-        speaker(name)  # raises UnknownVoice, which names those that there are
+        find_speaker(name)  # raises UnknownVoice, which names those that there are
     return name
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_topic)]
+UtcDatetime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_check_topic)]
 MOST_THUMBNAILS = 3
 HIDDEN: dict[str, JsonValue] = {"hidden": True}  # from who edits a result on a page
-UNREMARKED: dict[str, JsonValue] = {"comments": False}  # nothing is made of remarks on moments, so none are asked for
+WITHOUT_COMMENTS: dict[str, JsonValue] = {
+    "comments": False
+}  # nothing is made of remarks on moments, so none are asked for
 LONGEST_THUMBNAIL_TEXT = 300
 """Characters that a thumbnail has room for."""
 
 
-class Part(BaseModel):
+class FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Defaults(Part):
+class Defaults(FrozenModel):
     """What a video takes from its channel. `budget` is in US dollars for one video, `seconds` the wanted length."""
 
     language: Language = "pt-BR"
@@ -102,7 +104,7 @@ class Defaults(Part):
 class Channel(Defaults):
     """What a channel's videos have in common. The account is in no input: whoever starts or forks could change it."""
 
-    account: Annotated[str, AfterValidator(_account)] = Field(
+    account: Annotated[str, AfterValidator(_check_account)] = Field(
         "", max_length=100, pattern=WITHOUT_NUL, description="Which YouTube account they are published with."
     )
 
@@ -111,11 +113,11 @@ class Brief(Defaults):
     """What one video is to be: its topic, and its channel's defaults as they were when it was ordered."""
 
     topic: Topic
-    scheduled_for: Moment | None = None
+    scheduled_for: UtcDatetime | None = None
 
     @model_validator(mode="after")
     def _can_be_spoken(self) -> Self:
-        if self.voice and not speaker(self.voice).speaks(self.language):
+        if self.voice and not find_speaker(self.voice).speaks(self.language):
             raise ValueError(f"voice: {self.voice!r} does not speak {self.language}: name another, or none")
         return self
 
@@ -123,7 +125,7 @@ class Brief(Defaults):
 Origin = Literal["model_memory", "fetched_page", "offline_facts", "unknown"]
 
 
-class Source(Part):
+class Source(FrozenModel):
     """Where a fact is said to come from. `verified` only if a page was fetched and the statement found there."""
 
     name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
@@ -133,33 +135,33 @@ class Source(Part):
     verified: bool = Field(False, json_schema_extra=HIDDEN)
 
 
-class Fact(Part):
+class Fact(FrozenModel):
     text: str = Field(min_length=1, max_length=2000)
     source: Source
 
 
-class Known(Part):
+class KnownFacts(FrozenModel):
     """What the knowledge base had on the topic."""
 
     facts: list[Fact] = []
 
 
-class Wished(Part):
+class WithFeedbackHistory(FrozenModel):
     """`wishes` are what reviewers have said so far of this topic in this language, the last one last."""
 
     topic: str = Field("", json_schema_extra=HIDDEN)
     language: Language = Field("pt-BR", json_schema_extra=HIDDEN)
-    wishes: list[str] = Field([], json_schema_extra=HIDDEN)
+    feedback_history: list[str] = Field([], json_schema_extra=HIDDEN)
 
 
-class Research(Wished):
+class Research(WithFeedbackHistory):
     """All facts there are for the script; the first `reused` of them were known before."""
 
     facts: list[Fact]
     reused: int = 0
 
 
-class Scene(Part):
+class Scene(FrozenModel):
     """A passage of the narration, and what is to be seen during it."""
 
     text: str = Field(min_length=1, max_length=10_000, json_schema_extra={"pt": {"title": "Texto"}})
@@ -170,20 +172,20 @@ class Scene(Part):
     )
 
 
-class Issue(Part):
+class Issue(FrozenModel):
     code: str
     text: str
     blocking: bool = False
 
 
-class Quality(Part):
+class Quality(FrozenModel):
     passed: bool
     readability_score: Annotated[float, Field(ge=0, le=10)]
     visual_markers: int
     issues: list[Issue] = []
 
 
-class Script(Wished):
+class Script(WithFeedbackHistory):
     title: str = Field(min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
     scenes: list[Scene] = Field(min_length=1, max_length=200, json_schema_extra={"pt": {"title": "Cenas"}})
     description: str = Field("", max_length=4500, json_schema_extra={"pt": {"title": "Descrição"}})
@@ -210,22 +212,24 @@ class Script(Wished):
 
     @field_validator("word_count")
     @classmethod
-    def _counted(cls, _: int, given: ValidationInfo) -> int:
+    def _count_words(cls, _: int, info: ValidationInfo) -> int:
         """Of its scenes, whatever was given: a script that a person has edited brings its former count."""
-        return sum(words.word_count(scene.text) for scene in given.data.get("scenes", []))
+        return sum(spoken_text.word_count(scene.text) for scene in info.data.get("scenes", []))
 
     @field_validator("quality")
     @classmethod
-    def _reported(cls, quality: Quality, given: ValidationInfo) -> Quality:
+    def _compute_quality(cls, quality: Quality, info: ValidationInfo) -> Quality:
         """Of the text as it stands, for the same reason."""
-        from retoma_apps.videos.writing.quality import report  # which itself is about scripts
+        from retoma_apps.videos.writing.quality import assess_quality  # which itself is about scripts
 
-        fields = given.data
+        fields = info.data
         whole = cls.model_fields.keys() - {"quality"} <= fields.keys()
-        return report(cls.model_construct(**fields), fields["language"], fields["seconds"]) if whole else quality
+        return (
+            assess_quality(cls.model_construct(**fields), fields["language"], fields["seconds"]) if whole else quality
+        )
 
 
-class Line(Part):
+class Line(FrozenModel):
     """A subtitle, in seconds of the narration."""
 
     text: str
@@ -233,7 +237,7 @@ class Line(Part):
     end: float
 
 
-class Narration(Part):
+class Narration(FrozenModel):
     """`scene_starts` has where each scene of the script begins, in seconds.
 
     `ordered_voice` is the one that the video was ordered with, which may be none, whatever reviewers asked for since.
@@ -250,7 +254,7 @@ class Narration(Part):
     scene_starts: list[float]
 
 
-class Clip(Part):
+class Clip(FrozenModel):
     """A piece of footage for the scene of this number.
 
     It is seen for `seconds`, and begins again if the footage itself has fewer: `own_seconds`, 0 if nobody knows.
@@ -274,7 +278,7 @@ class Clip(Part):
         return min(self.own_seconds or self.seconds, self.seconds)
 
 
-class Broll(Part):
+class Broll(FrozenModel):
     """`coverage` is how much of the narration has pictures of its own, in per cent.
 
     `refused` are the ids of clips that reviewers had replaced: they are not taken again.
@@ -291,13 +295,13 @@ class Broll(Part):
 
     @field_validator("credits")
     @classmethod
-    def _credited(cls, _: list[str], given: ValidationInfo) -> list[str]:
+    def _compute_credits(cls, _: list[str], info: ValidationInfo) -> list[str]:
         """The authors of its clips, whatever was given, as the footage's licence asks."""
-        clips: list[Clip] = given.data.get("clips", [])
+        clips: list[Clip] = info.data.get("clips", [])
         return list(dict.fromkeys(f"{clip.author} ({clip.source}): {clip.url}" for clip in clips if clip.url))
 
 
-class Assembly(Part):
+class Assembly(FrozenModel):
     """`subtitles` is whether they are burned in."""
 
     video: File
@@ -308,41 +312,41 @@ class Assembly(Part):
     subtitles: bool = True
 
 
-class Subtitles(Part):
+class Subtitles(FrozenModel):
     srt: File
     vtt: File
 
 
-class Thumbnail(Part):
+class Thumbnail(FrozenModel):
     image: File
     text: str
 
 
-class Thumbnails(Wished):
+class Thumbnails(WithFeedbackHistory):
     """`texts` are the words for the first ones that reviewers have asked for so far."""
 
     variants: list[Thumbnail]
     texts: list[str] = []
 
 
-class Wishes(Part):
+class FeedbackForm(FrozenModel):
     """What work may be sent back with, beside notes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="after")
-    def _remarks_have_an_effect(self, given: ValidationInfo) -> Self:
-        about = given.context or {}
-        if about.get("comments") and about["to"] in _DEAF_TO_COMMENTS:
+    def _check_comments_have_effect(self, info: ValidationInfo) -> Self:
+        about = info.context or {}
+        if about.get("comments") and about["to"] in _STEPS_IGNORING_COMMENTS:
             raise ValueError(f"comments: they mean nothing to {about['to']}, which the work goes back to")
         return self
 
 
-_VOICES = ", ".join(KNOWN)
+_VOICES = ", ".join(KNOWN_VOICES)
 
 
-class NarrationWishes(Wishes):
-    voice: Annotated[str | None, AfterValidator(_voice)] = Field(
+class NarrationFeedback(FeedbackForm):
+    voice: Annotated[str | None, AfterValidator(_check_voice)] = Field(
         None,
         max_length=100,
         description=f"Another voice, by its name: {_VOICES} or elevenlabs_<id>.",
@@ -366,19 +370,19 @@ class NarrationWishes(Wishes):
     )
 
 
-class FootageWishes(Wishes):
+class FootageFeedback(FeedbackForm):
     """For clips, by number, what to look for instead."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=UNREMARKED)
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=WITHOUT_COMMENTS)
 
     queries: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[str, Field(max_length=200)]] = {}
 
 
-Wish = TypeVar("Wish")
+Value = TypeVar("Value")
 
 
-class FinalWishes(Wishes):
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=UNREMARKED)
+class FinalFeedback(FeedbackForm):
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=WITHOUT_COMMENTS)
 
     subtitles: bool | None = Field(
         None,
@@ -410,18 +414,18 @@ class FinalWishes(Wishes):
 
     @field_validator("subtitles", "thumbnail_texts")
     @classmethod
-    def _has_an_effect(cls, wish: Wish, given: ValidationInfo) -> Wish:
-        target = (given.context or {}).get("to")
-        if target and wish not in (None, []) and target != _MADE_BY[given.field_name or ""]:
+    def _check_has_effect(cls, value: Value, info: ValidationInfo) -> Value:
+        target = (info.context or {}).get("to")
+        if target and value not in (None, []) and target != _STEP_BY_FIELD[info.field_name or ""]:
             raise ValueError(f"it means nothing to {target}, which the work goes back to")
-        return wish
+        return value
 
 
-_DEAF_TO_COMMENTS = ("broll_search", "video_assembly")
-_MADE_BY = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_gen"}
+_STEPS_IGNORING_COMMENTS = ("broll_search", "video_assembly")
+_STEP_BY_FIELD = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_gen"}
 
 
-class FinalChoice(Part):
+class FinalChoice(FrozenModel):
     """What a person decides at the end: one of the thumbnails, counted from 1, and the words beside the video."""
 
     thumbnail: int = Field(ge=1, le=MOST_THUMBNAILS, json_schema_extra={"pt": {"title": "Capa"}})
@@ -432,7 +436,7 @@ class FinalChoice(Part):
     )
 
 
-class Upload(Part):
+class Upload(FrozenModel):
     """`thumbnail_refused` is why the channel took the video and not its thumbnail."""
 
     video_id: str
@@ -445,7 +449,7 @@ class Upload(Part):
     thumbnail_refused: str | None = None
 
 
-class Analytics(Part):
+class Analytics(FrozenModel):
     """What the video's figures are counted from."""
 
     video_id: str
@@ -458,7 +462,7 @@ class Analytics(Part):
     began_at: datetime
 
 
-class Publication(Part):
+class Publication(FrozenModel):
     url: str
     published_at: datetime
 
@@ -471,6 +475,8 @@ class Order(BaseModel):
     topic: Topic
     channel: ChannelName = "principal"
     language: Language | None = None
-    start_at: Moment | None = Field(None, description="When work begins; left out, now. Until then it is `pending`.")
-    scheduled_for: Moment | None = None
+    start_at: UtcDatetime | None = Field(
+        None, description="When work begins; left out, now. Until then it is `pending`."
+    )
+    scheduled_for: UtcDatetime | None = None
     webhook_url: str | None = Field(None, max_length=2000, description="Who is told how it ended.")

@@ -12,9 +12,9 @@ from retoma.records import Job, Review, Run
 from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.videos.models import Analytics
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.stages import Stage, done_of, stage_of, title_of
+from retoma_apps.videos.stages import Stage, current_results, stage_of, title_of
 
-ASKS = (RunState.PAUSED, RunState.NEEDS_REVIEW)
+REVIEW_STATES = (RunState.PAUSED, RunState.NEEDS_REVIEW)
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class End:
     """No good one: the step at which it failed or was rejected, and what was said of it."""
 
     step: str
-    said: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,21 @@ class Overview:
         return None if recorded is None else Analytics.model_validate(recorded)
 
 
-async def overview_of(client: Client, run: Run) -> Overview:
+async def get_overview(client: Client, run: Run) -> Overview:
     jobs = await client.jobs(run.id)
-    done = done_of(jobs)
-    waiting = await client.reviews(run=run.id, limit=1) if run.state in ASKS else []
+    done = current_results(jobs)
+    waiting = await client.reviews(run=run.id, limit=1) if run.state in REVIEW_STATES else []
     return Overview(
         run,
-        stage=stage_of(run.state, done, begun=any(job.attempt for job in jobs)),
+        stage=stage_of(run.state, done, started=any(job.attempt for job in jobs)),
         done=done,
         step=None if run.is_over else next((step for step in longform.steps if step not in done), None),
         review=waiting[0] if waiting else None,
-        end=await _end(client, run, jobs),
+        end=await _get_end(client, run, jobs),
     )
 
 
-async def _end(client: Client, run: Run, jobs: Iterable[Job]) -> End | None:
+async def _get_end(client: Client, run: Run, jobs: Iterable[Job]) -> End | None:
     if run.state is RunState.REJECTED:
         (review,) = await client.reviews(run=run.id, states=[ReviewState.REJECTED], limit=1)
         return End(review.step, review.notes or "")

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 from retoma import Context, Pipeline, Pool, Retry, exponential, fixed, hours, minutes
 from retoma.records import Fact as Learnt
 from retoma_apps.providers.llm import Usage
-from retoma_apps.videos import feedback, filming, narrating, picturing, publishing
+from retoma_apps.videos import feedback_checks, footage, narration, publishing, thumbnails
+from retoma_apps.videos.feedback_history import append_feedback, find_previous_result
 from retoma_apps.videos.media.subtitles import srt, vtt
 from retoma_apps.videos.models import (
     Analytics,
@@ -17,12 +18,12 @@ from retoma_apps.videos.models import (
     Broll,
     Fact,
     FinalChoice,
-    FinalWishes,
-    FootageWishes,
-    Known,
+    FinalFeedback,
+    FootageFeedback,
+    KnownFacts,
     Language,
     Narration,
-    NarrationWishes,
+    NarrationFeedback,
     Publication,
     Research,
     Script,
@@ -31,19 +32,18 @@ from retoma_apps.videos.models import (
     Thumbnails,
     Upload,
 )
-from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.wishes import former_of, wishes_with
-from retoma_apps.videos.writing.port import Paid
+from retoma_apps.videos.services import Services
+from retoma_apps.videos.writing.port import UsageCallback
 
 
-class Times(TypedDict):
+class ReviewTimes(TypedDict):
     due: timedelta
     remind: timedelta
     escalate: timedelta
     escalate_to: str
 
 
-TIMES: Times = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
+REVIEW_TIMES: ReviewTimes = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
 """A review should be decided within two hours; then an event says that it waits, and later it is the editor's."""
 MOST_FACTS = 30
 # What channels share. None may take all of it: a long backlog of one keeps no other waiting.
@@ -57,51 +57,58 @@ longform = Pipeline("longform", Brief, retry=Retry(2, backoff=fixed(5)))
 
 
 @longform.step(retry=Retry(3, backoff=exponential(2)))
-async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Known:
+async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> KnownFacts:
     learnt = await ctx.recall(topic, language=language, limit=MOST_FACTS)
-    return Known(facts=[Fact(text=fact.text, source=_recalled(fact)) for fact in learnt])
+    return KnownFacts(facts=[Fact(text=fact.text, source=_source_of_known_fact(fact)) for fact in learnt])
 
 
-@longform.step(pool=WRITER, retry=Retry(3, backoff=exponential(5)), timeout=minutes(5), feedback=feedback.for_research)
+@longform.step(
+    pool=WRITER,
+    retry=Retry(3, backoff=exponential(5)),
+    timeout=minutes(5),
+    feedback=feedback_checks.check_research_feedback,
+)
 async def research(
-    topic: str, language: Language, style: str, knowledge_query: Known, *, studio: Studio, ctx: Context
+    topic: str, language: Language, style: str, knowledge_query: KnownFacts, *, services: Services, ctx: Context
 ) -> Research:
     brief, known = Brief(topic=topic, language=language, style=style), knowledge_query.facts
-    former = former_of(Research, topic, language, ctx)
-    wishes = wishes_with(former.wishes if former else [], ctx)
+    former = find_previous_result(Research, topic, language, ctx)
+    wishes = append_feedback(former.feedback_history if former else [], ctx)
 
     async def look() -> list[dict[str, Any]]:
-        found = await studio.writer.research(brief, known, wishes, paid=_charging(studio, ctx))
+        found = await services.writer.research(brief, known, wishes, on_usage=_charge_callback(services, ctx))
         return [fact.model_dump() for fact in found.facts]
 
     facts = [*known, *map(Fact.model_validate, await ctx.once("research", look))]
-    return Research(topic=topic, language=language, wishes=wishes, facts=facts, reused=len(known))
+    return Research(topic=topic, language=language, feedback_history=wishes, facts=facts, reused=len(known))
 
 
-@longform.step(pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5), feedback=feedback.for_script)
+@longform.step(
+    pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5), feedback=feedback_checks.check_script_feedback
+)
 async def script_generation(
-    topic: str, language: Language, style: str, seconds: int, research: Research, *, studio: Studio, ctx: Context
+    topic: str, language: Language, style: str, seconds: int, research: Research, *, services: Services, ctx: Context
 ) -> Script:
     brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
-    former = former_of(Script, topic, language, ctx)
-    met = former.wishes if former else []
-    wishes = wishes_with([*met, *(wish for wish in research.wishes if wish not in met)], ctx)
+    former = find_previous_result(Script, topic, language, ctx)
+    met = former.feedback_history if former else []
+    wishes = append_feedback([*met, *(wish for wish in research.feedback_history if wish not in met)], ctx)
 
     async def write() -> dict[str, Any]:
-        written = await studio.writer.script(
+        written = await services.writer.script(
             brief,
             research.facts,
-            wishes=wishes,
-            former=former if wishes != met else None,
-            paid=_charging(studio, ctx),
+            feedback_history=wishes,
+            previous=former if wishes != met else None,
+            on_usage=_charge_callback(services, ctx),
         )
         return written.script.model_dump()
 
     script = Script.model_validate(await ctx.once("script", write))
-    return script.model_copy(update={"knowledge_reuse_rate": reuse_rate(script, research), "wishes": wishes})
+    return script.model_copy(update={"knowledge_reuse_rate": reuse_rate(script, research), "feedback_history": wishes})
 
 
-def _recalled(fact: Learnt) -> Source:
+def _source_of_known_fact(fact: Learnt) -> Source:
     """Where a known fact comes from. One that was stored before its origin was kept may be a model's, and is unsure."""
     is_known = fact.source.get("origin", "unknown") != "unknown"
     return Source(**{**fact.source, "confidence": fact.confidence if is_known else 0.0})
@@ -113,34 +120,44 @@ def reuse_rate(script: Script, research: Research) -> float:
     return round(sum(fact in known for fact in script.facts) / len(script.facts), 2) if script.facts else 0.0
 
 
-longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **TIMES)
+longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **REVIEW_TIMES)
 
 
 @longform.step(
-    pool=VOICES, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30), feedback=feedback.for_narration
+    pool=VOICES,
+    retry=Retry(3, backoff=exponential(5)),
+    timeout=minutes(30),
+    feedback=feedback_checks.check_narration_feedback,
 )
 async def audio_generation(
-    voice: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
+    voice: str, language: Language, script_review: Script, *, services: Services, ctx: Context
 ) -> Narration:
-    return await narrating.narrated(script_review, voice, language, studio, ctx)
+    return await narration.generate_narration(script_review, voice, language, services, ctx)
 
 
-longform.review("audio_review", of=audio_generation, feedback_form=NarrationWishes, **TIMES)
+longform.review("audio_review", of=audio_generation, feedback_form=NarrationFeedback, **REVIEW_TIMES)
 
 
-@longform.step(pool=FOOTAGE, retry=Retry(3, backoff=exponential(5)), timeout=minutes(30), feedback=feedback.for_footage)
+@longform.step(
+    pool=FOOTAGE,
+    retry=Retry(3, backoff=exponential(5)),
+    timeout=minutes(30),
+    feedback=feedback_checks.check_footage_feedback,
+)
 async def broll_search(
-    language: Language, script_review: Script, audio_review: Narration, *, studio: Studio, ctx: Context
+    language: Language, script_review: Script, audio_review: Narration, *, services: Services, ctx: Context
 ) -> Broll:
-    return await filming.searched(script_review, audio_review, language, studio, ctx)
+    return await footage.search_footage(script_review, audio_review, language, services, ctx)
 
 
-longform.review("broll_review", of=broll_search, feedback_form=FootageWishes, **TIMES)
+longform.review("broll_review", of=broll_search, feedback_form=FootageFeedback, **REVIEW_TIMES)
 
 
-@longform.step(pool=FILMS, retry=Retry(1, backoff=fixed(30)), timeout=hours(2), feedback=feedback.for_film)
-async def video_assembly(audio_review: Narration, broll_review: Broll, *, studio: Studio, ctx: Context) -> Assembly:
-    return await filming.assembled(audio_review, broll_review, studio, ctx)
+@longform.step(
+    pool=FILMS, retry=Retry(1, backoff=fixed(30)), timeout=hours(2), feedback=feedback_checks.check_film_feedback
+)
+async def video_assembly(audio_review: Narration, broll_review: Broll, *, services: Services, ctx: Context) -> Assembly:
+    return await footage.assemble_film(audio_review, broll_review, services, ctx)
 
 
 @longform.step(after=video_assembly)
@@ -156,12 +173,12 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
     pool=IMAGES,
     retry=Retry(2, backoff=fixed(5)),
     timeout=minutes(10),
-    feedback=feedback.for_thumbnails,
+    feedback=feedback_checks.check_thumbnail_feedback,
 )
 async def thumbnail_gen(
-    topic: str, language: Language, script_review: Script, *, studio: Studio, ctx: Context
+    topic: str, language: Language, script_review: Script, *, services: Services, ctx: Context
 ) -> Thumbnails:
-    return await picturing.pictured(topic, language, script_review, studio, ctx)
+    return await thumbnails.generate_thumbnails(topic, language, script_review, services, ctx)
 
 
 longform.review(
@@ -169,8 +186,8 @@ longform.review(
     of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review", "broll_review"],
     form=FinalChoice,
     send_back_to=[video_assembly, thumbnail_gen],
-    feedback_form=FinalWishes,
-    **TIMES,
+    feedback_form=FinalFeedback,
+    **REVIEW_TIMES,
 )
 
 
@@ -184,10 +201,10 @@ async def upload(
     thumbnail_gen: Thumbnails,
     broll_review: Broll,
     *,
-    studio: Studio,
+    services: Services,
     ctx: Context,
 ) -> Upload:
-    return await publishing.uploaded(
+    return await publishing.upload_video(
         final_review,
         script_review,
         video_assembly,
@@ -195,7 +212,7 @@ async def upload(
         broll_review,
         language=language,
         scheduled_for=scheduled_for,
-        studio=studio,
+        services=services,
         ctx=ctx,
     )
 
@@ -225,17 +242,17 @@ async def analytics_init(
 
 
 @longform.step(after=analytics_init, retry=Retry(3, backoff=exponential(60)))
-async def publication(upload: Upload, *, studio: Studio, ctx: Context) -> Publication:
-    return await publishing.seen_published(upload, studio, ctx)
+async def publication(upload: Upload, *, services: Services, ctx: Context) -> Publication:
+    return await publishing.check_published(upload, services, ctx)
 
 
 longform.group("images", [thumbnail_gen])
 longform.group("video", [video_assembly, subtitle_gen])
 
 
-def _charging(studio: Studio, ctx: Context) -> Paid:
+def _charge_callback(services: Services, ctx: Context) -> UsageCallback:
     def charge(usage: Usage) -> None:
         tokens = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens}
-        ctx.charge("openrouter", studio.writer.name, **tokens, micros=usage.cost)
+        ctx.charge("openrouter", services.writer.name, **tokens, micros=usage.cost)
 
     return charge

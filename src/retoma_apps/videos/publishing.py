@@ -18,20 +18,20 @@ from retoma_apps.videos.models import (
     Thumbnails,
     Upload,
 )
-from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.services import Services
 
 MOST_SESSIONS = 3
-SOON = timedelta(minutes=10)
-LOOKS_AT_FIRST, LOOKS_LATER = timedelta(minutes=1), timedelta(minutes=15)
+EARLY_PERIOD = timedelta(minutes=10)
+EARLY_POLL_INTERVAL, POLL_INTERVAL = timedelta(minutes=1), timedelta(minutes=15)
 """How far apart they are before it has waited until SOON, and after."""
-LONGEST_WAIT = timedelta(days=1)
+MAX_WAIT = timedelta(days=1)
 _NOT_PUBLIC = (
     "the video should have been public for a day, and the channel says that it is {state}: make it public at {url} and "
     "send this back to have it looked at again, or approve to count it as published"
 )
 
 
-async def uploaded(
+async def upload_video(
     choice: FinalChoice,
     script: Script,
     film: Assembly,
@@ -40,12 +40,12 @@ async def uploaded(
     *,
     language: Language,
     scheduled_for: datetime | None,
-    studio: Studio,
+    services: Services,
     ctx: Context,
 ) -> Upload:
-    thumbnail = _chosen(thumbnails, choice.thumbnail)
-    account = await _account(ctx)
-    channel = studio.channel(account)
+    thumbnail = _choose_thumbnail(thumbnails, choice.thumbnail)
+    account = await _get_account(ctx)
+    channel = services.channel(account)
     video = VideoToPublish(
         title=choice.title or script.title,
         # One film of a run is one video, however often its upload is made anew.
@@ -56,8 +56,10 @@ async def uploaded(
         language=language,
         publish_at=scheduled_for if scheduled_for and scheduled_for > await ctx.now() else None,
     )
-    published = await _found(channel, video, ctx) or await _sent(channel, video, ctx.path(film.video), ctx)
-    refused = await _refused(channel, published, ctx.path(thumbnail.image))
+    published = await _find_published(channel, video, ctx) or await _send_video(
+        channel, video, ctx.path(film.video), ctx
+    )
+    refused = await _set_thumbnail(channel, published, ctx.path(thumbnail.image))
     return Upload(
         video_id=published.video_id,
         url=published.url,
@@ -70,7 +72,7 @@ async def uploaded(
     )
 
 
-def _chosen(thumbnails: Thumbnails, number: int) -> Thumbnail:
+def _choose_thumbnail(thumbnails: Thumbnails, number: int) -> Thumbnail:
     if number > len(thumbnails.variants):
         raise GiveUp(
             f"there is no thumbnail {number}, only {len(thumbnails.variants)}: decide the final review again",
@@ -79,17 +81,17 @@ def _chosen(thumbnails: Thumbnails, number: int) -> Thumbnail:
     return thumbnails.variants[number - 1]
 
 
-async def _account(ctx: Context) -> str:
+async def _get_account(ctx: Context) -> str:
     """Whoever runs the server decides it, on the channel."""
     return str((await ctx.profile() or {}).get("account", ""))
 
 
-async def _found(channel: Channel, video: VideoToPublish, ctx: Context) -> Published | None:
+async def _find_published(channel: Channel, video: VideoToPublish, ctx: Context) -> Published | None:
     """What an upload at an earlier revision has published. The first need not ask."""
     return await channel.find(video.mark) if ctx.revision > 1 else None
 
 
-async def _refused(channel: Channel, published: Published, thumbnail: Path) -> str | None:
+async def _set_thumbnail(channel: Channel, published: Published, thumbnail: Path) -> str | None:
     """Why the thumbnail was not taken, if it was not: no other try would help, and the video is out."""
     try:
         await channel.set_thumbnail(published.video_id, thumbnail)
@@ -98,7 +100,7 @@ async def _refused(channel: Channel, published: Published, thumbnail: Path) -> s
     return None
 
 
-async def _sent(channel: Channel, video: VideoToPublish, path: Path, ctx: Context) -> Published:
+async def _send_video(channel: Channel, video: VideoToPublish, path: Path, ctx: Context) -> Published:
     """A session is written down before the first byte is sent, and asked how far it is by whoever goes on."""
     for number in range(1, MOST_SESSIONS + 1):
         session = await ctx.once(f"session {number}", lambda: channel.begin(video, path.stat().st_size))
@@ -110,18 +112,20 @@ async def _sent(channel: Channel, video: VideoToPublish, path: Path, ctx: Contex
     raise GiveUp(f"the channel forgot {MOST_SESSIONS} uploads one after the other", "UPLOAD_FORGOTTEN")
 
 
-async def seen_published(upload: Upload, studio: Studio, ctx: Context) -> Publication:
+async def check_published(upload: Upload, services: Services, ctx: Context) -> Publication:
     """Asked again until the channel shows it to all, or has not for so long that a person must look."""
     now = await ctx.now()
     if upload.publish_at and (ahead := upload.publish_at - now) > timedelta(0):
         raise RetryLater(ahead, f"it is to be published at {upload.publish_at:%Y-%m-%d %H:%M} UTC")
-    status = await studio.channel(upload.account).status(upload.video_id)
+    status = await services.channel(upload.account).status(upload.video_id)
     if status.state == "published":
         return Publication(url=upload.url, published_at=now)
     if status.state in ("failed", "rejected", "deleted"):
         raise GiveUp(f"the channel has not taken the video: {status.state} {status.reason}".strip(), "NOT_PUBLISHED")
     waited = now - (upload.publish_at or upload.uploaded_at)
-    if waited > LONGEST_WAIT:
+    if waited > MAX_WAIT:
         said = _NOT_PUBLIC.format(state=status.state, url=upload.url)
         raise NeedsReview(said, value=Publication(url=upload.url, published_at=now), code="NOT_PUBLIC")
-    raise RetryLater(LOOKS_AT_FIRST if waited < SOON else LOOKS_LATER, f"the channel says that it is {status.state}")
+    raise RetryLater(
+        EARLY_POLL_INTERVAL if waited < EARLY_PERIOD else POLL_INTERVAL, f"the channel says that it is {status.state}"
+    )

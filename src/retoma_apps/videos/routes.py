@@ -12,67 +12,71 @@ from starlette.responses import JSONResponse, Response
 
 from retoma import Decision
 from retoma.errors import AlreadyDecided, Conflict, NotFound, RetomaError
-from retoma.records import Decided, Review, Run, Scope
+from retoma.records import DecisionResult, Review, Run, Scope
 from retoma.server import (
-    Caller,
+    Principal,
     Problem,
-    binary,
-    caller,
-    caller_or_link,
-    documented,
-    idempotency_key,
-    problem_of,
-    public_address,
+    document_binary,
+    document_problems,
+    get_public_url,
+    idempotency_key_header,
+    require_scope,
+    require_scope_or_link,
     send_file,
+    to_problem,
 )
 from retoma_apps.videos import checkpoints
-from retoma_apps.videos.channels import channel_of, kept_channel, ordered
+from retoma_apps.videos.channels import get_channel, get_channel_and_revision, start_video
 from retoma_apps.videos.checkpoints import TYPES, Kind
+from retoma_apps.videos.decisions import WHO_DECIDED, DecisionRequest, Revision, build_decision, format_author
 from retoma_apps.videos.models import Channel, ChannelName, Order
-from retoma_apps.videos.overview import Overview, overview_of
+from retoma_apps.videos.overview import Overview, get_overview
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.shapes import Checkpoint, CheckpointOutcomes, CheckpointPage, Video, VideoPage
+from retoma_apps.videos.schemas import Checkpoint, CheckpointOutcomes, CheckpointPage, Video, VideoPage
+from retoma_apps.videos.services import Services
 from retoma_apps.videos.stages import Stage
-from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.verdicts import WHO_DECIDED, Revision, Verdict, decision_of, signed
 from retoma_apps.videos.voices import check_voice
 
-Reader = Annotated[Caller, caller("runs:read")]
-Viewer = Annotated[Caller, caller_or_link("runs:read", run="video", digest="digest")]
-Writer = Annotated[Caller, caller("runs:write")]
-Reviewer = Annotated[Caller, caller("reviews:write")]
+Reader = Annotated[Principal, require_scope("runs:read")]
+Viewer = Annotated[Principal, require_scope_or_link("runs:read", run="video", digest="digest")]
+Writer = Annotated[Principal, require_scope("runs:write")]
+Reviewer = Annotated[Principal, require_scope("reviews:write")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Name = Annotated[str, Path(min_length=1, max_length=100)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-Key = Annotated[str | None, idempotency_key("The same key and body give the same video, however often they are sent.")]
-DecisionKey = Annotated[
-    str | None, idempotency_key("The same key again is the same decision: it has no second effect.")
+Key = Annotated[
+    str | None, idempotency_key_header("The same key and body give the same video, however often they are sent.")
 ]
-MOST_AT_ONCE = 100
-_FOR_ONE = "Who asks: what others were handed in the last ten minutes is left out. Needs `reviews:write`."
-router = APIRouter(prefix="/api/v1", tags=["videos"], responses=documented(400, 401, 403, 404, 409, 413, 422, 429, 503))
+DecisionKey = Annotated[
+    str | None, idempotency_key_header("The same key again is the same decision: it has no second effect.")
+]
+MAX_BATCH_SIZE = 100
+_REVIEWER_DESCRIPTION = "Who asks: what others were handed in the last ten minutes is left out. Needs `reviews:write`."
+router = APIRouter(
+    prefix="/api/v1", tags=["videos"], responses=document_problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
+)
 
 
 class BatchApproval(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    checkpoint_ids: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    checkpoint_ids: list[UUID] = Field(min_length=1, max_length=MAX_BATCH_SIZE)
     notes: str = Field("", max_length=20_000)
     reviewer: str = Field("", max_length=200, description=WHO_DECIDED)
     seen_revisions: dict[UUID, Revision] = Field(
-        {}, max_length=MOST_AT_ONCE, description="By id, what was seen; where it is left out, the current one."
+        {}, max_length=MAX_BATCH_SIZE, description="By id, what was seen; where it is left out, the current one."
     )
 
 
 @router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
-async def order_video(given: Order, by: Writer, key: Key = None) -> Response:
-    if by.tenant is not None and by.tenant != given.channel:
-        raise Problem(404, "NOT_FOUND", f"there is no channel {given.channel!r}")
+async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
+    if by.tenant is not None and by.tenant != order.channel:
+        raise Problem(404, "NOT_FOUND", f"there is no channel {order.channel!r}")
     try:
-        video = await ordered(by.client, given, key=key)
+        video = await start_video(by.client, order, key=key)
     except Conflict as error:
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
-    shown = await _video(by, await by.client.show(video))
+    shown = await _get_video(by, await by.client.show(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
 
@@ -86,30 +90,30 @@ async def list_videos(
     tenant = by.tenant if by.tenant is not None else channel
     runs = await by.client.runs(tenant=tenant, pipeline=longform.name, before=before, limit=limit)
     return {
-        "videos": [await _video(by, run) for run in runs],
+        "videos": [await _get_video(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
     }
 
 
 @router.get("/videos/{video:uuid}", summary="Show a video", response_model=Video)
 async def show_video(video: UUID, by: Reader) -> dict[str, Any]:
-    return await _video(by, await _run(by, video))
+    return await _get_video(by, await _get_run(by, video))
 
 
 @router.get("/channels/{channel}", summary="Show what a channel's videos have in common")
 async def show_channel(channel: ChannelName, by: Reader) -> Channel:
-    _own(by, channel)
-    return await channel_of(by.client, channel)
+    _check_own_channel(by, channel)
+    return await get_channel(by.client, channel)
 
 
 @router.put("/channels/{channel}", summary="Set what a channel's videos have in common")
-async def set_channel(channel: ChannelName, given: Channel, by: Writer) -> Channel:
-    _own(by, channel)
-    kept, revision = await kept_channel(by.client, channel)
-    given = _with_account(given, kept, by)
-    check_voice(given.voice, given.language, _studio(by).voices, kept.voice)
-    await by.client.set_profile(channel, given.model_dump(), revision=revision)
-    return given
+async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channel:
+    _check_own_channel(by, channel)
+    kept, revision = await get_channel_and_revision(by.client, channel)
+    body = _keep_account(body, kept, by)
+    check_voice(body.voice, body.language, _services(by).voices, kept.voice)
+    await by.client.set_profile(channel, body.model_dump(), revision=revision)
+    return body
 
 
 @router.get("/checkpoints/batch", summary="List checkpoints that wait, the oldest first", response_model=CheckpointPage)
@@ -118,18 +122,18 @@ async def list_checkpoints(
     type: Literal[TYPES] | None = None,  # type: ignore[valid-type]  # noqa: A002
     after: UUID | None = None,
     limit: Limit = 10,
-    reviewer: Annotated[str | None, Query(min_length=1, max_length=200, description=_FOR_ONE)] = None,
+    reviewer: Annotated[str | None, Query(min_length=1, max_length=200, description=_REVIEWER_DESCRIPTION)] = None,
 ) -> dict[str, Any]:
-    if reviewer is not None and not by.may(Scope.REVIEWS_WRITE):
+    if reviewer is not None and not by.has_scope(Scope.REVIEWS_WRITE):
         raise Problem(
             403, "SCOPE_MISSING", "who is handed checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
         )
-    last = None if after is None else await _checkpoint(by, after)
-    waiting = await _waiting(by, type, last, limit, None if reviewer is None else signed(reviewer, by.name))
+    last = None if after is None else await _get_checkpoint(by, after)
+    waiting = await _list_waiting(by, type, last, limit, None if reviewer is None else format_author(reviewer, by.name))
     counts = await by.client.review_counts(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
     return {
-        "batch": [await checkpoints.brief_line(by.client, one) for one in waiting],
+        "batch": [await checkpoints.get_summary(by.client, one) for one in waiting],
         "total_pending": total,
         "next": str(waiting[-1].id) if len(waiting) == limit else None,
     }
@@ -141,14 +145,14 @@ async def list_checkpoints(
     response_model=CheckpointOutcomes,
     response_model_exclude_none=True,
 )
-async def approve_checkpoints(given: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
-    who = signed(given.reviewer, by.name)
+async def approve_checkpoints(body: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
+    who = format_author(body.reviewer, by.name)
     decisions = {
-        one: Decision("approve", by=who, notes=given.notes, seen=given.seen_revisions.get(one), key=key, via="api")
-        for one in dict.fromkeys(given.checkpoint_ids)
+        one: Decision("approve", by=who, notes=body.notes, seen=body.seen_revisions.get(one), key=key, via="api")
+        for one in dict.fromkeys(body.checkpoint_ids)
     }
-    ended = [await _decided(by, checkpoint, decision) for checkpoint, decision in decisions.items()]
-    return {"results": [_outcome(one) for one in ended], "approved": sum(one.error is None for one in ended)}
+    ended = [await _decide(by, checkpoint, decision) for checkpoint, decision in decisions.items()]
+    return {"results": [_format_outcome(one) for one in ended], "approved": sum(one.error is None for one in ended)}
 
 
 @router.get(
@@ -157,31 +161,31 @@ async def approve_checkpoints(given: BatchApproval, by: Reviewer, key: DecisionK
     response_model=Checkpoint,
 )
 async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Response:
-    review = await _checkpoint(by, checkpoint)
-    shown = await checkpoints.payload(by.client, review, public_address(request))
+    review = await _get_checkpoint(by, checkpoint)
+    shown = await checkpoints.get_payload(by.client, review, get_public_url(request))
     return JSONResponse(shown, headers={"ETag": f'"{review.revision}"'})
 
 
 @router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint", response_model=Checkpoint)
 async def decide_checkpoint(
-    request: Request, checkpoint: UUID, given: Verdict, by: Reviewer, key: DecisionKey = None
+    request: Request, checkpoint: UUID, body: DecisionRequest, by: Reviewer, key: DecisionKey = None
 ) -> Response:
-    review = await _checkpoint(by, checkpoint)
-    decision = await decision_of(by.client, given, review, _studio(by).voices, by=by.name, key=key)
+    review = await _get_checkpoint(by, checkpoint)
+    decision = await build_decision(by.client, body, review, _services(by).voices, by=by.name, key=key)
     try:
         decided = await by.client.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:
-        told = problem_of(error)
-        told.members["decision"] = await checkpoints.payload(by.client, error.winner, public_address(request))
+        told = to_problem(error)
+        told.members["decision"] = await checkpoints.get_payload(by.client, error.winner, get_public_url(request))
         raise told from error
-    return JSONResponse(await checkpoints.payload(by.client, decided, public_address(request)))
+    return JSONResponse(await checkpoints.get_payload(by.client, decided, get_public_url(request)))
 
 
 @router.get(
     "/files/{kind}/{video:uuid}/{digest}/{name}",
     summary="Fetch a file of a video",
     response_class=Response,
-    responses={200: binary("The content."), 206: binary("The part that `Range` asks for.")},
+    responses={200: document_binary("The content."), 206: document_binary("The part that `Range` asks for.")},
 )
 async def download_video_file(
     kind: Kind,
@@ -192,19 +196,21 @@ async def download_video_file(
     part: Annotated[str | None, Header(alias="Range")] = None,
 ) -> Response:
     """`kind` and `name` are for people: the content alone says which file it is."""
-    await _run(by, video)
+    await _get_run(by, video)
     app = by.client.app
     return await send_file(app.files if app else None, await by.client.file(video, digest), part)
 
 
-async def _waiting(by: Caller, step: str | None, last: Review | None, limit: int, reviewer: str | None) -> list[Review]:
+async def _list_waiting(
+    by: Principal, step: str | None, last: Review | None, limit: int, reviewer: str | None
+) -> list[Review]:
     """What waits after the last one; for a reviewer, only what others were not handed."""
     found: list[Review] = []
-    page_size = limit if reviewer is None else MOST_AT_ONCE
+    page_size = limit if reviewer is None else MAX_BATCH_SIZE
     while True:
         page = await by.client.reviews(tenant=by.tenant, pipeline=longform.name, step=step, after=last, limit=page_size)
         for last in page:
-            if reviewer is None or await _is_handed(by, last, reviewer):
+            if reviewer is None or await _claim_for_reviewer(by, last, reviewer):
                 found.append(last)
             if len(found) == limit:
                 return found
@@ -212,13 +218,13 @@ async def _waiting(by: Caller, step: str | None, last: Review | None, limit: int
             return found
 
 
-async def _is_handed(by: Caller, review: Review, reviewer: str) -> bool:
+async def _claim_for_reviewer(by: Principal, review: Review, reviewer: str) -> bool:
     if review.claimed_by not in (None, reviewer):
         return False
     return await by.client.claim_review(review.id, by=reviewer, tenant=by.tenant) == reviewer
 
 
-async def _checkpoint(by: Caller, checkpoint: UUID) -> Review:
+async def _get_checkpoint(by: Principal, checkpoint: UUID) -> Review:
     """Raises NotFound for a review of another pipeline too."""
     review = await by.client.review(checkpoint, tenant=by.tenant)
     if review.pipeline != longform.name:
@@ -226,50 +232,50 @@ async def _checkpoint(by: Caller, checkpoint: UUID) -> Review:
     return review
 
 
-async def _decided(by: Caller, checkpoint: UUID, decision: Decision) -> Decided:
+async def _decide(by: Principal, checkpoint: UUID, decision: Decision) -> DecisionResult:
     try:
-        review = await _checkpoint(by, checkpoint)
-        return Decided(checkpoint, await by.client.decide(review.id, decision, tenant=by.tenant))
+        review = await _get_checkpoint(by, checkpoint)
+        return DecisionResult(checkpoint, await by.client.decide(review.id, decision, tenant=by.tenant))
     except RetomaError as error:
-        return Decided(checkpoint, error=error)
+        return DecisionResult(checkpoint, error=error)
 
 
-def _outcome(one: Decided) -> dict[str, Any]:
+def _format_outcome(one: DecisionResult) -> dict[str, Any]:
     if one.error is None:
         return {"checkpoint_id": str(one.review), "status": "approved"}
-    told = problem_of(one.error)
+    told = to_problem(one.error)
     return {"checkpoint_id": str(one.review), "status": "error", "code": told.code, "error": told.detail}
 
 
-def _own(by: Caller, channel: str) -> None:
+def _check_own_channel(by: Principal, channel: str) -> None:
     if by.tenant is not None and by.tenant != channel:
         raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
 
 
-def _with_account(given: Channel, kept: Channel, by: Caller) -> Channel:
+def _keep_account(channel: Channel, stored: Channel, by: Principal) -> Channel:
     """As it was given by whoever runs the server; a channel's own key leaves the account as it is."""
-    if by.tenant is None or given.account == kept.account:
-        return given
-    if "account" in given.model_fields_set:
+    if by.tenant is None or channel.account == stored.account:
+        return channel
+    if "account" in channel.model_fields_set:
         raise Problem(403, "OTHER_ACCOUNT", "a channel's own key cannot change its `account`: leave it out")
-    return given.model_copy(update={"account": kept.account})
+    return channel.model_copy(update={"account": stored.account})
 
 
-def _studio(by: Caller) -> Studio:
+def _services(by: Principal) -> Services:
     assert by.client.app is not None
-    studio: Studio = by.client.app.resources["studio"]
+    studio: Services = by.client.app.resources["services"]
     return studio
 
 
-async def _run(by: Caller, video: UUID) -> Run:
+async def _get_run(by: Principal, video: UUID) -> Run:
     run = await by.client.show(video, tenant=by.tenant)
     if run.pipeline != longform.name:
         raise Problem(404, "NOT_FOUND", f"there is no video {video}")
     return run
 
 
-async def _video(by: Caller, run: Run) -> dict[str, Any]:
-    seen = await overview_of(by.client, run)
+async def _get_video(by: Principal, run: Run) -> dict[str, Any]:
+    seen = await get_overview(by.client, run)
     return {
         "id": str(run.id),
         "topic": run.input["topic"],
@@ -279,7 +285,7 @@ async def _video(by: Caller, run: Run) -> dict[str, Any]:
         "stage": seen.stage,
         "status": run.state,
         "current_step": seen.step,
-        "error_message": _error(seen),
+        "error_message": _describe_error(seen),
         "revision": run.revision,
         "steps_done": list(seen.done),
         "start_at": seen.start_at.isoformat() if seen.start_at else None,
@@ -293,10 +299,10 @@ async def _video(by: Caller, run: Run) -> dict[str, Any]:
     }
 
 
-def _error(seen: Overview) -> str | None:
+def _describe_error(overview: Overview) -> str | None:
     """Why a video came to no good end: which step failed, who rejected what, or that somebody cancelled it."""
-    if seen.stage is Stage.CANCELLED:
+    if overview.stage is Stage.CANCELLED:
         return "Cancelled"
-    if seen.end is None:
+    if overview.end is None:
         return None
-    return f"{'Rejected at ' if seen.stage is Stage.REJECTED else ''}{seen.end.step}: {seen.end.said}"
+    return f"{'Rejected at ' if overview.stage is Stage.REJECTED else ''}{overview.end.step}: {overview.end.reason}"

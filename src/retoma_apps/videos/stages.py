@@ -26,7 +26,7 @@ class Stage(StrEnum):
     CANCELLED = "cancelled"
 
 
-_ENDS = {
+_STAGE_BY_END_STATE = {
     RunState.FAILED: Stage.FAILED,
     RunState.REJECTED: Stage.REJECTED,
     RunState.CANCELLED: Stage.CANCELLED,
@@ -34,7 +34,7 @@ _ENDS = {
     RunState.COMPLETED: Stage.PUBLISHED,
 }
 # The last of these steps that has a result says how far the video is.
-_AFTER = {
+_STAGE_BY_LAST_STEP = {
     "publication": Stage.PUBLISHED,
     "upload": Stage.UPLOADED,
     "thumbnail_gen": Stage.READY,
@@ -45,7 +45,7 @@ _AFTER = {
 }
 
 
-def done_of(jobs: Iterable[Job]) -> dict[str, Any]:
+def current_results(jobs: Iterable[Job]) -> dict[str, Any]:
     """Results by step, up to the first that has none: beyond it stands what was made before, or by the video forked."""
     made = {job.step: job for job in jobs}
     standing = (made[step] for step in longform.steps if step in made)
@@ -58,8 +58,11 @@ def title_of(done: Mapping[str, Any]) -> str | None:
     return next((each["title"] for each in words if each.get("title")), None)
 
 
-def stage_of(state: RunState, done: Collection[str], *, begun: bool = False) -> Stage:
+def stage_of(state: RunState, done: Collection[str], *, started: bool = False) -> Stage:
     """`done` are the steps that `done_of` gives; `begun` is whether any attempt has been made."""
-    if state in _ENDS:
-        return _ENDS[state]
-    return next((stage for step, stage in _AFTER.items() if step in done), Stage.RESEARCHING if begun else Stage.DRAFT)
+    if state in _STAGE_BY_END_STATE:
+        return _STAGE_BY_END_STATE[state]
+    return next(
+        (stage for step, stage in _STAGE_BY_LAST_STEP.items() if step in done),
+        Stage.RESEARCHING if started else Stage.DRAFT,
+    )

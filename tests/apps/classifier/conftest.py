@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from retoma.store.database import Database
-from tests.apps.classifier.office import Office, an_office
-from tests.conftest import empty
+from tests.apps.classifier.classifier_app import ClassifierApp, running_classifier_app
+from tests.conftest import empty_database
 
-OpenOffice = Callable[..., AbstractAsyncContextManager[Office]]
+OpenClassifierApp = Callable[..., AbstractAsyncContextManager[ClassifierApp]]
 
 
 @pytest.fixture
-async def open_office(database: Database, tmp_path: Path) -> OpenOffice:
-    """`open_office(offline=...)`: the classifier on an empty database, with a stand-in of OpenRouter."""
-    await empty(database)
+async def open_classifier_app(database: Database, tmp_path: Path) -> OpenClassifierApp:
+    """`open_classifier_app(offline=...)`: the classifier on an empty database, with a stand-in of OpenRouter."""
+    await empty_database(database)
 
-    def opened(**options: object) -> AbstractAsyncContextManager[Office]:
-        return an_office(database, tmp_path, **options)  # type: ignore[arg-type]
+    def opened(**options: object) -> AbstractAsyncContextManager[ClassifierApp]:
+        return running_classifier_app(database, tmp_path, **options)  # type: ignore[arg-type]
 
     return opened
 
 
 @pytest.fixture
-async def office(open_office: OpenOffice) -> AsyncIterator[Office]:
-    async with open_office() as made:
+async def classifier_app(open_classifier_app: OpenClassifierApp) -> AsyncIterator[ClassifierApp]:
+    async with open_classifier_app() as made:
         yield made

@@ -7,44 +7,44 @@ import zipfile
 
 import pytest
 
-from retoma_apps.classifier.reading import Limits, Member, Unreadable, is_one_document, members
+from retoma_apps.classifier.reading import Limits, Member, Unreadable, is_one_document, iterate_members
 from tests.apps.classifier.documents import locked_zip, lying_zip, zipped
 
 ZEROS = b"\0" * 3_000_000
 
 
-def unpacked(data: bytes, limits: Limits | None = None) -> list[Member]:
-    return list(members(io.BytesIO(data), limits or Limits()))
+def unpack(data: bytes, limits: Limits | None = None) -> list[Member]:
+    return list(iterate_members(io.BytesIO(data), limits or Limits()))
 
 
 def code_of(data: bytes, limits: Limits | None = None) -> str:
     with pytest.raises(Unreadable) as raised:
-        unpacked(data, limits)
+        unpack(data, limits)
     return raised.value.code
 
 
-def told(data: bytes, limits: Limits) -> str:
+def error_of(data: bytes, limits: Limits) -> str:
     with pytest.raises(Unreadable) as raised:
-        unpacked(data, limits)
+        unpack(data, limits)
     return str(raised.value)
 
 
 def test_every_file_is_given_but_folders_and_leftovers_are_not() -> None:
     made = zipped({"a.txt": b"1", "folder/": b"", "folder/ação.pdf": b"2", "__MACOSX/a.txt": b"3", "x/.DS_Store": b"4"})
-    assert [(each.name, each.data) for each in unpacked(made)] == [("a.txt", b"1"), ("folder/ação.pdf", b"2")]
+    assert [(each.name, each.data) for each in unpack(made)] == [("a.txt", b"1"), ("folder/ação.pdf", b"2")]
 
 
 @pytest.mark.parametrize("left", ["._a.pdf", "x/._a.pdf", "x/__MACOSX/a", "x/Thumbs.db", "Desktop.ini", "x\\", "a/b/"])
 def test_what_operating_systems_leave_behind_is_no_document(left: str) -> None:
-    assert [each.name for each in unpacked(zipped({left: b"1", "my Thumbs.db": b"2"}))] == ["my Thumbs.db"]
+    assert [each.name for each in unpack(zipped({left: b"1", "my Thumbs.db": b"2"}))] == ["my Thumbs.db"]
 
 
 def test_only_documents_count_against_the_number_of_files() -> None:
     limits = Limits(members=10, files=2)
     twins = {"lote/": b"", "lote/a": b"1", "__MACOSX/lote/._a": b"", "lote/b": b"2", "__MACOSX/lote/._b": b""}
-    assert [each.data for each in unpacked(zipped(twins), limits)] == [b"1", b"2"]
-    assert "more than 2 files" in told(zipped({**twins, "c": b"3"}), limits)
-    assert "more than 2 files" in told(zipped({f"{number}": b"" for number in range(11)}), limits)
+    assert [each.data for each in unpack(zipped(twins), limits)] == [b"1", b"2"]
+    assert "more than 2 files" in error_of(zipped({**twins, "c": b"3"}), limits)
+    assert "more than 2 files" in error_of(zipped({f"{number}": b"" for number in range(11)}), limits)
 
 
 @pytest.mark.parametrize("encoding", ["cp850", "utf-8"])
@@ -52,7 +52,7 @@ def test_a_name_that_does_not_say_its_encoding_is_read_as_brazil_writes_it(encod
     name = "petição nº 1 São João.txt"
     written = name.encode(encoding)
     made = zipped({"n" * len(written): b"1"}).replace(b"n" * len(written), written)
-    assert [each.name for each in unpacked(made)] == [name]
+    assert [each.name for each in unpack(made)] == [name]
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_a_zip_is_one_document_if_its_list_says_so(names: list[str], is_one: boo
 
 def test_two_members_of_one_name_are_both_given() -> None:
     made = zipped({"one.txt": b"1", "two.txt": b"2"}).replace(b"two.txt", b"one.txt")
-    assert [(each.name, each.data) for each in unpacked(made)] == [("one.txt", b"1"), ("one.txt", b"2")]
+    assert [(each.name, each.data) for each in unpack(made)] == [("one.txt", b"1"), ("one.txt", b"2")]
 
 
 def test_a_member_may_have_no_name() -> None:
     made = zipped({"one.txt": b"1"}).replace(b"one.txt", b"\0ne.txt")
-    assert [(each.name, each.data) for each in unpacked(made)] == [("", b"1")]
+    assert [(each.name, each.data) for each in unpack(made)] == [("", b"1")]
 
 
 def test_a_member_that_is_a_bomb_or_too_long_fails_alone() -> None:
     made = zipped({"good": b"1", "bomb": ZEROS, "long": bytes(range(256)) * 8, "last": b"2"})
-    told = {each.name: each.error.code if each.error else each.data for each in unpacked(made, Limits(bytes=2_000))}
+    told = {each.name: each.error.code if each.error else each.data for each in unpack(made, Limits(bytes=2_000))}
     assert told == {"good": b"1", "bomb": "FILE_TOO_LARGE", "long": "FILE_TOO_LARGE", "last": b"2"}
 
 
 def test_a_bomb_is_not_unpacked_beyond_its_ratio() -> None:
-    [member] = unpacked(zipped({"bomb": ZEROS}))
+    [member] = unpack(zipped({"bomb": ZEROS}))
     assert member.error is not None
     assert "200 times" in str(member.error)
 
@@ -98,7 +98,7 @@ def test_many_members_that_are_too_large_together_end_the_whole() -> None:
 def test_many_small_members_that_are_a_bomb_together_are_refused_before_any_is_given() -> None:
     made = zipped({f"{number}.txt": b"%d" % number + b"\0" * 900_000 for number in range(5)})
     with pytest.raises(Unreadable, match="200 times its size"):
-        next(members(io.BytesIO(made), Limits()))
+        next(iterate_members(io.BytesIO(made), Limits()))
 
 
 def test_too_many_members_are_refused_before_their_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,12 +109,12 @@ def test_too_many_members_are_refused_before_their_list_is_read(monkeypatch: pyt
 
 
 def test_a_zip_that_lies_about_its_sizes_gives_no_more_than_it_said() -> None:
-    [member] = unpacked(lying_zip({"liar": ZEROS}))
+    [member] = unpack(lying_zip({"liar": ZEROS}))
     assert (member.data, member.error and member.error.code) == (b"", "FILE_DAMAGED")
 
 
 def test_a_locked_member_says_so() -> None:
-    [member] = unpacked(locked_zip({"a": b"1"}))
+    [member] = unpack(locked_zip({"a": b"1"}))
     assert member.error is not None
     assert member.error.code == "FILE_ENCRYPTED"
 
@@ -123,7 +123,7 @@ def test_a_way_of_packing_that_needs_much_memory_is_not_read() -> None:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a", b"1")
-    [member] = unpacked(made.getvalue())
+    [member] = unpack(made.getvalue())
     assert member.error is not None
     assert member.error.code == "FILE_UNSUPPORTED"
 
@@ -140,5 +140,5 @@ def test_what_is_no_zip_is_damaged(data: bytes) -> None:
 def test_noise_within_a_zip_damages_one_member() -> None:
     made = bytearray(zipped({"a": b"first words " * 50, "b": b"second"}))
     made[40:50] = b"\xff" * 10
-    told = {each.name: each.error.code if each.error else each.data for each in unpacked(bytes(made))}
+    told = {each.name: each.error.code if each.error else each.data for each in unpack(bytes(made))}
     assert told == {"a": "FILE_DAMAGED", "b": b"second"}

@@ -13,56 +13,56 @@ import pytest
 
 from retoma import minutes
 from retoma.identifiers import new_run_id
-from retoma_apps.classifier import batches, pipeline
+from retoma_apps.classifier import executions, pipeline
 from retoma_apps.classifier.pages.words import Words
-from tests.apps.classifier.conftest import OpenOffice
-from tests.apps.classifier.office import KEY, SPOILT, TEXTS, Office, a_project, refused
+from tests.apps.classifier.classifier_app import KEY, SPOILT, TEXTS, ClassifierApp, a_project, check_refusal
+from tests.apps.classifier.conftest import OpenClassifierApp
 
 BAD = TEXTS | {"b.txt": f"OFÍCIO {SPOILT}.", "vazio.txt": ""}
 
 
-async def test_documents_get_labels_of_the_taxonomy_from_openrouter(office: Office) -> None:
-    execution = await office.done(modelo="casa/modelo")
-    found = await office.documents(execution)
+async def test_documents_get_labels_of_the_taxonomy_from_openrouter(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution(modelo="casa/modelo")
+    found = await classifier_app.documents(execution)
     assert {code: each["rotulo"] for code, each in found.items()} == {
         "a.txt": "sentença",
         "b.txt": "ofício",
         "c.txt": "parecer",
     }
-    assert {request["model"] for request in office.standin.requests} == {"casa/modelo"}
-    assert (await office.status(execution))["status"] == "CONCLUIDO"
-    totals = await office.client.charge_totals(by=("provider", "what"))
+    assert {request["model"] for request in classifier_app.standin.requests} == {"casa/modelo"}
+    assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
+    totals = await classifier_app.client.charge_totals(by=("provider", "what"))
     assert [(total.provider, total.what, total.micros) for total in totals] == [
-        ("openrouter", "casa/modelo", office.standin.cost)
+        ("openrouter", "casa/modelo", classifier_app.standin.cost)
     ]
 
 
-async def test_without_a_key_the_projects_examples_are_the_model(open_office: OpenOffice) -> None:
-    async with open_office(offline=True) as office:
-        execution = await office.done()
-        found = await office.documents(execution)
+async def test_without_a_key_the_projects_examples_are_the_model(open_classifier_app: OpenClassifierApp) -> None:
+    async with open_classifier_app(offline=True) as classifier_app:
+        execution = await classifier_app.run_execution()
+        found = await classifier_app.documents(execution)
         assert {code: each["rotulo"] for code, each in found.items()} == {
             "a.txt": "sentença",
             "b.txt": "ofício",
             "c.txt": "parecer",
         }
         assert {each["modelo"] for each in found.values()} == {"offline/tf-idf"}
-        assert office.standin.requests == []
+        assert classifier_app.standin.requests == []
 
 
-async def test_without_a_key_and_without_examples_nothing_is_begun(open_office: OpenOffice) -> None:
-    async with open_office(offline=True) as office:
-        project = await office.project(exemplos=[])
-        answer = await office.start(project, await office.send("a.txt", "x"))
-        assert "OPENROUTER_API_KEY" in refused(answer, 422, "SEM_EXEMPLOS")
-        assert await office.client.runs() == []
+async def test_without_a_key_and_without_examples_nothing_is_begun(open_classifier_app: OpenClassifierApp) -> None:
+    async with open_classifier_app(offline=True) as classifier_app:
+        project = await classifier_app.project(exemplos=[])
+        answer = await classifier_app.start(project, await classifier_app.send("a.txt", "x"))
+        assert "OPENROUTER_API_KEY" in check_refusal(answer, 422, "SEM_EXEMPLOS")
+        assert await classifier_app.client.runs() == []
 
 
-async def test_an_execution_is_shown_by_the_names_of_the_seed(office: Office) -> None:
-    project = await office.project()
-    documents = [each for name, text in TEXTS.items() for each in await office.send(name, text)]
+async def test_an_execution_is_shown_by_the_names_of_the_seed(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
+    documents = [each for name, text in TEXTS.items() for each in await classifier_app.send(name, text)]
     body = {"projeto": project, "nome": "Lote de março", "documentos": documents}
-    answer = await office.api.post("/execucoes", json=body)
+    answer = await classifier_app.api.post("/execucoes", json=body)
     execution = answer.json()["id"]
     assert answer.headers["Location"] == f"/execucoes/{execution}"
     started = {
@@ -79,7 +79,7 @@ async def test_an_execution_is_shown_by_the_names_of_the_seed(office: Office) ->
         "rota": "/classificador/",
     }
     assert (answer.status_code, answer.json()) == (202, started)
-    shown = await office.status(execution)
+    shown = await classifier_app.status(execution)
     assert shown.pop("esperando")
     assert shown == started | {
         "ultimo_heartbeat": None,
@@ -90,30 +90,30 @@ async def test_an_execution_is_shown_by_the_names_of_the_seed(office: Office) ->
         "erros": [],
         "travamento": None,
     }
-    assert (await office.api.get(f"/execucoes/{execution}")).json()["id"] == execution
+    assert (await classifier_app.api.get(f"/execucoes/{execution}")).json()["id"] == execution
 
 
-async def test_what_is_kept_of_an_execution_is_small(office: Office) -> None:
-    execution = await office.begin(await office.project(prompt="Classifique. " * 600))
-    kept = await batches.execution(office.client, await office.client.show(UUID(execution)))
+async def test_what_is_kept_of_an_execution_is_small(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.begin(await classifier_app.project(prompt="Classifique. " * 600))
+    kept = await executions.get_execution(classifier_app.client, await classifier_app.client.show(UUID(execution)))
     assert (kept.total, kept.counts["PENDENTE"]) == (3, 3)
     assert len(pickle.dumps(vars(kept))) < 3_000
 
 
-async def test_each_processed_document_is_a_heartbeat(office: Office) -> None:
-    execution = await office.begin(await office.project())
-    await first_steps(office)
-    assert (await office.status(execution))["status"] == "PENDENTE"
-    texts = await office.hands.claim(3)
-    assert (await office.status(execution))["status"] == "EM_ANDAMENTO"
-    assert (await office.status(execution))["contagem"]["PROCESSANDO"] == 3
-    labels = await office.hands.give_back(await office.hands.attempt(texts), room=3)
-    assert (await office.status(execution))["ultimo_heartbeat"] is None
+async def test_each_processed_document_is_a_heartbeat(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.begin(await classifier_app.project())
+    await first_steps(classifier_app)
+    assert (await classifier_app.status(execution))["status"] == "PENDENTE"
+    texts = await classifier_app.worker.claim(3)
+    assert (await classifier_app.status(execution))["status"] == "EM_ANDAMENTO"
+    assert (await classifier_app.status(execution))["contagem"]["PROCESSANDO"] == 3
+    labels = await classifier_app.worker.record_outcomes(await classifier_app.worker.attempt(texts), limit=3)
+    assert (await classifier_app.status(execution))["ultimo_heartbeat"] is None
     seen = []
     for claim in sorted(labels, key=lambda each: each.item):
-        await office.watch(minutes(1))
-        await office.hands.give_back(await office.hands.attempt([claim]))
-        shown = await office.status(execution)
+        await classifier_app.run_watchdog(minutes(1))
+        await classifier_app.worker.record_outcomes(await classifier_app.worker.attempt([claim]))
+        shown = await classifier_app.status(execution)
         seen.append((shown["ultimo_codigo_processado"], shown["ultimo_heartbeat"], shown["processados"]))
     assert seen == [
         ("a.txt", "2030-01-01T12:01:00+00:00", 1),
@@ -122,12 +122,12 @@ async def test_each_processed_document_is_a_heartbeat(office: Office) -> None:
     ]
 
 
-async def test_what_fails_fails_alone_and_says_why(office: Office) -> None:
-    execution = await office.done(BAD)
-    shown = await office.status(execution)
+async def test_what_fails_fails_alone_and_says_why(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution(BAD)
+    shown = await classifier_app.status(execution)
     assert shown["status"] == "CONCLUIDO_COM_ERROS"
     assert shown["contagem"] == {"PENDENTE": 0, "PROCESSANDO": 0, "CONCLUIDO": 2, "ERRO": 2, "PULADO": 0}
-    answer = (await office.api.get(f"/execucoes/{execution}/erros")).json()
+    answer = (await classifier_app.api.get(f"/execucoes/{execution}/erros")).json()
     assert answer["total"] == 2
     assert answer["erros"] == [each | {"rever": False} for each in shown["erros"]]
     spoilt, blank = answer["erros"]
@@ -142,68 +142,74 @@ async def test_what_fails_fails_alone_and_says_why(office: Office) -> None:
 
 
 async def test_an_error_shows_a_tenant_none_of_the_servers_folders(
-    office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    classifier_app: ClassifierApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "read_path", lambda path: Path(path).with_name("gone").read_bytes())
-    project = await office.project()
-    execution = await office.begin(project, {"a.txt": TEXTS["a.txt"]})
-    await office.work()
-    key = await office.key(project)
-    answer = await office.api.get(f"/execucoes/{execution}/erros", headers={"X-API-Key": key})
+    project = await classifier_app.project()
+    execution = await classifier_app.begin(project, {"a.txt": TEXTS["a.txt"]})
+    await classifier_app.work()
+    key = await classifier_app.key(project)
+    answer = await classifier_app.api.get(f"/execucoes/{execution}/erros", headers={"X-API-Key": key})
     (error,) = answer.json()["erros"]
     assert "[RETOMA_HOME]/files/" in error["erro_detalhe"]
     assert "[RETOMA_HOME]/files/" in error["erro_stack"].splitlines()[-1]
     assert 'File "retoma_apps/' in error["erro_stack"]
-    folders = {str(tmp_path), str(Path(batches.__file__).parents[2]), sys.prefix}
+    folders = {str(tmp_path), str(Path(executions.__file__).parents[2]), sys.prefix}
     assert [folder for folder in folders if folder in answer.text] == []
 
 
-async def test_documents_are_listed_page_by_page_by_status_and_by_a_part_of_their_code(office: Office) -> None:
-    execution = await office.done({"0.txt": "", "1.txt": "OFÍCIO 1", "2.txt": "OFÍCIO 1", "x.txt": "OFÍCIO"})
-    first = (await office.api.get(f"/execucoes/{execution}/documentos", params={"limite": 3})).json()
+async def test_documents_are_listed_page_by_page_by_status_and_by_a_part_of_their_code(
+    classifier_app: ClassifierApp,
+) -> None:
+    execution = await classifier_app.run_execution(
+        {"0.txt": "", "1.txt": "OFÍCIO 1", "2.txt": "OFÍCIO 1", "x.txt": "OFÍCIO"}
+    )
+    first = (await classifier_app.api.get(f"/execucoes/{execution}/documentos", params={"limite": 3})).json()
     assert [each["codigo"] for each in first["documentos"]] == ["0.txt", "1.txt", "2.txt"]
-    rest = await office.documents(execution, apos=first["proximo"])
+    rest = await classifier_app.documents(execution, apos=first["proximo"])
     assert list(rest) == ["x.txt"]
-    assert list(await office.documents(execution, status="ERRO")) == ["0.txt"]
-    assert list(await office.documents(execution, busca="X.T")) == ["x.txt"]
-    assert list(await office.documents(execution, status="PULADO")) == ["2.txt"]
+    assert list(await classifier_app.documents(execution, status="ERRO")) == ["0.txt"]
+    assert list(await classifier_app.documents(execution, busca="X.T")) == ["x.txt"]
+    assert list(await classifier_app.documents(execution, status="PULADO")) == ["2.txt"]
 
 
-async def test_a_document_with_the_content_of_another_is_left_out(office: Office) -> None:
-    execution = await office.done({"a.txt": TEXTS["a.txt"], "cópia.txt": TEXTS["a.txt"]})
-    copy = (await office.documents(execution))["cópia.txt"]
+async def test_a_document_with_the_content_of_another_is_left_out(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"], "cópia.txt": TEXTS["a.txt"]})
+    copy = (await classifier_app.documents(execution))["cópia.txt"]
     assert (copy["status"], copy["duplicado_de"], copy["tentativas"]) == ("PULADO", "a.txt", 0)
-    assert office.asked_about("Julgo") == 1
-    assert (await office.status(execution))["status"] == "CONCLUIDO"
+    assert classifier_app.count_calls_about("Julgo") == 1
+    assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
 
 
-async def test_the_same_key_and_body_give_the_same_execution(office: Office) -> None:
-    project = await office.project()
-    documents = await office.send("a.txt", TEXTS["a.txt"])
+async def test_the_same_key_and_body_give_the_same_execution(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
+    documents = await classifier_app.send("a.txt", TEXTS["a.txt"])
     headers = {"Idempotency-Key": "lote-1"}
-    answers = await asyncio.gather(*(office.start(project, documents, headers=headers) for _ in range(5)))
+    answers = await asyncio.gather(*(classifier_app.start(project, documents, headers=headers) for _ in range(5)))
     assert {answer.status_code for answer in answers} == {202}
-    assert len({answer.json()["id"] for answer in answers}) == len(await office.client.runs()) == 1
-    other = await office.start(project, await office.send("b.txt", TEXTS["b.txt"]), headers=headers)
-    refused(other, 422, "IDEMPOTENCY_KEY_REUSED")
+    assert len({answer.json()["id"] for answer in answers}) == len(await classifier_app.client.runs()) == 1
+    other = await classifier_app.start(project, await classifier_app.send("b.txt", TEXTS["b.txt"]), headers=headers)
+    check_refusal(other, 422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_the_same_key_is_another_request_once_the_project_has_changed(office: Office) -> None:
-    project = await office.project()
-    documents = await office.send("a.txt", TEXTS["a.txt"])
+async def test_the_same_key_is_another_request_once_the_project_has_changed(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
+    documents = await classifier_app.send("a.txt", TEXTS["a.txt"])
     headers = {"Idempotency-Key": "lote-1"}
-    assert (await office.start(project, documents, headers=headers)).status_code == 202
-    assert (await office.api.call("PUT", f"/projetos/{project}", json=a_project(prompt="Outro."))).status_code == 200
-    refused(await office.start(project, documents, headers=headers), 422, "IDEMPOTENCY_KEY_REUSED")
+    assert (await classifier_app.start(project, documents, headers=headers)).status_code == 202
+    assert (
+        await classifier_app.api.call("PUT", f"/projetos/{project}", json=a_project(prompt="Outro."))
+    ).status_code == 200
+    check_refusal(await classifier_app.start(project, documents, headers=headers), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_more_documents_than_the_limit_are_refused_with_its_number(office: Office) -> None:
-    project = await office.project()
-    (document,) = await office.send("a.txt", "x")
-    answer = await office.start(project, [document] * 2_001)
-    assert "1 to 2,000 documents; given: 2,001" in refused(answer, 422, "INVALID_INPUT")
-    refused(await office.start(project, []), 422, "INVALID_REQUEST")
-    assert await office.client.runs() == []
+async def test_more_documents_than_the_limit_are_refused_with_its_number(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
+    (document,) = await classifier_app.send("a.txt", "x")
+    answer = await classifier_app.start(project, [document] * 2_001)
+    assert "1 to 2,000 documents; given: 2,001" in check_refusal(answer, 422, "INVALID_INPUT")
+    check_refusal(await classifier_app.start(project, []), 422, "INVALID_REQUEST")
+    assert await classifier_app.client.runs() == []
 
 
 @pytest.mark.parametrize(
@@ -216,23 +222,29 @@ async def test_more_documents_than_the_limit_are_refused_with_its_number(office:
     ],
     ids=["a file that was never sent", "neither file nor refusal", "a path", "a code that is none"],
 )
-async def test_only_what_was_sent_before_is_classified(office: Office, wrong: dict[str, Any], code: str) -> None:
-    refused(await office.start(await office.project(), [{"nome": "a.txt", **wrong}]), 422, code)
-    assert await office.client.runs() == []
+async def test_only_what_was_sent_before_is_classified(
+    classifier_app: ClassifierApp, wrong: dict[str, Any], code: str
+) -> None:
+    check_refusal(await classifier_app.start(await classifier_app.project(), [{"nome": "a.txt", **wrong}]), 422, code)
+    assert await classifier_app.client.runs() == []
 
 
-async def test_a_file_cannot_be_named_with_a_size_that_it_has_not(office: Office) -> None:
-    (document,) = await office.send("a.txt", "abc")
+async def test_a_file_cannot_be_named_with_a_size_that_it_has_not(classifier_app: ClassifierApp) -> None:
+    (document,) = await classifier_app.send("a.txt", "abc")
     document["arquivo"]["size"] = 4
-    answer = await office.start(await office.project(), [document])
-    assert "send it first" in refused(answer, 422, "INVALID_INPUT")
+    answer = await classifier_app.start(await classifier_app.project(), [document])
+    assert "send it first" in check_refusal(answer, 422, "INVALID_INPUT")
 
 
-async def test_executions_are_listed_newest_first_and_by_status(office: Office) -> None:
-    first, second, third = await office.done(), await office.done(BAD), await office.begin("pecas-processuais")
+async def test_executions_are_listed_newest_first_and_by_status(classifier_app: ClassifierApp) -> None:
+    first, second, third = (
+        await classifier_app.run_execution(),
+        await classifier_app.run_execution(BAD),
+        await classifier_app.begin("pecas-processuais"),
+    )
 
     async def listed(**query: Any) -> list[str]:
-        return [each["id"] for each in (await office.api.get("/execucoes", params=query)).json()["execucoes"]]
+        return [each["id"] for each in (await classifier_app.api.get("/execucoes", params=query)).json()["execucoes"]]
 
     assert await listed() == [third, second, first]
     assert await listed(status="CONCLUIDO") == [first]
@@ -240,63 +252,67 @@ async def test_executions_are_listed_newest_first_and_by_status(office: Office) 
     assert await listed(status="PENDENTE") == [third]
     assert await listed(status="EM_ANDAMENTO") == []
     assert await listed(projeto="nenhum") == []
-    page = (await office.api.get("/execucoes", params={"limite": 2})).json()
+    page = (await classifier_app.api.get("/execucoes", params={"limite": 2})).json()
     assert page["proximo"] == second
     assert await listed(antes=second) == [first]
 
 
-async def test_a_cancelled_execution_begins_no_further_document(office: Office) -> None:
-    execution = await office.begin(await office.project())
-    await first_steps(office)
-    held = await office.hands.claim(1)
-    answer = await office.act(execution, "cancelar")
+async def test_a_cancelled_execution_begins_no_further_document(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.begin(await classifier_app.project())
+    await first_steps(classifier_app)
+    held = await classifier_app.worker.claim(1)
+    answer = await classifier_app.post_action(execution, "cancelar")
     assert (answer.status_code, answer.json()["status"]) == (200, "CANCELADO")
-    await office.hands.give_back(await office.hands.attempt(held))
-    await office.work()
-    assert office.standin.requests == []
-    shown = await office.status(execution)
+    await classifier_app.worker.record_outcomes(await classifier_app.worker.attempt(held))
+    await classifier_app.work()
+    assert classifier_app.standin.requests == []
+    shown = await classifier_app.status(execution)
     assert (shown["status"], shown["contagem"]["PENDENTE"], shown["ultimo_codigo_processado"]) == ("CANCELADO", 3, None)
     for act in ("retomar", "reprocessar-erros"):
-        refused(await office.act(execution, act), 409, "AT_WORK")
+        check_refusal(await classifier_app.post_action(execution, act), 409, "RUN_BUSY")
 
 
-async def test_an_execution_that_is_not_there_is_told_so_everywhere(office: Office) -> None:
+async def test_an_execution_that_is_not_there_is_told_so_everywhere(classifier_app: ClassifierApp) -> None:
     for execution in (str(new_run_id()), "00000000-0000-0000-0000-000000000000"):
         for path in ("", "/status-detalhado", "/erros", "/documentos", "/resultados", "/exportar", "/arquivo?codigo=a"):
-            assert "there is no" in refused(await office.api.get(f"/execucoes/{execution}{path}"), 404, "NOT_FOUND")
+            assert "there is no" in check_refusal(
+                await classifier_app.api.get(f"/execucoes/{execution}{path}"), 404, "NOT_FOUND"
+            )
         for act in ("retomar", "reprocessar-erros", "cancelar"):
-            assert "there is no" in refused(await office.act(execution, act), 404, "NOT_FOUND")
+            assert "there is no" in check_refusal(await classifier_app.post_action(execution, act), 404, "NOT_FOUND")
         correction = {"codigo": "a", "rotulo": "b"}
-        refused(await office.act(execution, "correcoes", json=correction), 404, "NOT_FOUND")
-        refused(await office.act(execution, "pular", json={"codigos": ["a"]}), 404, "NOT_FOUND")
-    refused(await office.api.get("/execucoes/nenhuma/erros"), 422, "INVALID_REQUEST")
+        check_refusal(await classifier_app.post_action(execution, "correcoes", json=correction), 404, "NOT_FOUND")
+        check_refusal(await classifier_app.post_action(execution, "pular", json={"codigos": ["a"]}), 404, "NOT_FOUND")
+    check_refusal(await classifier_app.api.get("/execucoes/nenhuma/erros"), 422, "INVALID_REQUEST")
 
 
-async def test_the_progress_of_an_execution_is_in_no_file(office: Office, tmp_path: Path) -> None:
-    execution = await office.done(BAD)
-    before = await office.status(execution), await office.documents(execution)
+async def test_the_progress_of_an_execution_is_in_no_file(classifier_app: ClassifierApp, tmp_path: Path) -> None:
+    execution = await classifier_app.run_execution(BAD)
+    before = await classifier_app.status(execution), await classifier_app.documents(execution)
     shutil.rmtree(tmp_path)
-    assert (await office.status(execution), await office.documents(execution)) == before
+    assert (await classifier_app.status(execution), await classifier_app.documents(execution)) == before
 
 
-async def test_a_code_may_be_long(office: Office) -> None:
+async def test_a_code_may_be_long(classifier_app: ClassifierApp) -> None:
     code = f"pasta/{'ação ' * 20}ofício.txt"
-    execution = await office.done({code: "OFÍCIO"})
+    execution = await classifier_app.run_execution({code: "OFÍCIO"})
     assert len(code) > 100
-    assert (await office.status(execution))["ultimo_codigo_processado"] == code
+    assert (await classifier_app.status(execution))["ultimo_codigo_processado"] == code
 
 
-async def test_no_answer_holds_the_providers_key(office: Office) -> None:
-    office.standin._key = f"another {KEY}"
-    execution = await office.begin(await office.project())
-    await office.work(until_later=False)
-    shown = await office.status(execution)
+async def test_no_answer_holds_the_providers_key(classifier_app: ClassifierApp) -> None:
+    classifier_app.standin._key = f"another {KEY}"
+    execution = await classifier_app.begin(await classifier_app.project())
+    await classifier_app.work(advance_clock=False)
+    shown = await classifier_app.status(execution)
     assert shown["status"] == "EM_ANDAMENTO"
     assert "refuses us: mend the key" in shown["esperando"][0]
     for path in ("status-detalhado", "documentos", "erros"):
-        assert "CANARY" not in (await office.api.get(f"/execucoes/{execution}/{path}")).text
+        assert "CANARY" not in (await classifier_app.api.get(f"/execucoes/{execution}/{path}")).text
 
 
-async def first_steps(office: Office) -> None:
+async def first_steps(classifier_app: ClassifierApp) -> None:
     """The documents are laid out, and none has begun."""
-    await office.hands.give_back(await office.hands.attempt(await office.hands.claim(2)))
+    await classifier_app.worker.record_outcomes(
+        await classifier_app.worker.attempt(await classifier_app.worker.claim(2))
+    )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import csv
 import io
 
-from tests.apps.classifier.office import TEXTS, Office, refused
+from tests.apps.classifier.classifier_app import TEXTS, ClassifierApp, check_refusal
 from tests.apps.classifier.test_executions import BAD
 
 HOSTILE = {"=cmd|' /C calc'!A0.txt": "OFÍCIO 1", "+1.txt": "OFÍCIO 2", "@SUM(A1).txt": "OFÍCIO 3", "-2.txt": "OFÍCIO 4"}
@@ -11,9 +11,9 @@ HOSTILE |= {"x;=1+1;y.txt": "OFÍCIO 7"}
 HOSTILE |= {"\u3000=1+1.txt": "OFÍCIO 5", "\uff1d1+1.txt": "OFÍCIO 6"}
 
 
-async def test_all_results_are_exported_as_csv_that_runs_nothing(office: Office) -> None:
-    execution = await office.done(BAD | HOSTILE)
-    answer = await office.api.get(f"/execucoes/{execution}/exportar")
+async def test_all_results_are_exported_as_csv_that_runs_nothing(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution(BAD | HOSTILE)
+    answer = await classifier_app.api.get(f"/execucoes/{execution}/exportar")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.headers["Content-Disposition"].startswith("attachment; filename*=UTF-8''classificacao-")
     assert answer.content.startswith("\ufeff".encode())
@@ -26,28 +26,28 @@ async def test_all_results_are_exported_as_csv_that_runs_nothing(office: Office)
     assert (rows["b.txt"]["status"], rows["b.txt"]["erro_codigo"]) == ("ERRO", "LLM_INVALID_JSON")
 
 
-async def test_all_results_are_exported_as_json(office: Office) -> None:
-    execution = await office.done(BAD)
-    answer = await office.api.get(f"/execucoes/{execution}/exportar", params={"formato": "json"})
+async def test_all_results_are_exported_as_json(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution(BAD)
+    answer = await classifier_app.api.get(f"/execucoes/{execution}/exportar", params={"formato": "json"})
     rows = answer.json()
     assert [row["codigo"] for row in rows] == list(BAD)
     assert (rows[0]["rotulo"], rows[0]["corrigido"], rows[1]["erro_codigo"]) == ("sentença", False, "LLM_INVALID_JSON")
-    refused(await office.api.get(f"/execucoes/{execution}/exportar?formato=xls"), 422, "INVALID_REQUEST")
+    check_refusal(await classifier_app.api.get(f"/execucoes/{execution}/exportar?formato=xls"), 422, "INVALID_REQUEST")
 
 
-async def test_an_execution_that_has_just_begun_is_exported_as_nothing(office: Office) -> None:
-    execution = await office.begin(await office.project())
-    assert (await office.api.get(f"/execucoes/{execution}/exportar?formato=json")).json() == []
-    assert (await office.api.get(f"/execucoes/{execution}/exportar")).text.count("\r\n") == 1
+async def test_an_execution_that_has_just_begun_is_exported_as_nothing(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.begin(await classifier_app.project())
+    assert (await classifier_app.api.get(f"/execucoes/{execution}/exportar?formato=json")).json() == []
+    assert (await classifier_app.api.get(f"/execucoes/{execution}/exportar")).text.count("\r\n") == 1
 
 
-async def test_a_document_is_given_back_as_it_was_sent_and_never_as_a_page(office: Office) -> None:
+async def test_a_document_is_given_back_as_it_was_sent_and_never_as_a_page(classifier_app: ClassifierApp) -> None:
     page = "<script>alert(1)</script> OFÍCIO"
-    execution = await office.begin(await office.project(), {"pasta/página.html": page} | TEXTS)
-    answer = await office.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "pasta/página.html"})
+    execution = await classifier_app.begin(await classifier_app.project(), {"pasta/página.html": page} | TEXTS)
+    answer = await classifier_app.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "pasta/página.html"})
     assert answer.text == page
     assert answer.headers["Content-Type"] == "application/octet-stream"
     assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''p%C3%A1gina.html"
     assert answer.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
-    missing = await office.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "../a.txt"})
-    assert "no such document" in refused(missing, 404, "NOT_FOUND")
+    missing = await classifier_app.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "../a.txt"})
+    assert "no such document" in check_refusal(missing, 404, "NOT_FOUND")

@@ -14,7 +14,7 @@ import pytest
 
 from retoma import Client
 from retoma.records import Run, WaitReason
-from retoma.server.edge import POLICY
+from retoma.server.request_limits import CONTENT_SECURITY_POLICY
 from retoma.states import RunState
 from retoma_apps.classifier import projects
 from retoma_apps.classifier.models import Category, Example, Project
@@ -22,12 +22,12 @@ from retoma_apps.classifier.pages import forms, words
 from retoma_apps.classifier.pages.words import Words
 from retoma_apps.classifier.reading.errors import Code
 from retoma_apps.classifier.states import DOCUMENT_STATUSES, STATUSES
-from tests.apps.classifier.conftest import OpenOffice
-from tests.apps.classifier.office import EXAMPLES, TEXTS, Office, a_project
-from tests.apps.classifier.test_watchdog import held, hold
-from tests.patience import PATIENCE
+from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS, ClassifierApp, a_project
+from tests.apps.classifier.conftest import OpenClassifierApp
+from tests.apps.classifier.test_watchdog import begin_held_execution, claim_documents
 from tests.server.pages.test_pages import EVERYTHING, Elements
-from tests.server.pages.visitor import HASH, Visitor, seen, token_of
+from tests.server.pages.visitor import HASH, Visitor, token_of, visible_text
+from tests.wait_timeout import WAIT_TIMEOUT
 
 BAD = b"\x7fELF is a program"
 FORM = {
@@ -42,22 +42,22 @@ FORM = {
 }
 
 
-class Desk:
+class ClassifierPages:
     """The classifier, and somebody who has logged in to its page."""
 
-    def __init__(self, office: Office) -> None:
-        self.office = office
-        self.visitor = Visitor(office.api)
+    def __init__(self, classifier_app: ClassifierApp) -> None:
+        self.classifier_app = classifier_app
+        self.visitor = Visitor(classifier_app.api)
 
     async def read(self, path: str = "", language: str = "pt") -> str:
         answer = await self.visitor.get(f"/classificador/{path}", Accept_Language=language)
         assert answer.status_code == 200, answer.text
-        return " ".join(seen(answer).split())
+        return " ".join(visible_text(answer).split())
 
     async def token(self) -> str:
         return token_of(await self.visitor.get("/classificador/?novo=1"))
 
-    async def act(self, path: str, **fields: str) -> str:
+    async def submit_form(self, path: str, **fields: str) -> str:
         """How it went, as the page says then."""
         answer = await self.visitor.post(f"/classificador/{path}", {"csrf": await self.token(), **fields})
         assert answer.status_code == 303, answer.text
@@ -68,11 +68,13 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def classifier_pages(
+    open_classifier_app: OpenClassifierApp, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ClassifierPages]:
     monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
-    async with open_office(offline=True, scopes=None) as office:
-        made = Desk(office)
-        office.api.key = (await office.client.make_key("test", ["admin"])).secret
+    async with open_classifier_app(offline=True, scopes=None) as classifier_app:
+        made = ClassifierPages(classifier_app)
+        classifier_app.api.key = (await classifier_app.client.make_key("test", ["admin"])).secret
         await made.visitor.log_in()
         yield made
 
@@ -84,7 +86,7 @@ def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
         exemplos=[Example(texto="one\n\nthree: 3", rotulo="a: b"), Example(texto="x", rotulo="c")],
         confianca_minima=0.625,
     )
-    assert forms.read(forms.of_project(project).fields, Words("en")) == project
+    assert forms.parse_project(forms.project_form(project).fields, Words("en")) == project
 
 
 @pytest.mark.parametrize(
@@ -101,50 +103,50 @@ def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(field: str, written: str, sentence: str) -> None:
-    with pytest.raises(forms.Wrong) as caught:
-        forms.read(FORM | {field: written}, Words("pt"))
-    assert sentence in caught.value.found[field]
+    with pytest.raises(forms.InvalidForm) as caught:
+        forms.parse_project(FORM | {field: written}, Words("pt"))
+    assert sentence in caught.value.errors[field]
 
 
-async def test_a_form_that_bounces_loses_nothing(desk: Desk) -> None:
-    given = FORM | {"nome": "", "exemplos": "sentença: Julgo.\nrecurso: Apela.", "csrf": await desk.token()}
-    answer = await desk.visitor.post("/classificador/", given, Accept_Language="pt")
+async def test_a_form_that_bounces_loses_nothing(classifier_pages: ClassifierPages) -> None:
+    given = FORM | {"nome": "", "exemplos": "sentença: Julgo.\nrecurso: Apela.", "csrf": await classifier_pages.token()}
+    answer = await classifier_pages.visitor.post("/classificador/", given, Accept_Language="pt")
     assert answer.status_code == 422
     assert "sentença: Julgo.\nrecurso: Apela." in answer.text
     assert "não está entre os rótulos acima" in answer.text
-    assert await projects.listed(desk.office.client, None) == []
+    assert await projects.list_projects(classifier_pages.classifier_app.client, None) == []
 
 
-async def test_a_project_is_made_changed_and_deleted_by_forms(desk: Desk) -> None:
-    assert await desk.act("", **FORM) == "Projeto criado. Agora envie documentos."
-    [kept] = await projects.listed(desk.office.client, None)
+async def test_a_project_is_made_changed_and_deleted_by_forms(classifier_pages: ClassifierPages) -> None:
+    assert await classifier_pages.submit_form("", **FORM) == "Projeto criado. Agora envie documentos."
+    [kept] = await projects.list_projects(classifier_pages.classifier_app.client, None)
     assert (kept.project.confianca_minima, kept.project.max_retries_execucao) == (0.625, 4)
-    assert "salvo" in await desk.act(kept.id, **FORM | {"nome": "Outras peças"}, revisao="1")
-    assert (await projects.found(desk.office.client, kept.id)).project.nome == "Outras peças"
-    assert "excluído" in await desk.act(kept.id, excluir="1")
-    assert await projects.listed(desk.office.client, None) == []
+    assert "salvo" in await classifier_pages.submit_form(kept.id, **FORM | {"nome": "Outras peças"}, revisao="1")
+    assert (await projects.get_project(classifier_pages.classifier_app.client, kept.id)).project.nome == "Outras peças"
+    assert "excluído" in await classifier_pages.submit_form(kept.id, excluir="1")
+    assert await projects.list_projects(classifier_pages.classifier_app.client, None) == []
 
 
-async def test_a_colleagues_change_is_shown_and_not_saved_over(desk: Desk) -> None:
-    project = await desk.office.project()
+async def test_a_colleagues_change_is_shown_and_not_saved_over(classifier_pages: ClassifierPages) -> None:
+    project = await classifier_pages.classifier_app.project()
     theirs = Project(**a_project(prompt="Words of a colleague."))
-    await projects.changed(desk.office.client, project, theirs, 1)
-    given = FORM | {"prompt": "My words.", "revisao": "1", "csrf": await desk.token()}
-    answer = await desk.visitor.post(f"/classificador/{project}", given, Accept_Language="pt")
+    await projects.update_project(classifier_pages.classifier_app.client, project, theirs, 1)
+    given = FORM | {"prompt": "My words.", "revisao": "1", "csrf": await classifier_pages.token()}
+    answer = await classifier_pages.visitor.post(f"/classificador/{project}", given, Accept_Language="pt")
     assert answer.status_code == 409
     assert "Outra pessoa alterou este projeto" in answer.text
     assert "My words." in answer.text
     assert "Words of a colleague." in answer.text
-    assert (await projects.found(desk.office.client, project)).project == theirs
+    assert (await projects.get_project(classifier_pages.classifier_app.client, project)).project == theirs
     assert 'name="revisao" value="2"' in answer.text
 
 
 @pytest.mark.parametrize("language", ["pt", "en"])
 async def test_what_is_said_of_files_that_are_not_taken_is_in_the_language_of_the_page(
-    desk: Desk, language: str
+    classifier_pages: ClassifierPages, language: str
 ) -> None:
-    project = await desk.office.project()
-    answer = await desk.visitor.get(f"/classificador/{project}", Accept_Language=language)
+    project = await classifier_pages.classifier_app.project()
+    answer = await classifier_pages.visitor.get(f"/classificador/{project}", Accept_Language=language)
     elements = Elements()
     elements.feed(answer.text)
     (given,) = [value for name, value in elements.attributes if name == "data-refusals"]
@@ -153,77 +155,97 @@ async def test_what_is_said_of_files_that_are_not_taken_is_in_the_language_of_th
     assert json.loads(given or "") == said
 
 
-async def test_offline_is_told_before_anybody_uploads(desk: Desk) -> None:
-    mute = await desk.office.project(nome="Sem", exemplos=[])
-    few = await desk.office.project(nome="Poucos")
-    assert "Trabalhando offline" in await desk.read()
-    assert "não tem exemplos, e sem eles nada pode ser classificado" in await desk.read(mute)
-    assert "Poucos exemplos para medir." in await desk.read(few)
+async def test_offline_is_told_before_anybody_uploads(classifier_pages: ClassifierPages) -> None:
+    mute = await classifier_pages.classifier_app.project(nome="Sem", exemplos=[])
+    few = await classifier_pages.classifier_app.project(nome="Poucos")
+    assert "Trabalhando offline" in await classifier_pages.read()
+    assert "não tem exemplos, e sem eles nada pode ser classificado" in await classifier_pages.read(mute)
+    assert "Poucos exemplos para medir." in await classifier_pages.read(few)
 
 
-async def test_the_measured_accuracy_is_shown(desk: Desk) -> None:
+async def test_the_measured_accuracy_is_shown(classifier_pages: ClassifierPages) -> None:
     many = [
         {"texto": f"{each['texto']} {number}", "rotulo": each["rotulo"]} for number in range(8) for each in EXAMPLES
     ]
-    project = await desk.office.project(exemplos=many)
-    async with asyncio.timeout(PATIENCE):
-        while "está sendo medido" in (shown := await desk.read(project)):
+    project = await classifier_pages.classifier_app.project(exemplos=many)
+    async with asyncio.timeout(WAIT_TIMEOUT):
+        while "está sendo medido" in (shown := await classifier_pages.read(project)):
             continue
     assert "Acertou 100 % de 24 exemplos que não tinha visto." in shown
 
 
-async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(desk: Desk) -> None:
-    execution = await desk.office.begin(await desk.office.project())
-    await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(2)))
-    await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(1)))
-    assert "Classificação em andamento" in await desk.read(f"execucoes/{execution}")
-    await desk.office.api.sandbox.clock.advance(timedelta(minutes=6))
-    await desk.office.api.sandbox.watch()
-    shown = await desk.read(f"execucoes/{execution}")
+async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(
+    classifier_pages: ClassifierPages,
+) -> None:
+    execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
+    await classifier_pages.classifier_app.worker.record_outcomes(
+        await classifier_pages.classifier_app.worker.attempt(await classifier_pages.classifier_app.worker.claim(2))
+    )
+    await classifier_pages.classifier_app.worker.record_outcomes(
+        await classifier_pages.classifier_app.worker.attempt(await classifier_pages.classifier_app.worker.claim(1))
+    )
+    assert "Classificação em andamento" in await classifier_pages.read(f"execucoes/{execution}")
+    await classifier_pages.classifier_app.api.sandbox.clock.advance(timedelta(minutes=6))
+    await classifier_pages.classifier_app.api.sandbox.run_watchdog()
+    shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "EM ANDAMENTO" not in shown.upper()
     assert "nenhum worker está ativo" in shown
-    assert (await desk.office.status(execution))["status"] == "TRAVADO"
+    assert (await classifier_pages.classifier_app.status(execution))["status"] == "TRAVADO"
     assert "Continuar de onde parou" in shown
-    assert "foi retomada, mas nenhum worker está ativo" in await desk.act(f"execucoes/{execution}/retomar")
-    assert "no live worker" in (await desk.office.act(execution, "retomar")).json()["aviso"]
+    assert "foi retomada, mas nenhum worker está ativo" in await classifier_pages.submit_form(
+        f"execucoes/{execution}/retomar"
+    )
+    assert "no live worker" in (await classifier_pages.classifier_app.post_action(execution, "retomar")).json()["aviso"]
 
 
-async def test_the_page_says_whether_to_wait_or_to_act(desk: Desk) -> None:
-    execution = await desk.office.begin(await desk.office.project(), {**TEXTS, "bad": BAD})
-    assert "Começa sozinha: não precisa fazer nada." in await desk.read(f"execucoes/{execution}")
-    await desk.office.api.sandbox.clock.advance(timedelta(minutes=1))
-    assert "Precisa de você: nenhum worker está ativo" in await desk.read(f"execucoes/{execution}")
-    await desk.office.work()
-    shown = await desk.read(f"execucoes/{execution}")
+async def test_the_page_says_whether_to_wait_or_to_take_action(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.begin(
+        await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
+    )
+    assert "Começa sozinha: não precisa fazer nada." in await classifier_pages.read(f"execucoes/{execution}")
+    await classifier_pages.classifier_app.api.sandbox.clock.advance(timedelta(minutes=1))
+    assert "Precisa de você: nenhum worker está ativo" in await classifier_pages.read(f"execucoes/{execution}")
+    await classifier_pages.classifier_app.work()
+    shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "Um documento ficou sem rótulo" in shown
     assert "O que falhou, e o que fazer 1 Este tipo de arquivo não é lido aqui. Envie PDF" in shown
-    assert "nothing needs you" in await desk.read(f"execucoes/{await desk.office.done()}", "en")
+    assert "nothing needs you" in await classifier_pages.read(
+        f"execucoes/{await classifier_pages.classifier_app.run_execution()}", "en"
+    )
 
 
 @pytest.mark.parametrize(
     ("act", "said"),
     [("retomar", "A execução continua."), ("reprocessar-erros", "Primeiro a execução continua.")],
 )
-async def test_a_stuck_execution_goes_on_by_either_button(desk: Desk, act: str, said: str) -> None:
-    execution = await desk.office.begin(await desk.office.project(), {**TEXTS, "bad": BAD})
-    await desk.office.hands.give_back(await desk.office.hands.attempt(await desk.office.hands.claim(2)))
-    await desk.office.hands.claim(10)
-    await desk.office.watch(timedelta(minutes=6))
-    shown = await desk.read(f"execucoes/{execution}")
+async def test_a_stuck_execution_goes_on_by_either_button(
+    classifier_pages: ClassifierPages, act: str, said: str
+) -> None:
+    execution = await classifier_pages.classifier_app.begin(
+        await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
+    )
+    await classifier_pages.classifier_app.worker.record_outcomes(
+        await classifier_pages.classifier_app.worker.attempt(await classifier_pages.classifier_app.worker.claim(2))
+    )
+    await classifier_pages.classifier_app.worker.claim(10)
+    await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=6))
+    shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "TRAVADO" in shown
     assert "A execução parou em 0 de 4 e nada se perdeu" in shown
     assert "um documento passou do tempo sem dar sinal" in shown
     assert "Rota /classificador/" in shown
     assert "um documento passou do tempo sem dar sinal \N{EN DASH} ainda está parada" in shown
-    assert said in await desk.act(f"execucoes/{execution}/{act}")
-    assert (await desk.office.client.show(UUID(execution))).state is RunState.RUNNING
+    assert said in await classifier_pages.submit_form(f"execucoes/{execution}/{act}")
+    assert (await classifier_pages.classifier_app.client.show(UUID(execution))).state is RunState.RUNNING
 
 
-async def test_people_put_labels_right_when_the_execution_is_over(desk: Desk) -> None:
-    execution = await desk.office.begin(await desk.office.project(), {**TEXTS, "bad": BAD})
-    assert "quando a execução terminar" in await desk.read(f"execucoes/{execution}")
-    assert "Agora não" in await desk.act(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
-    await desk.office.work()
+async def test_people_put_labels_right_when_the_execution_is_over(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.begin(
+        await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
+    )
+    assert "quando a execução terminar" in await classifier_pages.read(f"execucoes/{execution}")
+    assert "Agora não" in await classifier_pages.submit_form(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
+    await classifier_pages.classifier_app.work()
     for act, fields, said in (
         ("corrigir", {"n": "1", "rotulo": "parecer"}, "O rótulo foi corrigido."),
         ("corrigir", {"n": "4", "rotulo": "ofício"}, "O rótulo foi corrigido."),
@@ -231,16 +253,16 @@ async def test_people_put_labels_right_when_the_execution_is_over(desk: Desk) ->
         ("confirmar", {"n": "2"}, "O rótulo foi confirmado."),
         ("pular", {"n": "3"}, "O documento foi pulado."),
     ):
-        assert await desk.act(f"execucoes/{execution}/{act}", **fields) == said
-        await desk.office.work()
-    shown = await desk.office.documents(execution)
+        assert await classifier_pages.submit_form(f"execucoes/{execution}/{act}", **fields) == said
+        await classifier_pages.classifier_app.work()
+    shown = await classifier_pages.classifier_app.documents(execution)
     assert {code: (each["status"], each["rotulo"], each["rotulo_modelo"]) for code, each in shown.items()} == {
         "a.txt": ("CONCLUIDO", "parecer", "sentença"),
         "b.txt": ("CONCLUIDO", "ofício", "ofício"),
         "c.txt": ("PULADO", None, None),
         "bad": ("CONCLUIDO", "ofício", None),
     }
-    assert "parecer o modelo disse sentença" in await desk.read(f"execucoes/{execution}")
+    assert "parecer o modelo disse sentença" in await classifier_pages.read(f"execucoes/{execution}")
 
 
 @pytest.mark.parametrize(
@@ -252,44 +274,46 @@ async def test_people_put_labels_right_when_the_execution_is_over(desk: Desk) ->
     ],
 )
 async def test_who_puts_right_many_need_not_wait_for_the_summary(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, act: str, said: str
+    classifier_pages: ClassifierPages, monkeypatch: pytest.MonkeyPatch, act: str, said: str
 ) -> None:
-    execution = await desk.office.done()
+    execution = await classifier_pages.classifier_app.run_execution()
     waited = Client.wait
 
     async def summed_up(client: Client, run: UUID, timeout: timedelta | None = None) -> Run:
-        await desk.office.work()
+        await classifier_pages.classifier_app.work()
         return await waited(client, run, timeout)
 
     monkeypatch.setattr(Client, "wait", summed_up)
-    await desk.act(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
-    assert await desk.act(f"execucoes/{execution}/{act}", n="2", rotulo="sentença") == said
+    await classifier_pages.submit_form(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
+    assert await classifier_pages.submit_form(f"execucoes/{execution}/{act}", n="2", rotulo="sentença") == said
 
 
-async def test_a_label_that_was_never_made_is_not_confirmed(desk: Desk) -> None:
-    execution = await desk.office.begin(await desk.office.project())
-    await desk.act(f"execucoes/{execution}/cancelar")
-    await desk.office.work()
-    fields = {"csrf": await desk.token(), "n": "1"}
-    answer = await desk.visitor.post(f"/classificador/execucoes/{execution}/confirmar", fields)
+async def test_a_label_that_was_never_made_is_not_confirmed(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
+    await classifier_pages.submit_form(f"execucoes/{execution}/cancelar")
+    await classifier_pages.classifier_app.work()
+    fields = {"csrf": await classifier_pages.token(), "n": "1"}
+    answer = await classifier_pages.visitor.post(f"/classificador/execucoes/{execution}/confirmar", fields)
     assert answer.status_code == 404
 
 
-async def test_an_act_needs_the_token_of_its_session(desk: Desk) -> None:
-    execution = await desk.office.begin(await desk.office.project())
+async def test_an_action_needs_the_token_of_its_session(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
     for act in ("retomar", "reprocessar-erros", "cancelar", "corrigir", "confirmar", "pular"):
-        assert (await desk.visitor.post(f"/classificador/execucoes/{execution}/{act}", {"n": "1"})).status_code == 403
-    assert (await desk.visitor.post("/classificador/", FORM)).status_code == 403
-    assert "cancelada" in await desk.act(f"execucoes/{execution}/cancelar")
+        assert (
+            await classifier_pages.visitor.post(f"/classificador/execucoes/{execution}/{act}", {"n": "1"})
+        ).status_code == 403
+    assert (await classifier_pages.visitor.post("/classificador/", FORM)).status_code == 403
+    assert "cancelada" in await classifier_pages.submit_form(f"execucoes/{execution}/cancelar")
 
 
-async def test_documents_are_found_by_status_by_name_and_by_doubt(desk: Desk) -> None:
+async def test_documents_are_found_by_status_by_name_and_by_doubt(classifier_pages: ClassifierPages) -> None:
     given: dict[str, str | bytes] = {**TEXTS, "bad": BAD, "vago.txt": "Julgo parecer ofício."}
-    execution = await desk.office.done(given, confianca_minima=0.5)
+    execution = await classifier_pages.classifier_app.run_execution(given, confianca_minima=0.5)
 
     async def codes(query: str) -> list[str]:
-        answer = await desk.visitor.get(f"/classificador/execucoes/{execution}{query}")
-        assert answer.headers["content-security-policy"] == POLICY
+        answer = await classifier_pages.visitor.get(f"/classificador/execucoes/{execution}{query}")
+        assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
         return re.findall(r'data-c="(.*?)"', answer.text)
 
     assert await codes("") == list(given)
@@ -301,13 +325,13 @@ async def test_documents_are_found_by_status_by_name_and_by_doubt(desk: Desk) ->
     assert await codes("/partes?n=2,4&status=ERRO") == ["bad"]
     assert await codes("/partes?n=1,5&status=REVER") == ["vago.txt"]
     assert await codes("/partes?n=1,2&q=A.TX") == ["a.txt"]
-    assert "Nenhum documento corresponde." in await desk.read(f"execucoes/{execution}?q=nowhere")
+    assert "Nenhum documento corresponde." in await classifier_pages.read(f"execucoes/{execution}?q=nowhere")
 
 
-async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(desk: Desk) -> None:
-    execution = await desk.office.begin(await desk.office.project())
+async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
     shown = [
-        (await desk.visitor.get(f"/classificador/execucoes/{execution}/partes?n=1,2{more}")).text
+        (await classifier_pages.visitor.get(f"/classificador/execucoes/{execution}/partes?n=1,2{more}")).text
         for more in ("", "&status=PENDENTE", "&status=ERRO", "&q=b")
     ]
     assert [re.findall(r'data-c="(.*?)"', each) for each in shown] == [
@@ -318,57 +342,68 @@ async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(desk: 
     ]
 
 
-async def test_every_time_that_it_stood_still_is_told_and_so_is_why_it_failed(desk: Desk) -> None:
-    execution = await held(desk.office, max_retries_execucao=1)
-    await desk.office.watch(timedelta(minutes=6))
-    assert "ainda está parada" in await desk.read(f"execucoes/{execution}")
-    await desk.office.watch(timedelta(seconds=6))
-    await hold(desk.office)
-    await desk.office.watch(timedelta(minutes=6))
-    await desk.office.watch(timedelta(minutes=1))
-    shown = await desk.read(f"execucoes/{execution}")
+async def test_stuck_episodes_and_the_cause_of_the_failure_are_shown(classifier_pages: ClassifierPages) -> None:
+    execution = await begin_held_execution(classifier_pages.classifier_app, max_retries_execucao=1)
+    await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=6))
+    assert "ainda está parada" in await classifier_pages.read(f"execucoes/{execution}")
+    await classifier_pages.classifier_app.run_watchdog(timedelta(seconds=6))
+    await claim_documents(classifier_pages.classifier_app)
+    await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=6))
+    await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=1))
+    shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "ERRO" in shown
     assert "Causa um documento passou do tempo sem dar sinal Desde" in shown
     assert "Vezes em que travou 2" in shown
     assert re.search(r"sem dar sinal a.txt não continuou .* a.txt \S+ \S+ retomada automaticamente", shown)
     assert "Continuar de onde parou" in shown
     assert "Reprocessar apenas erros" not in shown
-    told = " ".join(seen(await desk.visitor.get(f"/runs/{execution}", Accept_Language="en")).split())
+    told = " ".join(
+        visible_text(await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")).split()
+    )
     assert "and did not go on; nothing that it has done is lost." in told
     assert "Times that it stood still 2" in told
-    assert await desk.act(f"execucoes/{execution}/retomar") == "A execução continua."
-    assert "did not go on; nothing" not in seen(await desk.visitor.get(f"/runs/{execution}", Accept_Language="en"))
+    assert await classifier_pages.submit_form(f"execucoes/{execution}/retomar") == "A execução continua."
+    assert "did not go on; nothing" not in visible_text(
+        await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")
+    )
 
 
-async def test_what_has_no_price_is_not_shown_as_free(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    execution = await desk.office.done()
-    assert "sem preço" not in await desk.read(f"execucoes/{execution}")
+async def test_what_has_no_price_is_not_shown_as_free(
+    classifier_pages: ClassifierPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execution = await classifier_pages.classifier_app.run_execution()
+    assert "sem preço" not in await classifier_pages.read(f"execucoes/{execution}")
 
     async def charged(*_: object, **__: object) -> list[SimpleNamespace]:
         return [SimpleNamespace(micros=0, unpriced=3)]
 
-    monkeypatch.setattr(type(desk.office.client), "charge_totals", charged)
-    assert "US$ 0,00 e 3 sem preço" in await desk.read(f"execucoes/{execution}")
+    monkeypatch.setattr(type(classifier_pages.classifier_app.client), "charge_totals", charged)
+    assert "US$ 0,00 e 3 sem preço" in await classifier_pages.read(f"execucoes/{execution}")
 
 
-async def test_hostile_text_makes_no_element(desk: Desk) -> None:
+async def test_hostile_text_makes_no_element(classifier_pages: ClassifierPages) -> None:
     label = EVERYTHING[:100]
-    project = await desk.office.project(
+    project = await classifier_pages.classifier_app.project(
         nome=label,
         taxonomia=[{"rotulo": label, "descricao": EVERYTHING}, {"rotulo": "ofício"}],
         exemplos=[{"texto": EVERYTHING, "rotulo": label}, EXAMPLES[1]],
     )
-    execution = await desk.office.begin(project, {EVERYTHING[:150]: EVERYTHING, "bad": BAD})
-    await desk.office.work()
-    await makes_no_element(desk, "", project, f"{project}?editar=1", f"execucoes/{execution}?corrigir=1")
-    await makes_no_element(desk, f"execucoes/{execution}", f"execucoes/{execution}/partes?n=1,2")
-    assert await desk.act(f"execucoes/{execution}/corrigir", n="1", rotulo="ofício") == "O rótulo foi corrigido."
-    await makes_no_element(desk, f"execucoes/{execution}")
+    execution = await classifier_pages.classifier_app.begin(project, {EVERYTHING[:150]: EVERYTHING, "bad": BAD})
+    await classifier_pages.classifier_app.work()
+    await assert_text_is_escaped(
+        classifier_pages, "", project, f"{project}?editar=1", f"execucoes/{execution}?corrigir=1"
+    )
+    await assert_text_is_escaped(classifier_pages, f"execucoes/{execution}", f"execucoes/{execution}/partes?n=1,2")
+    assert (
+        await classifier_pages.submit_form(f"execucoes/{execution}/corrigir", n="1", rotulo="ofício")
+        == "O rótulo foi corrigido."
+    )
+    await assert_text_is_escaped(classifier_pages, f"execucoes/{execution}")
 
 
-async def makes_no_element(desk: Desk, *paths: str) -> None:
+async def assert_text_is_escaped(classifier_pages: ClassifierPages, *paths: str) -> None:
     for path in paths:
-        answer = await desk.visitor.get(f"/classificador/{path}")
+        answer = await classifier_pages.visitor.get(f"/classificador/{path}")
         elements = Elements()
         elements.feed(answer.text)
         assert "alert(1)" in answer.text
@@ -377,9 +412,9 @@ async def makes_no_element(desk: Desk, *paths: str) -> None:
         assert answer.text.count("<script") == answer.text.count('<script type="module" src="/static/'), path
 
 
-async def test_an_execution_of_nobody_is_not_found(desk: Desk) -> None:
+async def test_an_execution_of_nobody_is_not_found(classifier_pages: ClassifierPages) -> None:
     for path in ("execucoes/nothing", f"execucoes/{UUID(int=1)}", "nowhere"):
-        assert (await desk.visitor.get(f"/classificador/{path}")).status_code == 404
+        assert (await classifier_pages.visitor.get(f"/classificador/{path}")).status_code == 404
 
 
 def test_every_word_is_said_in_both_languages_with_the_same_values() -> None:

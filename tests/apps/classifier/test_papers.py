@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retoma_apps.classifier.reading import Unreadable, read
-from retoma_apps.providers.llm import Example, trained
+from retoma_apps.providers.llm import Example, get_trained_model
 from tests.apps.classifier.papers import KINDS, Paper, batch, lines_of, papers
 
 
@@ -23,7 +23,7 @@ def test_a_paper_can_be_read_word_by_word(label: str) -> None:
 
 
 def test_a_small_model_can_tell_papers_apart() -> None:
-    learnt = trained([Example(read(paper.data).text, paper.label) for paper in papers(30, seed=1)])
+    learnt = get_trained_model([Example(read(paper.data).text, paper.label) for paper in papers(30, seed=1)])
     assert all(learnt.guess(read(paper.data).text).label == paper.label for paper in papers(60, seed=2))
 
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.apps.classifier.conftest import OpenOffice
+from tests.apps.classifier.classifier_app import EXAMPLES, ClassifierApp, a_project, check_refusal
+from tests.apps.classifier.conftest import OpenClassifierApp
 from tests.apps.classifier.documents import LABELS, text_of
-from tests.apps.classifier.office import EXAMPLES, Office, a_project, refused
 
 
-async def test_a_project_has_the_names_and_limits_of_the_seed(office: Office) -> None:
-    answer = await office.api.post("/projetos", json=a_project())
+async def test_a_project_has_the_names_and_limits_of_the_seed(classifier_app: ClassifierApp) -> None:
+    answer = await classifier_app.api.post("/projetos", json=a_project())
     assert answer.status_code == 201
     shown = answer.json()
     assert shown.pop("alterado_em").startswith("2030-01-01T12:00:00")
@@ -27,38 +27,42 @@ async def test_a_project_has_the_names_and_limits_of_the_seed(office: Office) ->
         "confianca_minima": 0.6,
         "revisao": 1,
     }
-    assert (await office.api.get("/projetos/pecas-processuais")).headers["ETag"] == answer.headers["ETag"] == '"1"'
+    assert (
+        (await classifier_app.api.get("/projetos/pecas-processuais")).headers["ETag"] == answer.headers["ETag"] == '"1"'
+    )
 
 
-async def test_two_projects_of_one_name_have_ids_of_their_own(office: Office) -> None:
-    made = await asyncio.gather(*(office.project() for _ in range(3)))
+async def test_two_projects_of_one_name_have_ids_of_their_own(classifier_app: ClassifierApp) -> None:
+    made = await asyncio.gather(*(classifier_app.project() for _ in range(3)))
     assert sorted(made) == ["pecas-processuais", "pecas-processuais-2", "pecas-processuais-3"]
-    listed = (await office.api.get("/projetos")).json()["projetos"]
+    listed = (await classifier_app.api.get("/projetos")).json()["projetos"]
     assert [(each["id"], each["exemplos"]) for each in listed] == [(each, 3) for each in sorted(made)]
 
 
-async def test_who_has_seen_another_project_cannot_change_this_one(office: Office) -> None:
-    project = await office.project()
+async def test_who_has_seen_another_project_cannot_change_this_one(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
     path, changed = f"/projetos/{project}", a_project(nome="Outras", max_retries_documento=5)
-    answer = await office.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
+    answer = await classifier_app.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
     assert (answer.status_code, answer.headers["ETag"]) == (200, '"2"')
-    late = await office.api.call("PUT", path, json=a_project(), headers={"If-Match": '"1"'})
-    assert "consulte de novo" in refused(late, 412, "CHANGED")
-    assert (await office.api.get(path)).json()["nome"] == "Outras"
-    assert (await office.api.call("PUT", path, json=a_project())).json()["revisao"] == 3
+    late = await classifier_app.api.call("PUT", path, json=a_project(), headers={"If-Match": '"1"'})
+    assert "consulte de novo" in check_refusal(late, 412, "CHANGED")
+    assert (await classifier_app.api.get(path)).json()["nome"] == "Outras"
+    assert (await classifier_app.api.call("PUT", path, json=a_project())).json()["revisao"] == 3
 
 
-async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(office: Office) -> None:
-    project = await office.project()
+async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
     answers = await asyncio.gather(
         *(
-            office.api.call("PUT", f"/projetos/{project}", json=a_project(prompt=f"{n}"), headers={"If-Match": '"1"'})
+            classifier_app.api.call(
+                "PUT", f"/projetos/{project}", json=a_project(prompt=f"{n}"), headers={"If-Match": '"1"'}
+            )
             for n in range(8)
         )
     )
     assert min(answer.status_code for answer in answers) == 200
     assert {answer.status_code for answer in answers if answer.status_code != 200} <= {409, 412}
-    assert (await office.api.get(f"/projetos/{project}")).json()["revisao"] == 2
+    assert (await classifier_app.api.get(f"/projetos/{project}")).json()["revisao"] == 2
 
 
 @pytest.mark.parametrize(
@@ -79,40 +83,40 @@ async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(office: Off
     ids=lambda given: given if isinstance(given, str) else "-".join(given),
 )
 async def test_a_project_that_cannot_be_is_refused_with_the_reason(
-    office: Office, wrong: dict[str, Any], said: str
+    classifier_app: ClassifierApp, wrong: dict[str, Any], said: str
 ) -> None:
-    answer = await office.api.post("/projetos", json=a_project(**wrong))
-    refused(answer, 422, "INVALID_REQUEST")
+    answer = await classifier_app.api.post("/projetos", json=a_project(**wrong))
+    check_refusal(answer, 422, "INVALID_REQUEST")
     assert said in answer.text
-    assert (await office.api.get("/projetos")).json() == {"projetos": []}
+    assert (await classifier_app.api.get("/projetos")).json() == {"projetos": []}
 
 
-async def test_the_executions_of_a_deleted_project_stay(office: Office) -> None:
-    execution = await office.done()
+async def test_the_executions_of_a_deleted_project_stay(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution()
     path = "/projetos/pecas-processuais"
-    assert (await office.api.call("DELETE", path)).status_code == 204
+    assert (await classifier_app.api.call("DELETE", path)).status_code == 204
     for method in ("GET", "DELETE"):
-        assert "there is no project" in refused(await office.api.call(method, path), 404, "NOT_FOUND")
-    assert (await office.status(execution))["status"] == "CONCLUIDO"
-    assert len((await office.api.get("/execucoes")).json()["execucoes"]) == 1
+        assert "there is no project" in check_refusal(await classifier_app.api.call(method, path), 404, "NOT_FOUND")
+    assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
+    assert len((await classifier_app.api.get("/execucoes")).json()["execucoes"]) == 1
 
 
-async def test_the_id_of_a_deleted_project_with_executions_is_not_given_again(office: Office) -> None:
-    await office.done()
+async def test_the_id_of_a_deleted_project_with_executions_is_not_given_again(classifier_app: ClassifierApp) -> None:
+    await classifier_app.run_execution()
     for project, after in (("pecas-processuais", "pecas-processuais-2"), ("pecas-processuais-2",) * 2):
-        assert (await office.api.call("DELETE", f"/projetos/{project}")).status_code == 204
-        assert await office.project() == after
-    assert (await office.api.get("/execucoes", params={"projeto": after})).json()["execucoes"] == []
+        assert (await classifier_app.api.call("DELETE", f"/projetos/{project}")).status_code == 204
+        assert await classifier_app.project() == after
+    assert (await classifier_app.api.get("/execucoes", params={"projeto": after})).json()["execucoes"] == []
 
 
-async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_office: OpenOffice) -> None:
-    async with open_office(offline=True) as office:
+async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_classifier_app: OpenClassifierApp) -> None:
+    async with open_classifier_app(offline=True) as classifier_app:
         taxonomy = [{"rotulo": label} for label in LABELS]
         examples = [
             {"texto": "\n".join(text_of(label, number)), "rotulo": label} for label in LABELS for number in range(5)
         ]
-        project = await office.project(taxonomia=taxonomy, exemplos=examples)
-        told = (await office.api.get(f"/projetos/{project}/precisao")).json()
+        project = await classifier_app.project(taxonomia=taxonomy, exemplos=examples)
+        told = (await classifier_app.api.get(f"/projetos/{project}/precisao")).json()
         assert told.pop("acerto") > 0.8
         assert told == {
             "offline": True,
@@ -122,24 +126,26 @@ async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_offic
             "sem_medida": [],
             "poucos_para_medir": False,
         }
-        few = await office.project(nome="Poucos", exemplos=EXAMPLES[:1])
-        told = (await office.api.get(f"/projetos/{few}/precisao")).json()
+        few = await classifier_app.project(nome="Poucos", exemplos=EXAMPLES[:1])
+        told = (await classifier_app.api.get(f"/projetos/{few}/precisao")).json()
         assert (told["acerto"], told["medidos"], told["poucos_para_medir"]) == (None, 0, True)
-        mute = await office.project(nome="Mudo", exemplos=[each | {"texto": "!"} for each in EXAMPLES])
-        assert (await office.api.get(f"/projetos/{mute}/precisao")).json()["acerto"] is None
+        mute = await classifier_app.project(nome="Mudo", exemplos=[each | {"texto": "!"} for each in EXAMPLES])
+        assert (await classifier_app.api.get(f"/projetos/{mute}/precisao")).json()["acerto"] is None
 
 
-async def test_a_nul_where_a_name_should_be_is_refused_and_no_failure_of_ours(office: Office) -> None:
-    execution = await office.begin(await office.project())
+async def test_a_nul_where_a_name_should_be_is_refused_and_no_failure_of_ours(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.begin(await classifier_app.project())
     for path in ("/projetos/%00", "/execucoes?projeto=%00", f"/execucoes/{execution}/documentos?busca=%00"):
-        refused(await office.api.get(path), 422, "INVALID_INPUT")
+        check_refusal(await classifier_app.api.get(path), 422, "INVALID_INPUT")
 
 
-async def test_examples_of_one_label_only_leave_every_document_to_a_person(open_office: OpenOffice) -> None:
-    async with open_office(offline=True) as office:
-        execution = await office.begin(await office.project(exemplos=EXAMPLES[:1]))
-        await office.work()
-        shown = await office.documents(execution)
+async def test_examples_of_one_label_only_leave_every_document_to_a_person(
+    open_classifier_app: OpenClassifierApp,
+) -> None:
+    async with open_classifier_app(offline=True) as classifier_app:
+        execution = await classifier_app.begin(await classifier_app.project(exemplos=EXAMPLES[:1]))
+        await classifier_app.work()
+        shown = await classifier_app.documents(execution)
         assert {(each["rotulo"], each["rever"]) for each in shown.values()} == {("sentença", True)}
 
 
@@ -148,6 +154,6 @@ async def test_examples_of_one_label_only_leave_every_document_to_a_person(open_
     [(" z ", 422), ("q\\", 422), ("x\u2028y", 422), ("", 422), ("a\nb", 422), ("a: b, c", 201), ("z", 201)],
     ids=["spaces", "backslash", "separator", "none", "break", "colon", "short"],
 )
-async def test_a_label_is_one_that_a_form_can_show(office: Office, label: str, status: int) -> None:
-    answer = await office.api.post("/projetos", json=a_project(taxonomia=[{"rotulo": label}], exemplos=[]))
+async def test_a_label_is_one_that_a_form_can_show(classifier_app: ClassifierApp, label: str, status: int) -> None:
+    answer = await classifier_app.api.post("/projetos", json=a_project(taxonomia=[{"rotulo": label}], exemplos=[]))
     assert answer.status_code == status

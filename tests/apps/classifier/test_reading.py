@@ -31,7 +31,7 @@ def test_a_portuguese_pdf_is_read_with_all_its_accents(label: str) -> None:
     lines = documents.text_of(label, 7)
     reading = read(documents.pdf([lines]))
     assert reading.text.splitlines() == lines
-    assert (reading.kind, reading.pages, reading.is_cut) == ("pdf", 1, False)
+    assert (reading.kind, reading.pages, reading.is_truncated) == ("pdf", 1, False)
 
 
 def test_pages_are_read_in_order_and_apart() -> None:
@@ -46,7 +46,7 @@ def test_a_pdf_may_have_some_bytes_before_its_head() -> None:
 def test_reading_ends_when_there_is_enough_text() -> None:
     reading = read(documents.pdf([["x" * 60]] * 30), Limits(characters=100))
     assert len(reading.text) == 100
-    assert (reading.pages, reading.is_cut) == (30, True)
+    assert (reading.pages, reading.is_truncated) == (30, True)
 
 
 @pytest.mark.parametrize("name", documents.corrupt_pdfs())
@@ -80,7 +80,7 @@ def test_a_blank_pdf_is_empty_and_a_scanned_one_needs_ocr() -> None:
 def test_scanned_pages_are_read_by_ocr_up_to_a_number() -> None:
     seen: list[tuple[int, ...]] = []
     reading = read(documents.scanned_pdf(5), Limits(ocr_pages=3), sees("ofício", seen))
-    assert (reading.text, reading.ocr_pages, reading.is_cut) == ("ofício\n\nofício\n\nofício", 3, True)
+    assert (reading.text, reading.ocr_pages, reading.is_truncated) == ("ofício\n\nofício\n\nofício", 3, True)
     assert seen == [(2339, 1653, 3)] * 3
 
 
@@ -145,7 +145,7 @@ def test_a_docx_gives_tabs_and_breaks_but_nothing_deleted_nor_fields() -> None:
 
 def test_a_long_docx_is_read_up_to_the_limit() -> None:
     reading = read(documents.docx(["palavra " * 50] * 50), Limits(characters=500))
-    assert (len(reading.text) <= 500, reading.is_cut) == (True, True)
+    assert (len(reading.text) <= 500, reading.is_truncated) == (True, True)
 
 
 @pytest.mark.parametrize("made", [documents.laughing_docx, documents.spying_docx])

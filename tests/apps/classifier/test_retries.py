@@ -14,61 +14,61 @@ import pytest
 
 from retoma import seconds
 from retoma.store.database import Database
-from retoma.worker import workload
-from retoma.worker.attempt import LONGEST_STACK
-from retoma.worker.undertaker import Undertaker
+from retoma.worker import executor
+from retoma.worker.attempt import MAX_STACK_LENGTH
+from retoma.worker.process_reaper import ProcessReaper
 from retoma_apps.classifier import pipeline
-from retoma_apps.classifier.pipeline import AGAIN, DOCUMENT_LIMIT
+from retoma_apps.classifier.pipeline import DOCUMENT_LIMIT, RETRY
 from retoma_apps.classifier.reading import Reading
+from tests.apps.classifier.classifier_app import SPOILT, TEXTS, ClassifierApp, a_project, running_classifier_app
 from tests.apps.classifier.documents import hanging_pdf
-from tests.apps.classifier.office import SPOILT, TEXTS, Office, a_project, an_office
 from tests.apps.classifier.test_executions import first_steps
 
 ONE_BAD = {"a.txt": TEXTS["a.txt"], "b.txt": f"OFÍCIO {SPOILT}."}
 
 
-async def retries_of(office: Office, execution: str, code: str) -> list[datetime]:
-    events = await office.client.events(UUID(execution))
+async def retries_of(classifier_app: ClassifierApp, execution: str, code: str) -> list[datetime]:
+    events = await classifier_app.client.events(UUID(execution))
     return [event.at for event in events if event.item == code and event.kind in ("retry", "failure")]
 
 
-async def test_a_document_is_tried_again_after_five_and_ten_seconds_with_jitter(office: Office) -> None:
-    execution = await office.done(ONE_BAD)
-    told = await retries_of(office, execution, "b.txt")
+async def test_a_document_is_tried_again_after_five_and_ten_seconds_with_jitter(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution(ONE_BAD)
+    told = await retries_of(classifier_app, execution, "b.txt")
     first, second = (later - earlier for earlier, later in pairwise(told))
     assert seconds(4.5) <= first <= seconds(5.5)
     assert seconds(9) <= second <= seconds(11)
-    assert AGAIN.jitter == 0.1
-    assert (await office.documents(execution))["b.txt"]["tentativas"] == 3
-    assert office.asked_about(SPOILT) == 3
+    assert RETRY.jitter == 0.1
+    assert (await classifier_app.documents(execution))["b.txt"]["tentativas"] == 3
+    assert classifier_app.count_calls_about(SPOILT) == 3
 
 
 @pytest.mark.parametrize(("allowed", "attempts"), [(0, 1), (1, 2), (4, 5)])
 async def test_the_project_says_how_often_a_document_is_tried_again(
-    office: Office, allowed: int, attempts: int
+    classifier_app: ClassifierApp, allowed: int, attempts: int
 ) -> None:
-    execution = await office.done(ONE_BAD, max_retries_documento=allowed)
-    found = await office.documents(execution)
+    execution = await classifier_app.run_execution(ONE_BAD, max_retries_documento=allowed)
+    found = await classifier_app.documents(execution)
     assert {code: each["tentativas"] for code, each in found.items()} == {"a.txt": 1, "b.txt": attempts}
     assert found["b.txt"]["status"] == "ERRO"
 
 
-async def test_an_execution_keeps_the_limits_of_its_start(office: Office) -> None:
-    project = await office.project(max_retries_execucao=1, max_retries_documento=0)
-    execution = await office.begin(project, ONE_BAD)
+async def test_an_execution_keeps_the_limits_of_its_start(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project(max_retries_execucao=1, max_retries_documento=0)
+    execution = await classifier_app.begin(project, ONE_BAD)
     changed = a_project(max_retries_execucao=9, max_retries_documento=9, taxonomia=[{"rotulo": "x"}], exemplos=[])
-    assert (await office.api.call("PUT", f"/projetos/{project}", json=changed)).status_code == 200
-    await office.work()
-    shown = await office.status(execution)
+    assert (await classifier_app.api.call("PUT", f"/projetos/{project}", json=changed)).status_code == 200
+    await classifier_app.work()
+    shown = await classifier_app.status(execution)
     assert (shown["max_retries"], shown["max_retries_documento"]) == (1, 0)
-    found = await office.documents(execution)
+    found = await classifier_app.documents(execution)
     assert (found["b.txt"]["tentativas"], found["a.txt"]["rotulo"]) == (1, "sentença")
 
 
-async def test_a_document_that_was_tried_again_with_success_keeps_its_last_error(office: Office) -> None:
-    office.standin.faults.error_inside = 1
-    execution = await office.done({"a.txt": TEXTS["a.txt"]})
-    (found,) = (await office.documents(execution)).values()
+async def test_a_document_that_was_tried_again_with_success_keeps_its_last_error(classifier_app: ClassifierApp) -> None:
+    classifier_app.standin.faults.error_inside = 1
+    execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"]})
+    (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["tentativas"], found["rotulo"]) == ("CONCLUIDO", 2, "sentença")
     assert (found["erro_codigo"], found["ultimo_erro_em"]) == ("LLM_UNAVAILABLE", "2030-01-01T12:00:00+00:00")
     assert "Provider disconnected" in found["erro_detalhe"]
@@ -90,41 +90,43 @@ class Reader:
 
 @pytest.mark.parametrize(("unread", "labels"), [(0, 3), (1, 2), (2, 1), (3, 0)])
 async def test_retries_of_a_document_count_over_reading_and_labelling(
-    office: Office, monkeypatch: pytest.MonkeyPatch, unread: int, labels: int
+    classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch, unread: int, labels: int
 ) -> None:
     reader = Reader(fails=unread)
     monkeypatch.setattr(pipeline, "read_path", reader)
-    execution = await office.done({"b.txt": ONE_BAD["b.txt"]}, max_retries_documento=2)
-    (found,) = (await office.documents(execution)).values()
+    execution = await classifier_app.run_execution({"b.txt": ONE_BAD["b.txt"]}, max_retries_documento=2)
+    (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["tentativas"]) == ("ERRO", 3)
-    assert (reader.times, office.asked_about(SPOILT)) == (min(unread + 1, 3), labels)
+    assert (reader.times, classifier_app.count_calls_about(SPOILT)) == (min(unread + 1, 3), labels)
 
 
 async def test_a_document_that_was_reprocessed_has_all_its_retries_again(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "read_path", Reader(fails=2))
-    execution = await office.done({"b.txt": ONE_BAD["b.txt"]}, max_retries_documento=2)
-    await office.act(execution, "reprocessar-erros")
-    await office.work()
-    (found,) = (await office.documents(execution)).values()
-    assert (found["status"], found["tentativas"], office.asked_about(SPOILT)) == ("ERRO", 3, 1 + 3)
+    execution = await classifier_app.run_execution({"b.txt": ONE_BAD["b.txt"]}, max_retries_documento=2)
+    await classifier_app.post_action(execution, "reprocessar-erros")
+    await classifier_app.work()
+    (found,) = (await classifier_app.documents(execution)).values()
+    assert (found["status"], found["tentativas"], classifier_app.count_calls_about(SPOILT)) == ("ERRO", 3, 1 + 3)
 
 
-async def test_a_document_has_two_minutes_for_reading_and_labelling_together(office: Office) -> None:
-    execution = await office.begin(await office.project(), {"a.txt": TEXTS["a.txt"]})
-    await first_steps(office)
-    (reading,) = await office.hands.claim(1)
-    assert office.hands._runner.timeout_of(reading) == 120
-    read = await office.hands.attempt([reading])
-    await office.api.sandbox.clock.advance(seconds(100))
-    (labelling,) = await office.hands.give_back(read, room=1)
+async def test_a_document_has_two_minutes_for_reading_and_labelling_together(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.begin(await classifier_app.project(), {"a.txt": TEXTS["a.txt"]})
+    await first_steps(classifier_app)
+    (reading,) = await classifier_app.worker.claim(1)
+    assert classifier_app.worker._runner.get_timeout(reading) == 120
+    read = await classifier_app.worker.attempt([reading])
+    await classifier_app.api.sandbox.clock.advance(seconds(100))
+    (labelling,) = await classifier_app.worker.record_outcomes(read, limit=1)
     times: list[float] = []
-    await office.hands._runner.run(labelling, lambda claim: times.append(office.hands._runner.timeout_of(claim)))
+    await classifier_app.worker._runner.run(
+        labelling, lambda claim: times.append(classifier_app.worker._runner.get_timeout(claim))
+    )
     assert times == [20]
-    await office.hands.give_back([office.hands._runner.timed_out(labelling)])
-    await office.work()
-    (found,) = (await office.documents(execution)).values()
+    await classifier_app.worker.record_outcomes([classifier_app.worker._runner.build_timeout_outcome(labelling)])
+    await classifier_app.work()
+    (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["erro_codigo"], found["tentativas"]) == ("ERRO", "TIMEOUT", 1)
 
 
@@ -132,30 +134,30 @@ async def test_native_code_that_never_returns_is_killed_after_two_minutes(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed, children = 0.0, []
-    monkeypatch.setattr(workload, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
-    monkeypatch.setattr(Undertaker, "watch", lambda _, pid: children.append(pid))
-    async with an_office(database, tmp_path, offline=True, isolated=True) as office:
-        execution = await office.begin(await office.project(), {"a.pdf": hanging_pdf()})
-        await first_steps(office)
-        claims, began = await office.hands.claim(1), asyncio.Event()
-        body_begins = workload.Workload._body_begins
+    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
+    monkeypatch.setattr(ProcessReaper, "watch", lambda _, pid: children.append(pid))
+    async with running_classifier_app(database, tmp_path, offline=True, isolated=True) as classifier_app:
+        execution = await classifier_app.begin(await classifier_app.project(), {"a.pdf": hanging_pdf()})
+        await first_steps(classifier_app)
+        claims, began = await classifier_app.worker.claim(1), asyncio.Event()
+        body_begins = executor.Executor._on_step_start
         monkeypatch.setattr(
-            workload.Workload,
-            "_body_begins",
+            executor.Executor,
+            "_on_step_start",
             lambda own, claim: [body_begins(own, claim), began.set()],  # type: ignore[func-returns-value]
         )
-        attempt = asyncio.create_task(office.hands.attempt(claims))
+        attempt = asyncio.create_task(classifier_app.worker.attempt(claims))
         await began.wait()
         passed = DOCUMENT_LIMIT.total_seconds()
-        await office.hands.give_back(await attempt)
-        (found,) = (await office.documents(execution)).values()
+        await classifier_app.worker.record_outcomes(await attempt)
+        (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["erro_codigo"], found["tentativas"]) == ("ERRO", "TIMEOUT", 1)
     (child,) = children
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
 
 
-async def test_the_stack_of_an_error_is_shortened(office: Office) -> None:
+async def test_the_stack_of_an_error_is_shortened(classifier_app: ClassifierApp) -> None:
     def deep(depth: int) -> Any:
         if depth == 0:
             raise RuntimeError("too deep")
@@ -164,9 +166,9 @@ async def test_the_stack_of_an_error_is_shortened(office: Office) -> None:
     def deeper(depth: int) -> Any:
         return deep(depth - 1)
 
-    office.api.sandbox.app.resources["labeller"].label = lambda *given: deep(300)
-    execution = await office.done({"a.txt": TEXTS["a.txt"]}, max_retries_documento=0)
-    (found,) = (await office.documents(execution)).values()
+    classifier_app.api.sandbox.app.resources["labeller"].label = lambda *given: deep(300)
+    execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"]}, max_retries_documento=0)
+    (found,) = (await classifier_app.documents(execution)).values()
     assert found["erro_mensagem"] == "too deep"
     assert "RuntimeError: too deep" in found["erro_stack"]
-    assert len(found["erro_stack"]) <= LONGEST_STACK
+    assert len(found["erro_stack"]) <= MAX_STACK_LENGTH

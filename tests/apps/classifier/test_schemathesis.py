@@ -7,20 +7,22 @@ from pathlib import Path
 import pytest
 
 from retoma import Settings
-from retoma.cli.listening import address, bound, serving
-from retoma.server import door
-from tests.apps.classifier.office import Office
+from retoma.cli.http_server import bind_socket, get_address, run_server
+from retoma.server import auth
+from tests.apps.classifier.classifier_app import ClassifierApp
 from tests.server.test_schemathesis import schemathesis
 
 
-async def test_schemathesis_finds_nothing(office: Office, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(door, "FAILURES_PER_MINUTE", 1_000_000)
+async def test_schemathesis_finds_nothing(
+    classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 1_000_000)
     settings = Settings(port=0)
-    listening = bound(settings, "127.0.0.1")
-    async with serving(office.api.server, listening, settings):
-        document = f"{address(listening)}/api/v1/openapi.json"
+    listening = bind_socket(settings, "127.0.0.1")
+    async with run_server(classifier_app.api.server, listening, settings):
+        document = f"{get_address(listening)}/api/v1/openapi.json"
         own = ("--include-path-regex", "^/(projetos|arquivos|execucoes)")
         # That labels are of the taxonomy and files were sent cannot be said in a schema.
         lenient = ("--exclude-checks", "positive_data_acceptance", "--phases", "examples,coverage")
-        said = await schemathesis(document, office.api.key or "", tmp_path, *own, *lenient)
-    assert (await office.api.get("/projetos")).json()["projetos"], said
+        said = await schemathesis(document, classifier_app.api.key or "", tmp_path, *own, *lenient)
+    assert (await classifier_app.api.get("/projetos")).json()["projetos"], said

@@ -4,9 +4,9 @@ import pytest
 
 from retoma.states import JobState, RunState
 from retoma_apps.classifier.states import (
-    BY_JOB_STATE,
-    BY_STATE,
+    DOCUMENT_STATUS_BY_JOB_STATE,
     DOCUMENT_STATUSES,
+    STATUS_BY_RUN_STATE,
     STATUSES,
     job_states_of,
     states_of,
@@ -15,27 +15,27 @@ from retoma_apps.classifier.states import (
 
 
 def test_every_state_of_a_run_is_one_of_the_seven_of_an_execution() -> None:
-    assert set(BY_STATE) == set(RunState)
-    assert set(BY_STATE.values()) == set(STATUSES)
+    assert set(STATUS_BY_RUN_STATE) == set(RunState)
+    assert set(STATUS_BY_RUN_STATE.values()) == set(STATUSES)
     assert len(STATUSES) == 7
 
 
 def test_every_state_of_a_job_is_one_of_the_five_of_a_document() -> None:
-    assert set(BY_JOB_STATE) == set(JobState)
-    assert set(BY_JOB_STATE.values()) == set(DOCUMENT_STATUSES)
+    assert set(DOCUMENT_STATUS_BY_JOB_STATE) == set(JobState)
+    assert set(DOCUMENT_STATUS_BY_JOB_STATE.values()) == set(DOCUMENT_STATUSES)
     assert DOCUMENT_STATUSES == ("PENDENTE", "PROCESSANDO", "CONCLUIDO", "ERRO", "PULADO")
 
 
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("begun", [False, True])
 def test_who_filters_by_a_status_finds_every_execution_that_has_it(state: RunState, begun: bool) -> None:
-    assert state in states_of(status_of(state, begun=begun))
+    assert state in states_of(status_of(state, started=begun))
 
 
 @pytest.mark.parametrize("state", JobState)
 def test_who_filters_by_the_status_of_documents_finds_all_that_have_it(state: JobState) -> None:
-    assert state in job_states_of(BY_JOB_STATE[state])
+    assert state in job_states_of(DOCUMENT_STATUS_BY_JOB_STATE[state])
 
 
 def test_only_the_watchdogs_state_is_stuck() -> None:
-    assert [state for state, status in BY_STATE.items() if status == "TRAVADO"] == ["stuck"]
+    assert [state for state, status in STATUS_BY_RUN_STATE.items() if status == "TRAVADO"] == ["stuck"]

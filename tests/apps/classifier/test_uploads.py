@@ -11,13 +11,13 @@ import pytest
 from retoma_apps.classifier import uploads
 from retoma_apps.classifier.models import MOST_DOCUMENTS
 from retoma_apps.classifier.reading import Limits
-from retoma_apps.classifier.uploads import Upload, documents, shown_name
+from retoma_apps.classifier.uploads import Upload, clean_name, number_documents
+from tests.apps.classifier.classifier_app import TEXTS, ClassifierApp, check_refusal
 from tests.apps.classifier.documents import docx, locked_zip, zipped
-from tests.apps.classifier.office import TEXTS, Office, refused
 
 
-async def test_a_document_is_kept_under_its_name(office: Office) -> None:
-    (sent,) = await office.send("pasta/ofício nº 1.txt", "abc")
+async def test_a_document_is_kept_under_its_name(classifier_app: ClassifierApp) -> None:
+    (sent,) = await classifier_app.send("pasta/ofício nº 1.txt", "abc")
     assert sent == {
         "nome": "pasta/ofício nº 1.txt",
         "arquivo": {
@@ -30,7 +30,7 @@ async def test_a_document_is_kept_under_its_name(office: Office) -> None:
 
 
 async def test_a_large_file_is_written_apart_from_the_event_loop(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writers = set[int]()
 
@@ -40,105 +40,116 @@ async def test_a_large_file_is_written_apart_from_the_event_loop(
             return super().write(data)
 
     monkeypatch.setattr(tempfile, "SpooledTemporaryFile", Spool)
-    await office.send("a.txt", "a" * 1000)
+    await classifier_app.send("a.txt", "a" * 1000)
     assert writers == {threading.get_ident()}
-    await office.send("b.txt", "b" * (1 << 21))
+    await classifier_app.send("b.txt", "b" * (1 << 21))
     assert len(writers) > 1
 
 
-async def test_a_zip_gives_the_files_in_its_folders(office: Office) -> None:
+async def test_a_zip_gives_the_files_in_its_folders(classifier_app: ClassifierApp) -> None:
     zipped_files = zipped(
         {"lote/": b"", "lote/a.txt": b"1", "lote/b/c.txt": b"2", "__MACOSX/a.txt": b"3", "lote/.DS_Store": b"4"}
     )
-    assert [each["nome"] for each in await office.send("lote.zip", zipped_files)] == ["lote/a.txt", "lote/b/c.txt"]
+    assert [each["nome"] for each in await classifier_app.send("lote.zip", zipped_files)] == [
+        "lote/a.txt",
+        "lote/b/c.txt",
+    ]
 
 
-async def test_a_word_document_is_no_zip_of_documents(office: Office) -> None:
+async def test_a_word_document_is_no_zip_of_documents(classifier_app: ClassifierApp) -> None:
     for name in ("ofício.docx", "sem ending"):
-        (sent,) = await office.send(name, docx(["Ofício"]))
+        (sent,) = await classifier_app.send(name, docx(["Ofício"]))
         assert sent["nome"] == name
 
 
-async def test_documents_of_office_programs_are_one_document_wherever_their_mark_stands(office: Office) -> None:
+async def test_documents_of_office_programs_are_one_document_wherever_their_mark_stands(
+    classifier_app: ClassifierApp,
+) -> None:
     late = {"word/media/a.png": bytes(range(256)) * 40, "[Content_Types].xml": b"<Types/>"}
     text = {"mimetype": b"application/vnd.oasis.opendocument.text", "content.xml": b"<office/>"}
     for name, data in {"sem ending": zipped(late), "tabela.xlsx": zipped(late), "ata.odt": zipped(text)}.items():
-        (sent,) = await office.send(name, data)
+        (sent,) = await classifier_app.send(name, data)
         assert sent["nome"] == name
 
 
-async def test_a_zip_of_word_documents_is_a_batch_also_if_they_are_only_stored(office: Office) -> None:
+async def test_a_zip_of_word_documents_is_a_batch_also_if_they_are_only_stored(classifier_app: ClassifierApp) -> None:
     made = BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name in ("a.docx", "b.docx"):
             archive.writestr(name, docx([name]))
-    assert [each["nome"] for each in await office.send("lote.zip", made.getvalue())] == ["a.docx", "b.docx"]
+    assert [each["nome"] for each in await classifier_app.send("lote.zip", made.getvalue())] == ["a.docx", "b.docx"]
 
 
-async def test_a_zip_of_as_many_files_as_an_execution_takes_may_have_folders_too(office: Office) -> None:
+async def test_a_zip_of_as_many_files_as_an_execution_takes_may_have_folders_too(classifier_app: ClassifierApp) -> None:
     most = {"lote/": b"", **{f"lote/{number}.txt": b"1" for number in range(MOST_DOCUMENTS)}}
-    sent = await office.send("lote.zip", zipped(most))
+    sent = await classifier_app.send("lote.zip", zipped(most))
     assert [each["nome"] for each in sent] == list(most)[1:]
-    answer = await office.upload("lote.zip", zipped({**most, "one more.txt": b"1"}))
-    assert "more than 2,000 files" in refused(answer, 422, "FILE_TOO_LARGE")
+    answer = await classifier_app.upload("lote.zip", zipped({**most, "one more.txt": b"1"}))
+    assert "more than 2,000 files" in check_refusal(answer, 422, "FILE_TOO_LARGE")
 
 
-async def test_a_file_that_was_not_sent_is_named_wherever_it_stands(office: Office) -> None:
-    project = await office.project()
-    (sent,) = await office.send("a.txt", "abc")
+async def test_a_file_that_was_not_sent_is_named_wherever_it_stands(classifier_app: ClassifierApp) -> None:
+    project = await classifier_app.project()
+    (sent,) = await classifier_app.send("a.txt", "abc")
     absent = {"nome": "z.txt", "arquivo": sent["arquivo"] | {"file": "0" * 64}}
-    answer = await office.start(project, [*[sent] * 40, absent])
+    answer = await classifier_app.start(project, [*[sent] * 40, absent])
     assert "'z.txt' is not here" in answer.json()["detail_en"]
-    assert (await office.start(project, [sent] * 40)).status_code == 202
+    assert (await classifier_app.start(project, [sent] * 40)).status_code == 202
 
 
-async def test_a_locked_member_is_refused_alone(office: Office) -> None:
+async def test_a_locked_member_is_refused_alone(classifier_app: ClassifierApp) -> None:
     locked, good = locked_zip({"a.txt": b"segredo"}), zipped({"b.txt": b"aberto"})
-    (sent,) = await office.send("locked.zip", locked)
+    (sent,) = await classifier_app.send("locked.zip", locked)
     assert sent["recusa"]["codigo"] == "FILE_ENCRYPTED"
     assert "without one" in sent["recusa"]["mensagem"]
-    (sent,) = await office.send("good.zip", good)
-    execution = await office.begin(await office.project(), {"locked.zip": locked, "good.zip": good})
-    await office.work()
-    found = await office.documents(execution)
+    (sent,) = await classifier_app.send("good.zip", good)
+    execution = await classifier_app.begin(await classifier_app.project(), {"locked.zip": locked, "good.zip": good})
+    await classifier_app.work()
+    found = await classifier_app.documents(execution)
     assert {code: each["status"] for code, each in found.items()} == {"a.txt": "ERRO", "b.txt": "CONCLUIDO"}
     assert (found["a.txt"]["erro_codigo"], found["a.txt"]["tentativas"]) == ("FILE_ENCRYPTED", 1)
 
 
-async def test_a_bomb_in_a_zip_is_refused_alone(office: Office) -> None:
-    bomb, good = await office.send("a.zip", zipped({"bomb.txt": b"0" * 3_000_000, "b.txt": b"good"}))
+async def test_a_bomb_in_a_zip_is_refused_alone(classifier_app: ClassifierApp) -> None:
+    bomb, good = await classifier_app.send("a.zip", zipped({"bomb.txt": b"0" * 3_000_000, "b.txt": b"good"}))
     assert (bomb["recusa"]["codigo"], "recusa" in good) == ("FILE_TOO_LARGE", False)
 
 
-async def test_a_zip_that_is_too_large_as_a_whole_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_zip_that_is_too_large_as_a_whole_is_refused(
+    classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(uploads, "ZIP_LIMITS", Limits(unpacked=1_000, members=3))
     many = {f"{number}.txt": b"1" for number in range(4)}
-    assert "more than 3 files" in refused(await office.upload("a.zip", zipped(many)), 422, "FILE_TOO_LARGE")
+    assert "more than 3 files" in check_refusal(
+        await classifier_app.upload("a.zip", zipped(many)), 422, "FILE_TOO_LARGE"
+    )
     large = zipped({"a.txt": b"0" * 900, "b.txt": b"1" * 900})
-    assert "1,000 bytes" in refused(await office.upload("a.zip", large), 422, "FILE_TOO_LARGE")
+    assert "1,000 bytes" in check_refusal(await classifier_app.upload("a.zip", large), 422, "FILE_TOO_LARGE")
 
 
-async def test_a_zip_without_a_file_or_an_end_is_refused(office: Office) -> None:
-    assert "no file in the zip" in refused(await office.upload("a.zip", zipped({"folder/": b""})), 422, "FILE_EMPTY")
-    refused(await office.upload("a.zip", zipped(dict.fromkeys("abc", b"1"))[:60]), 422, "FILE_DAMAGED")
+async def test_a_zip_without_a_file_or_an_end_is_refused(classifier_app: ClassifierApp) -> None:
+    assert "no file in the zip" in check_refusal(
+        await classifier_app.upload("a.zip", zipped({"folder/": b""})), 422, "FILE_EMPTY"
+    )
+    check_refusal(await classifier_app.upload("a.zip", zipped(dict.fromkeys("abc", b"1"))[:60]), 422, "FILE_DAMAGED")
 
 
-async def test_two_files_of_one_name_in_a_zip_are_two_documents(office: Office) -> None:
+async def test_two_files_of_one_name_in_a_zip_are_two_documents(classifier_app: ClassifierApp) -> None:
     made = BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("a.txt", "SENTENÇA um")
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("a.txt", "SENTENÇA dois")
-    execution = await office.begin(await office.project(), {"lote.zip": made.getvalue()})
-    assert list(await office.documents(execution)) == []  # not laid out yet
-    await office.work()
-    assert list(await office.documents(execution)) == ["a.txt", "a (2).txt"]
+    execution = await classifier_app.begin(await classifier_app.project(), {"lote.zip": made.getvalue()})
+    assert list(await classifier_app.documents(execution)) == []  # not laid out yet
+    await classifier_app.work()
+    assert list(await classifier_app.documents(execution)) == ["a.txt", "a (2).txt"]
 
 
-async def test_a_document_that_is_too_large_is_refused_alone(office: Office) -> None:
+async def test_a_document_that_is_too_large_is_refused_alone(classifier_app: ClassifierApp) -> None:
     large = b"%PDF-" + b"0" * 60_000_000
-    execution = await office.done({"a.txt": TEXTS["a.txt"], "": large})
-    found = await office.documents(execution)
+    execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"], "": large})
+    found = await classifier_app.documents(execution)
     assert {code: each["status"] for code, each in found.items()} == {"a.txt": "CONCLUIDO", "documento": "ERRO"}
     assert found["documento"]["erro_codigo"] == "FILE_TOO_LARGE"
     assert "60,000,005 bytes; 50,000,000 are the most" in found["documento"]["erro_detalhe"]
@@ -162,27 +173,27 @@ async def test_a_document_that_is_too_large_is_refused_alone(office: Office) -> 
     ],
 )
 def test_a_name_is_a_label_without_what_cannot_be_seen(name: str, shown: str) -> None:
-    assert shown_name(name) == shown
+    assert clean_name(name) == shown
 
 
 def test_codes_are_distinct_whatever_documents_are_called() -> None:
     names = ["a.txt", "a.txt", "a (2).txt", "a (2).txt", "b", "b", "../b", "x" * 500, "x" * 400]
-    codes = [document.codigo for document in documents([Upload(nome=name) for name in names])]
+    codes = [document.codigo for document in number_documents([Upload(nome=name) for name in names])]
     assert codes[:7] == ["a.txt", "a (2).txt", "a (2) (2).txt", "a (2) (3).txt", "b", "b (2)", "b (3)"]
     assert len(set(codes)) == len(codes)
     assert max(map(len, codes)) <= 180
 
 
 @pytest.mark.parametrize("media_type", ["multipart/form-data; boundary=x", "application/x-www-form-urlencoded"])
-async def test_a_form_is_refused_and_its_envelope_never_kept(office: Office, media_type: str) -> None:
+async def test_a_form_is_refused_and_its_envelope_never_kept(classifier_app: ClassifierApp, media_type: str) -> None:
     envelope = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.txt"\r\n\r\nabc\r\n--x--\r\n'
-    answer = await office.upload("a.txt", envelope, headers={"Content-Type": media_type})
-    assert "--data-binary" in refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
+    answer = await classifier_app.upload("a.txt", envelope, headers={"Content-Type": media_type})
+    assert "--data-binary" in check_refusal(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-async def test_an_empty_file_is_no_duplicate_of_another(office: Office) -> None:
-    execution = await office.done({"a.txt": b"", "b.txt": b"", "c.txt": TEXTS["c.txt"]})
-    found = await office.documents(execution)
+async def test_an_empty_file_is_no_duplicate_of_another(classifier_app: ClassifierApp) -> None:
+    execution = await classifier_app.run_execution({"a.txt": b"", "b.txt": b"", "c.txt": TEXTS["c.txt"]})
+    found = await classifier_app.documents(execution)
     assert {code: (each["status"], each["duplicado_de"]) for code, each in found.items()} == {
         "a.txt": ("ERRO", None),
         "b.txt": ("ERRO", None),

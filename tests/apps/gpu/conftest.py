@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from retoma.store.database import Database
-from tests.apps.gpu.studio import Studio, a_studio
-from tests.conftest import empty
+from tests.apps.gpu.gpu_app import GpuApp, running_gpu_app
+from tests.conftest import empty_database
 
-OpenStudio = Callable[..., AbstractAsyncContextManager[Studio]]
+OpenGpuApp = Callable[..., AbstractAsyncContextManager[GpuApp]]
 
 
 @pytest.fixture
-async def open_studio(database: Database, tmp_path: Path) -> OpenStudio:
-    """`open_studio(...)`: the orchestrator on an empty database, with a stand-in of RunPod."""
-    await empty(database)
+async def open_gpu_app(database: Database, tmp_path: Path) -> OpenGpuApp:
+    """`open_gpu_app(...)`: the orchestrator on an empty database, with a stand-in of RunPod."""
+    await empty_database(database)
 
-    def opened(**options: object) -> AbstractAsyncContextManager[Studio]:
-        return a_studio(database, tmp_path, **options)  # type: ignore[arg-type]
+    def opened(**options: object) -> AbstractAsyncContextManager[GpuApp]:
+        return running_gpu_app(database, tmp_path, **options)  # type: ignore[arg-type]
 
     return opened
 
 
 @pytest.fixture
-async def studio(open_studio: OpenStudio) -> AsyncIterator[Studio]:
-    async with open_studio() as made:
+async def gpu_app(open_gpu_app: OpenGpuApp) -> AsyncIterator[GpuApp]:
+    async with open_gpu_app() as made:
         yield made

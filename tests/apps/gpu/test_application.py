@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retoma_apps.gpu.app import from_environment
+from retoma_apps.gpu.application import from_environment
 from retoma_apps.providers.gpu import LocalHost, RunPodHost
 from tests.cli.terminal import Terminal
 

@@ -13,31 +13,31 @@ from pydantic import ValidationError
 
 from retoma import Settings
 from retoma.define.webhook import SCHEDULES
-from retoma_apps.gpu.settings import MOST_ATTEMPTS, GpuSettings, Rules
+from retoma_apps.gpu.settings import MAX_ATTEMPTS, GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
-from tests.apps.gpu.conftest import OpenStudio
-from tests.apps.gpu.studio import BODIES, KEY, MINUTE, Studio, img2vid
-from tests.receiver import Got, receiver, says
+from tests.apps.gpu.conftest import OpenGpuApp
+from tests.apps.gpu.gpu_app import BODIES, KEY, MINUTE, GpuApp, img2vid
+from tests.receiver import ReceivedRequest, receiver, respond_with
 from tests.server.pages.visitor import HASH, Visitor
-from tests.webhooks.builders import send_until_over
+from tests.webhooks.builders import send_until_done
 
 SECRET = "um segredo"
 
 
-async def ended(studio: Studio, url: str, body: dict[str, Any] | None = None, operation: str = "img2vid") -> str:
-    job = await studio.submit({**(body or BODIES[operation]), "webhook_url": url}, operation)
-    await studio.work()
+async def run_to_end(gpu_app: GpuApp, url: str, body: dict[str, Any] | None = None, operation: str = "img2vid") -> str:
+    job = await gpu_app.submit({**(body or BODIES[operation]), "webhook_url": url}, operation)
+    await gpu_app.work()
     return job
 
 
-async def test_a_completed_job_is_told_with_its_videos(studio: Studio) -> None:
+async def test_a_completed_job_is_told_with_its_videos(gpu_app: GpuApp) -> None:
     async with receiver() as there:
-        job = await studio.submit(img2vid(2, webhook_url=there.url))
-        await studio.api.sandbox.clock.advance(MINUTE)
-        await studio.work()
-        (told,) = await studio.callbacks(there)
-        shown = await studio.show(job)
-    assert there.got[0].method == "POST"
+        job = await gpu_app.submit(img2vid(2, webhook_url=there.url))
+        await gpu_app.api.sandbox.clock.advance(MINUTE)
+        await gpu_app.work()
+        (told,) = await gpu_app.send_callbacks(there)
+        shown = await gpu_app.show(job)
+    assert there.requests[0].method == "POST"
     assert list(told) == ["jobId", "id_roteiro", "status", "operation", "result", "execution", "timestamp"]
     assert (told["jobId"], told["id_roteiro"], told["status"], told["operation"]) == (job, 34, "COMPLETED", "img2vid")
     assert told["result"] == shown["result"]
@@ -63,33 +63,33 @@ async def test_a_completed_job_is_told_with_its_videos(studio: Studio) -> None:
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_the_other_operations_tell_one_video(operation: str, studio: Studio) -> None:
+async def test_the_other_operations_tell_one_video(operation: str, gpu_app: GpuApp) -> None:
     async with receiver() as there:
-        job = await ended(studio, there.url, operation=operation)
-        (told,) = await studio.callbacks(there)
-        assert told["result"] == (await studio.show(job))["result"]
+        job = await run_to_end(gpu_app, there.url, operation=operation)
+        (told,) = await gpu_app.send_callbacks(there)
+        assert told["result"] == (await gpu_app.show(job))["result"]
     assert (told["operation"], told["result"]["video_url"].endswith(f"{operation}.mp4")) == (operation, True)
 
 
-async def test_a_failed_job_is_told_with_what_failed(studio: Studio) -> None:
-    studio.standin.faults.fail = {"caption"}
+async def test_a_failed_job_is_told_with_what_failed(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.fail = {"caption"}
     async with receiver() as there:
-        job = await ended(studio, there.url, operation="caption")
-        (told,) = await studio.callbacks(there)
-        assert told["error"] == (await studio.show(job))["error"]
+        job = await run_to_end(gpu_app, there.url, operation="caption")
+        (told,) = await gpu_app.send_callbacks(there)
+        assert told["error"] == (await gpu_app.show(job))["error"]
     assert list(told) == ["jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"]
     assert (told["status"], told["error"]["code"]) == ("FAILED", "PROCESSING_ERROR")
     assert told["error"]["message"] == "caption failed, as it was told to"
     assert told["execution"]["durationMs"] > 0
 
 
-async def test_a_job_of_which_no_image_could_be_rendered_names_the_one_at_fault(studio: Studio) -> None:
-    studio.standin.faults.bad_images = {"42"}
+async def test_a_job_of_which_no_image_could_be_rendered_names_the_one_at_fault(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images = {"42"}
     body = img2vid(0)
     body["images"] = [{"id": "42", "image_url": "https://example.com/42.png", "duracao": 5.32}]
     async with receiver() as there:
-        await ended(studio, there.url, body)
-        (told,) = await studio.callbacks(there)
+        await run_to_end(gpu_app, there.url, body)
+        (told,) = await gpu_app.send_callbacks(there)
     assert told["error"] == {
         "code": "PROCESSING_ERROR",
         "message": "Image 42 is corrupted",
@@ -98,13 +98,13 @@ async def test_a_job_of_which_no_image_could_be_rendered_names_the_one_at_fault(
     assert "result" not in told
 
 
-async def test_a_callback_tells_of_the_end_that_it_is_for_though_the_job_runs_again(studio: Studio) -> None:
-    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+async def test_a_callback_tells_of_the_end_that_it_is_for_though_the_job_runs_again(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
     async with receiver() as there:
-        job = await ended(studio, there.url, img2vid(3))
-        before = await studio.show(job)
-        await studio.client.rerun_failed(run_id(job))
-        (told,) = await studio.callbacks(there)
+        job = await run_to_end(gpu_app, there.url, img2vid(3))
+        before = await gpu_app.show(job)
+        await gpu_app.client.rerun_failed(run_id(job))
+        (told,) = await gpu_app.send_callbacks(there)
     assert (told["status"], told["error"]["code"]) == ("FAILED", "PARTIAL_FAILURE")
     assert (told["result"], told["error"], told["timestamp"]) == (
         before["result"],
@@ -113,56 +113,56 @@ async def test_a_callback_tells_of_the_end_that_it_is_for_though_the_job_runs_ag
     )
 
 
-async def test_a_cancelled_job_is_told_too(studio: Studio) -> None:
+async def test_a_cancelled_job_is_told_too(gpu_app: GpuApp) -> None:
     async with receiver() as there:
-        job = await studio.submit(img2vid(2, webhook_url=there.url))
-        await studio.cancel(job)
-        (told,) = await studio.callbacks(there)
+        job = await gpu_app.submit(img2vid(2, webhook_url=there.url))
+        await gpu_app.cancel(job)
+        (told,) = await gpu_app.send_callbacks(there)
     assert list(told) == ["jobId", "id_roteiro", "status", "operation", "execution", "timestamp"]
     assert (told["jobId"], told["status"], told["execution"]["startTime"]) == (job, "CANCELLED", None)
 
 
-async def test_each_job_is_told_to_its_own_address_once(studio: Studio) -> None:
+async def test_each_job_is_told_to_its_own_address_once(gpu_app: GpuApp) -> None:
     async with receiver() as here, receiver() as there:
-        first = await studio.submit(img2vid(1, webhook_url=here.url))
-        second = await studio.submit(img2vid(1, webhook_url=there.url))
-        await studio.work()
-        await studio.api.sandbox.send_webhooks()
-        await studio.pass_time(timedelta(days=1))
-        await studio.api.sandbox.send_webhooks()
-    assert [got.json["jobId"] for got in here.got] == [first]
-    assert [got.json["jobId"] for got in there.got] == [second]
+        first = await gpu_app.submit(img2vid(1, webhook_url=here.url))
+        second = await gpu_app.submit(img2vid(1, webhook_url=there.url))
+        await gpu_app.work()
+        await gpu_app.api.sandbox.send_webhooks()
+        await gpu_app.pass_time(timedelta(days=1))
+        await gpu_app.api.sandbox.send_webhooks()
+    assert [got.json["jobId"] for got in here.requests] == [first]
+    assert [got.json["jobId"] for got in there.requests] == [second]
 
 
-async def test_the_signature_is_of_the_bytes_that_were_sent(studio: Studio) -> None:
-    async with receiver(says(500)) as there:
-        await ended(studio, there.url)
-        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))
-        await studio.api.sandbox.clock.advance(timedelta(seconds=5))
-        await studio.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))
-    first, second = there.got
-    assert [signed(first), signed(second)] == [got.headers["x-webhook-signature"] for got in there.got]
+async def test_the_signature_is_of_the_bytes_that_were_sent(gpu_app: GpuApp) -> None:
+    async with receiver(respond_with(500)) as there:
+        await run_to_end(gpu_app, there.url)
+        await gpu_app.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))
+        await gpu_app.api.sandbox.clock.advance(timedelta(seconds=5))
+        await gpu_app.api.sandbox.send_webhooks(Settings(webhook_secret=SECRET))
+    first, second = there.requests
+    assert [sign(first), sign(second)] == [got.headers["x-webhook-signature"] for got in there.requests]
     assert first.headers["x-webhook-timestamp"] != second.headers["x-webhook-timestamp"]
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.body == second.body
 
 
-def signed(got: Got) -> str:
+def sign(got: ReceivedRequest) -> str:
     """As a receiver would compute it."""
     text = got.headers["x-webhook-timestamp"].encode() + b"." + got.body
     return hmac.new(SECRET.encode(), text, hashlib.sha256).hexdigest()
 
 
 async def test_a_callback_that_used_up_its_attempts_is_a_dead_letter(
-    open_studio: OpenStudio,
+    open_gpu_app: OpenGpuApp,
 ) -> None:
-    async with open_studio(settings={"webhook_retry_max": 5}) as studio, receiver(*[says(500)] * 9) as there:
-        job = await ended(studio, there.url)
-        run = (await studio.client.runs())[0].id
-        waits = await send_until_over(studio.api.sandbox, run)
-        (dead,) = await studio.client.deliveries(states=["dead"])
-        letter = await studio.client.delivery(dead.id)
-    assert len(there.got) == 5
+    async with open_gpu_app(settings={"webhook_retry_max": 5}) as gpu_app, receiver(*[respond_with(500)] * 9) as there:
+        job = await run_to_end(gpu_app, there.url)
+        run = (await gpu_app.client.runs())[0].id
+        waits = await send_until_done(gpu_app.api.sandbox, run)
+        (dead,) = await gpu_app.client.deliveries(states=["dead"])
+        letter = await gpu_app.client.delivery(dead.id)
+    assert len(there.requests) == 5
     assert waits[0] == timedelta(0)
     for wait, told in zip(waits[1:], (2, 4, 8, 16), strict=True):
         assert wait.total_seconds() == pytest.approx(told, rel=0.2)
@@ -171,27 +171,27 @@ async def test_a_callback_that_used_up_its_attempts_is_a_dead_letter(
     assert "500" in letter.error
 
 
-async def test_a_callback_outlives_a_restart_of_its_receiver(studio: Studio) -> None:
+async def test_a_callback_outlives_a_restart_of_its_receiver(gpu_app: GpuApp) -> None:
     """After the document's five attempts it goes on by the standard schedule."""
-    async with receiver(*[says(500)] * 13) as there:
-        await ended(studio, there.url)
-        waits = await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
-        (delivery,) = await studio.client.deliveries()
-    assert (len(there.got), delivery.state) == (14, "delivered")
+    async with receiver(*[respond_with(500)] * 13) as there:
+        await run_to_end(gpu_app, there.url)
+        waits = await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs())[0].id)
+        (delivery,) = await gpu_app.client.deliveries()
+    assert (len(there.requests), delivery.state) == (14, "delivered")
     assert [wait.total_seconds() for wait in waits[1:5]] == [pytest.approx(told, rel=0.2) for told in (2, 4, 8, 16)]
     assert sum(waits, timedelta()) > timedelta(days=3)
 
 
 async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows(
-    open_studio: OpenStudio, caplog: pytest.LogCaptureFixture
+    open_gpu_app: OpenGpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "retoma.webhooks")
-    script = [says(500), says(200), says(500), says(500)]
-    async with open_studio(settings={"webhook_retry_max": 2}) as studio, receiver(*script) as there:
+    script = [respond_with(500), respond_with(200), respond_with(500), respond_with(500)]
+    async with open_gpu_app(settings={"webhook_retry_max": 2}) as gpu_app, receiver(*script) as there:
         jobs = []
         for _ in range(2):
-            jobs.append(await ended(studio, f"{there.url}?token=canary"))
-            await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
+            jobs.append(await run_to_end(gpu_app, f"{there.url}?token=canary"))
+            await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs())[0].id)
     lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
     assert [(line.levelname, f"orc-{line.run}", line.attempt) for line in lines] == [
         ("WARNING", jobs[0], 1),
@@ -203,51 +203,51 @@ async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows
     assert [line.retry_in_seconds for line in lines if line.levelname == "WARNING"] == [pytest.approx(2, rel=0.2)] * 2
 
 
-async def test_a_dead_letter_can_be_sent_again(open_studio: OpenStudio) -> None:
-    async with open_studio(settings={"webhook_retry_max": 5}) as studio, receiver(*[says(503)] * 5) as there:
-        job = await ended(studio, there.url)
-        run = (await studio.client.runs())[0].id
-        await send_until_over(studio.api.sandbox, run)
-        (dead,) = await studio.client.deliveries(states=["dead"])
-        answer = await studio.api.post(f"/api/v1/deliveries/{dead.id}/redrive")
+async def test_a_dead_letter_can_be_sent_again(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(settings={"webhook_retry_max": 5}) as gpu_app, receiver(*[respond_with(503)] * 5) as there:
+        job = await run_to_end(gpu_app, there.url)
+        run = (await gpu_app.client.runs())[0].id
+        await send_until_done(gpu_app.api.sandbox, run)
+        (dead,) = await gpu_app.client.deliveries(states=["dead"])
+        answer = await gpu_app.api.post(f"/api/v1/deliveries/{dead.id}/redrive")
         assert answer.status_code < 300
-        await studio.pass_time(timedelta(hours=1))
-        await studio.api.sandbox.send_webhooks()
-        assert there.got[-1].json["jobId"] == job
-        assert (await studio.client.delivery(dead.id)).state == "delivered"
+        await gpu_app.pass_time(timedelta(hours=1))
+        await gpu_app.api.sandbox.send_webhooks()
+        assert there.requests[-1].json["jobId"] == job
+        assert (await gpu_app.client.delivery(dead.id)).state == "delivered"
 
 
-async def test_a_dead_letter_survives_a_restart_and_can_be_sent(open_studio: OpenStudio) -> None:
-    async with receiver(says(410)) as there:
-        async with open_studio() as studio:
-            job = await ended(studio, there.url)
-            await studio.api.sandbox.send_webhooks()
-            (dead,) = await studio.client.deliveries(states=["dead"])
-            letter, now = await studio.client.delivery(dead.id), await studio.api.sandbox.clock.now()
-        async with open_studio() as studio:  # all that a process keeps is new
-            await studio.api.sandbox.clock.set(now)
-            assert await studio.client.delivery(dead.id) == letter
-            await studio.client.enable_endpoint(letter.endpoint)
-            assert (await studio.api.post(f"/api/v1/deliveries/{dead.id}/redrive")).status_code < 300
-            await studio.api.sandbox.send_webhooks()
-    assert [got.json["jobId"] for got in there.got] == [job, job]
-    assert there.got[0].headers["webhook-id"] == there.got[1].headers["webhook-id"]
+async def test_a_dead_letter_survives_a_restart_and_can_be_sent(open_gpu_app: OpenGpuApp) -> None:
+    async with receiver(respond_with(410)) as there:
+        async with open_gpu_app() as gpu_app:
+            job = await run_to_end(gpu_app, there.url)
+            await gpu_app.api.sandbox.send_webhooks()
+            (dead,) = await gpu_app.client.deliveries(states=["dead"])
+            letter, now = await gpu_app.client.delivery(dead.id), await gpu_app.api.sandbox.clock.now()
+        async with open_gpu_app() as gpu_app:  # all that a process keeps is new
+            await gpu_app.api.sandbox.clock.set(now)
+            assert await gpu_app.client.delivery(dead.id) == letter
+            await gpu_app.client.enable_endpoint(letter.endpoint)
+            assert (await gpu_app.api.post(f"/api/v1/deliveries/{dead.id}/redrive")).status_code < 300
+            await gpu_app.api.sandbox.send_webhooks()
+    assert [got.json["jobId"] for got in there.requests] == [job, job]
+    assert there.requests[0].headers["webhook-id"] == there.requests[1].headers["webhook-id"]
 
 
-async def test_dead_letters_show_no_secret(open_studio: OpenStudio, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_letters_show_no_secret(open_gpu_app: OpenGpuApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
     monkeypatch.setenv("RUNPOD_API_KEY", KEY)
     answer = f"Authorization: Bearer {KEY}".encode()
-    async with open_studio() as studio, receiver(says(410, answer)) as there:
-        await ended(studio, f"{there.url}?token=CANARY")
-        await studio.api.sandbox.send_webhooks()
-        (dead,) = await studio.client.deliveries(states=["dead"])
+    async with open_gpu_app() as gpu_app, receiver(respond_with(410, answer)) as there:
+        await run_to_end(gpu_app, f"{there.url}?token=CANARY")
+        await gpu_app.api.sandbox.send_webhooks()
+        (dead,) = await gpu_app.client.deliveries(states=["dead"])
         places = ("/api/v1/deliveries?state=dead", f"/api/v1/deliveries/{dead.id}", "/api/v1/endpoints")
-        shown = [await studio.api.get(place) for place in places]
-        visitor = Visitor(studio.api)
+        shown = [await gpu_app.api.get(place) for place in places]
+        visitor = Visitor(gpu_app.api)
         await visitor.log_in()
         shown += [await visitor.get("/deliveries?state=dead"), await visitor.get(f"/deliveries/{dead.id}")]
-    assert there.got[0].path.endswith("?token=CANARY")
+    assert there.requests[0].path.endswith("?token=CANARY")
     assert [answer.status_code for answer in shown] == [200] * 5
     assert all("token=***" in answer.text for answer in shown)
     assert "Authorization: " in shown[1].text
@@ -255,70 +255,72 @@ async def test_dead_letters_show_no_secret(open_studio: OpenStudio, monkeypatch:
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_callback_that_comes_before_n8n_waits_for_it_is_sent_again(status: int, studio: Studio) -> None:
-    async with receiver(says(status)) as there:
-        await ended(studio, there.url)
-        run = (await studio.client.runs())[0].id
-        await send_until_over(studio.api.sandbox, run)
-    assert len(there.got) == 2
-    assert (await studio.client.deliveries())[0].state == "delivered"
+async def test_a_callback_that_comes_before_n8n_waits_for_it_is_sent_again(status: int, gpu_app: GpuApp) -> None:
+    async with receiver(respond_with(status)) as there:
+        await run_to_end(gpu_app, there.url)
+        run = (await gpu_app.client.runs())[0].id
+        await send_until_done(gpu_app.api.sandbox, run)
+    assert len(there.requests) == 2
+    assert (await gpu_app.client.deliveries())[0].state == "delivered"
 
 
 @pytest.mark.parametrize(("asked", "attempts"), [("1", 1), ("3", 3), ("7", 7)])
 async def test_who_sets_the_number_of_attempts_gets_as_many(
-    asked: str, attempts: int, open_studio: OpenStudio, monkeypatch: pytest.MonkeyPatch
+    asked: str, attempts: int, open_gpu_app: OpenGpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEBHOOK_RETRY_MAX", asked)
-    async with open_studio() as studio, receiver(*[says(500)] * 9) as there:
-        await ended(studio, there.url)
-        await send_until_over(studio.api.sandbox, (await studio.client.runs())[0].id)
-        assert len(there.got) == attempts
+    async with open_gpu_app() as gpu_app, receiver(*[respond_with(500)] * 9) as there:
+        await run_to_end(gpu_app, there.url)
+        await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs())[0].id)
+        assert len(there.requests) == attempts
 
 
 def test_the_whole_schedule_is_the_default_and_five_attempts_can_be_had() -> None:
-    rules, five = (Rules.of(given, offline=False) for given in (GpuSettings(), GpuSettings(webhook_retry_max=5)))
-    assert (rules.attempts, rules.webhook("https://a.example").profile) == (14, "standard")
-    assert (five.attempts, five.webhook("https://a.example").profile) == (5, "short")
+    rules, five = (
+        Rules.from_settings(given, offline=False) for given in (GpuSettings(), GpuSettings(webhook_retry_max=5))
+    )
+    assert (rules.webhook_attempts, rules.webhook("https://a.example").schedule) == (14, "standard")
+    assert (five.webhook_attempts, five.webhook("https://a.example").schedule) == (5, "short")
 
 
-async def test_no_callback_is_owed_where_none_was_asked_for(studio: Studio) -> None:
-    await studio.submit(img2vid(1))
-    await studio.work()
-    assert await studio.client.deliveries() == []
+async def test_no_callback_is_enqueued_where_none_was_requested(gpu_app: GpuApp) -> None:
+    await gpu_app.submit(img2vid(1))
+    await gpu_app.work()
+    assert await gpu_app.client.deliveries() == []
 
 
-async def test_a_rerun_takes_as_long_as_itself_however_long_ago_the_first_run_was(studio: Studio) -> None:
-    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
+async def test_a_rerun_takes_as_long_as_itself_however_long_ago_the_first_run_was(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
     async with receiver() as there:
-        job = await ended(studio, there.url, img2vid(3))
-        (first,) = await studio.callbacks(there)
-        studio.standin.faults.bad_images = set()
-        await studio.api.sandbox.clock.advance(timedelta(days=2))
-        await studio.client.rerun_failed(run_id(job))
-        assert [(await studio.show(job))[name] for name in ("status", "startedAt")] == ["QUEUED", None]
-        await studio.pass_time(MINUTE)
-        await studio.work()
-        _, second = await studio.callbacks(there)
-        shown, (listed,) = await studio.show(job), (await studio.api.get("/jobs")).json()["jobs"]
+        job = await run_to_end(gpu_app, there.url, img2vid(3))
+        (first,) = await gpu_app.send_callbacks(there)
+        gpu_app.standin.faults.bad_images = set()
+        await gpu_app.api.sandbox.clock.advance(timedelta(days=2))
+        await gpu_app.client.rerun_failed(run_id(job))
+        assert [(await gpu_app.show(job))[name] for name in ("status", "startedAt")] == ["QUEUED", None]
+        await gpu_app.pass_time(MINUTE)
+        await gpu_app.work()
+        _, second = await gpu_app.send_callbacks(there)
+        shown, (listed,) = await gpu_app.show(job), (await gpu_app.api.get("/jobs")).json()["jobs"]
     assert (first["execution"]["durationMs"], second["execution"]["durationMs"]) == (8000, 8000)
     assert second["status"] == "COMPLETED"
     assert second["execution"]["startTime"] == shown["startedAt"] == listed["startedAt"] > "2030-01-03T12:01:00"
 
 
 def test_more_attempts_than_there_are_in_the_schedule_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(SCHEDULES["standard"]) == MOST_ATTEMPTS
-    monkeypatch.setenv("WEBHOOK_RETRY_MAX", str(MOST_ATTEMPTS))
-    assert Rules.of(GpuSettings(), offline=False).attempts == MOST_ATTEMPTS
-    monkeypatch.setenv("WEBHOOK_RETRY_MAX", str(MOST_ATTEMPTS + 1))
+    assert len(SCHEDULES["standard"]) == MAX_ATTEMPTS
+    monkeypatch.setenv("WEBHOOK_RETRY_MAX", str(MAX_ATTEMPTS))
+    assert Rules.from_settings(GpuSettings(), offline=False).webhook_attempts == MAX_ATTEMPTS
+    monkeypatch.setenv("WEBHOOK_RETRY_MAX", str(MAX_ATTEMPTS + 1))
     with pytest.raises(ValidationError, match="less than or equal to 14"):
         GpuSettings()
 
 
-async def test_a_plain_run_sends_nothing_to_the_webhook_url_of_its_input(studio: Studio) -> None:
+async def test_a_plain_run_sends_nothing_to_the_webhook_url_of_its_input(gpu_app: GpuApp) -> None:
     given = {**BODIES["caption"], "webhook_url": "https://169.254.169.254/latest/meta-data"}
-    answer = await studio.api.post("/api/v1/runs", json={"pipeline": "caption", "input": given})
+    answer = await gpu_app.api.post("/api/v1/runs", json={"pipeline": "caption", "input": given})
     assert answer.status_code == 202
-    await studio.work()
-    assert await studio.client.deliveries() == []
+    await gpu_app.work()
+    assert await gpu_app.client.deliveries() == []
     asked = {"pipeline": "caption", "input": given, "webhook": {"url": given["webhook_url"]}}
-    assert (await studio.api.post("/api/v1/runs", json=asked)).json()["code"] == "UNSAFE_URL"
+    assert (await gpu_app.api.post("/api/v1/runs", json=asked)).json()["code"] == "UNSAFE_URL"

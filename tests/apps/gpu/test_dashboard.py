@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from tests.apps.gpu.studio import Studio, img2vid
-from tests.deploy.scrape import samples, scraped
+from tests.apps.gpu.gpu_app import GpuApp, img2vid
+from tests.deploy.scrape import fetch_metrics, samples
 from tests.deploy.test_grafana import panels
 
 
-async def test_jobs_that_failed_in_part_are_counted_as_failed(studio: Studio) -> None:
-    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
-    studio.standin.faults.fail = {"caption"}
-    jobs = [await studio.submit(img2vid(3)), await studio.submit(operation="caption")]
-    await studio.submit(operation="addaudio")
-    await studio.work()
-    assert [(await studio.show(job))["status"] for job in jobs] == ["FAILED", "FAILED"]
+async def test_jobs_that_failed_in_part_are_counted_as_failed(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
+    gpu_app.standin.faults.fail = {"caption"}
+    jobs = [await gpu_app.submit(img2vid(3)), await gpu_app.submit(operation="caption")]
+    await gpu_app.submit(operation="addaudio")
+    await gpu_app.work()
+    assert [(await gpu_app.show(job))["status"] for job in jobs] == ["FAILED", "FAILED"]
     counted = {
         dict(labels)["state"]: count
-        for (name, labels), count in samples(await scraped(studio.api)).items()
+        for (name, labels), count in samples(await fetch_metrics(gpu_app.api)).items()
         if name == "retoma_runs_ended_total" and count
     }
     (target,) = panels()["Jobs Failed"]["targets"]

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.gpu.conftest import OpenStudio
-from tests.apps.gpu.studio import Studio
+from tests.apps.gpu.conftest import OpenGpuApp
+from tests.apps.gpu.gpu_app import GpuApp
 
 FILM = bytes(range(100))
 KEY = "gpu/0190/1/video_1.mp4"
 
 
 @pytest.fixture
-async def library(open_studio: OpenStudio, tmp_path: Path) -> AsyncIterator[Studio]:
+async def app_with_film(open_gpu_app: OpenGpuApp, tmp_path: Path) -> AsyncIterator[GpuApp]:
     """A studio that keeps one film, and a secret beside its files."""
     film = tmp_path / "files" / KEY
     film.parent.mkdir(parents=True)
     film.write_bytes(FILM)
     (tmp_path / "secret.mp4").write_text("a secret")
-    async with open_studio() as studio:
-        yield studio
+    async with open_gpu_app() as gpu_app:
+        yield gpu_app
 
 
-async def test_a_film_is_sent_to_whoever_knows_its_address(library: Studio) -> None:
-    answer = await library.api.get(f"/files/{KEY}", key=None)
+async def test_a_film_is_sent_to_whoever_knows_its_address(app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None)
     assert (answer.status_code, answer.content) == (200, FILM)
     assert answer.headers["content-type"] == "video/mp4"
     assert answer.headers["content-length"] == "100"
@@ -35,11 +35,11 @@ async def test_a_film_is_sent_to_whoever_knows_its_address(library: Studio) -> N
     assert answer.headers["accept-ranges"] == "bytes"
 
 
-async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(library: Studio) -> None:
-    fetched = await library.api.get(f"/files/{KEY}", key=None)
-    looked = await library.api.call("HEAD", f"/files/{KEY}", key=None, headers={"Range": "bytes=0-9"})
+async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(app_with_film: GpuApp) -> None:
+    fetched = await app_with_film.api.get(f"/files/{KEY}", key=None)
+    looked = await app_with_film.api.call("HEAD", f"/files/{KEY}", key=None, headers={"Range": "bytes=0-9"})
     assert (looked.status_code, looked.content, looked.headers) == (200, b"", fetched.headers)
-    assert (await library.api.call("HEAD", "/files/gpu/0190/1/video_2.mp4", key=None)).status_code == 404
+    assert (await app_with_film.api.call("HEAD", "/files/gpu/0190/1/video_2.mp4", key=None)).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,21 @@ async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(library: Studio
         ("bytes=-5000", FILM, "bytes 0-99/100"),
     ],
 )
-async def test_a_part_is_sent_to_who_asks_for_it(asked: str, got: bytes, told: str, library: Studio) -> None:
-    answer = await library.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+async def test_a_part_is_sent_to_who_asks_for_it(asked: str, got: bytes, told: str, app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
     assert (answer.status_code, answer.content, answer.headers["content-range"]) == (206, got, told)
     assert answer.headers["content-length"] == str(len(got))
 
 
 @pytest.mark.parametrize("asked", ["bytes=100-", "bytes=9-3", "bytes=-0"])
-async def test_a_part_that_is_not_there_is_refused(asked: str, library: Studio) -> None:
-    answer = await library.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+async def test_a_part_that_is_not_there_is_refused(asked: str, app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
     assert (answer.status_code, answer.headers["content-range"]) == (416, "bytes */100")
 
 
 @pytest.mark.parametrize("asked", ["bytes=-", "bytes=0-1,5-6", "seconds=1-2", "bytes=a-b"])
-async def test_what_is_no_range_gets_the_whole(asked: str, library: Studio) -> None:
-    answer = await library.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+async def test_what_is_no_range_gets_the_whole(asked: str, app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
     assert (answer.status_code, answer.content) == (200, FILM)
 
 
@@ -86,7 +86,7 @@ async def test_what_is_no_range_gets_the_whole(asked: str, library: Studio) -> N
         "gpu\\0190",
     ],
 )
-async def test_nothing_else_can_be_fetched(key: str, library: Studio) -> None:
-    answer = await library.api.get(f"/files/{key}", key=None)
+async def test_nothing_else_can_be_fetched(key: str, app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{key}", key=None)
     assert answer.status_code == 404
     assert b"secret" not in answer.content.replace(b"secret.mp4", b"")

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from retoma import OutcomeUnknown, Report
-from retoma_apps.gpu.outcomes import SUCCEEDED
+from retoma import PollResult, SubmissionUnknown
+from retoma_apps.gpu.results import SUCCESS_MESSAGES
 from retoma_apps.gpu.settings import GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
-from tests.apps.gpu.conftest import OpenStudio
-from tests.apps.gpu.studio import KEY, MINUTE, Studio, img2vid
+from tests.apps.gpu.conftest import OpenGpuApp
+from tests.apps.gpu.gpu_app import KEY, MINUTE, GpuApp, img2vid
 from tests.receiver import receiver
 
 
-async def test_a_bad_image_loses_only_its_own_video(studio: Studio) -> None:
-    studio.standin.faults.bad_images = {"42"}
+async def test_a_bad_image_loses_only_its_own_video(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images = {"42"}
     async with receiver() as there:
-        job = await studio.submit(img2vid(100, webhook_url=there.url))
-        await studio.work()
-        (told,) = await studio.callbacks(there)
-    shown = await studio.show(job)
+        job = await gpu_app.submit(img2vid(100, webhook_url=there.url))
+        await gpu_app.work()
+        (told,) = await gpu_app.send_callbacks(there)
+    shown = await gpu_app.show(job)
     assert (told["status"], shown["status"]) == ("FAILED", "FAILED")
     assert told["error"] == {
         "code": "PARTIAL_FAILURE",
@@ -36,103 +36,103 @@ async def test_a_bad_image_loses_only_its_own_video(studio: Studio) -> None:
     assert [video["id"] for video in told["result"]["videos"]] == expected
     assert told["result"]["failed"] == [{"id": "42", "code": "PROCESSING_ERROR", "message": "Image 42 is corrupted"}]
     assert (shown["result"], shown["error"]) == (told["result"], told["error"])
-    assert await studio.used() == 0
-    assert studio.standin.duplicates == 0
+    assert await gpu_app.count_used_slots() == 0
+    assert gpu_app.standin.duplicates == 0
 
 
-async def test_only_the_part_that_failed_is_tried_again(studio: Studio) -> None:
-    studio.standin.faults.bad_images = {"42"}
-    job = await studio.submit(img2vid(100))
-    await studio.work()
+async def test_only_the_part_that_failed_is_tried_again(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images = {"42"}
+    job = await gpu_app.submit(img2vid(100))
+    await gpu_app.work()
     tries: dict[int, int] = {}
-    for one in studio.standin.jobs:
+    for one in gpu_app.standin.jobs:
         tries[len(one.input["images"])] = tries.get(len(one.input["images"]), 0) + 1
     # Nine parts, of which one was tried four times; then its images one by one, the bad one twice.
     assert tries == {12: 8 + 3, 4: 1, 1: 12 + 1}
-    attempts = (await studio.show(job))["attempts"]
+    attempts = (await gpu_app.show(job))["attempts"]
     assert attempts["clips:3"] == 4
     assert {part: count for part, count in attempts.items() if count > 1} == {"clips:3": 4, "lone_clip:42": 2}
 
 
-async def test_a_part_that_recovers_is_no_failure(studio: Studio) -> None:
-    studio.standin.faults.bad_images = {"1"}
-    job = await studio.submit(img2vid(30))
-    await studio.do()
-    await studio.pass_time(timedelta(seconds=16))
-    studio.standin.faults.bad_images = set()
-    await studio.work()
-    shown = await studio.show(job)
+async def test_a_part_that_recovers_is_no_failure(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images = {"1"}
+    job = await gpu_app.submit(img2vid(30))
+    await gpu_app.work_now()
+    await gpu_app.pass_time(timedelta(seconds=16))
+    gpu_app.standin.faults.bad_images = set()
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert (shown["status"], len(shown["result"]["videos"])) == ("COMPLETED", 30)
     assert shown["attempts"]["clips:0"] == 2
 
 
-async def test_a_job_that_is_tried_again_began_when_it_first_began(studio: Studio) -> None:
-    studio.standin.faults.fail = {"caption"}
-    job = await studio.submit(operation="caption")
-    await studio.do()
-    began = (await studio.show(job))["startedAt"]
-    await studio.pass_time()
-    studio.standin.faults.fail = set()
-    await studio.work()
-    shown = await studio.show(job)
+async def test_a_job_that_is_tried_again_began_when_it_first_began(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.fail = {"caption"}
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work_now()
+    began = (await gpu_app.show(job))["startedAt"]
+    await gpu_app.pass_time()
+    gpu_app.standin.faults.fail = set()
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert (shown["status"], shown["attempts"], shown["startedAt"]) == ("COMPLETED", {"captioned": 2}, began)
 
 
-async def test_no_job_began_before_it_was_created_however_long_its_attempts_took(studio: Studio) -> None:
-    job = await studio.submit(operation="caption")
-    await studio.do()
-    async with studio.api.sandbox.client.database.connection() as connection:
+async def test_no_job_began_before_it_was_created_however_long_its_attempts_took(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work_now()
+    async with gpu_app.api.sandbox.client.database.connection() as connection:
         await connection.execute("update retoma.jobs set spent_ms = 60000")
-    shown = await studio.show(job)
+    shown = await gpu_app.show(job)
     assert shown["startedAt"] == shown["createdAt"]
 
 
-async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(studio: Studio) -> None:
-    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
-    job = await studio.submit(img2vid(3))
-    await studio.work()
-    shown = await studio.show(job)
+async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
+    job = await gpu_app.submit(img2vid(3))
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert [fault["id"] for fault in shown["result"]["failed"]] == ["2"]
     assert shown["result"]["failed"][0]["code"] == "CORRUPT_IMAGE"
     assert [video["id"] for video in shown["result"]["videos"]] == ["1", "3"]
-    assert studio.standin.submits.total() == 1
+    assert gpu_app.standin.submits.total() == 1
 
 
-async def test_an_image_that_the_host_could_not_fetch_is_tried_alone_and_once_more(studio: Studio) -> None:
-    faults = studio.standin.faults
+async def test_an_image_that_the_host_could_not_fetch_is_tried_alone_and_once_more(gpu_app: GpuApp) -> None:
+    faults = gpu_app.standin.faults
     faults.bad_images, faults.partial, faults.code = {"2"}, True, "DOWNLOAD_FAILED"
-    job = await studio.submit(img2vid(3))
-    await studio.work()
-    shown = await studio.show(job)
+    job = await gpu_app.submit(img2vid(3))
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert [(fault["id"], fault["code"]) for fault in shown["result"]["failed"]] == [("2", "DOWNLOAD_FAILED")]
     assert shown["attempts"] == {"clips:0": 1, "lone_clip:2": 2}
-    assert Counter(len(one.input["images"]) for one in studio.standin.jobs) == {3: 1, 1: 2}
+    assert Counter(len(one.input["images"]) for one in gpu_app.standin.jobs) == {3: 1, 1: 2}
 
 
-async def test_a_part_that_gives_no_videos_is_tried_again_and_then_image_by_image(studio: Studio) -> None:
-    studio.standin.faults.mute_images = {"5"}
-    job = await studio.submit(img2vid(14))
-    await studio.work()
-    shown = await studio.show(job)
+async def test_a_part_that_gives_no_videos_is_tried_again_and_then_image_by_image(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.mute_images = {"5"}
+    job = await gpu_app.submit(img2vid(14))
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert [video["id"] for video in shown["result"]["videos"]] == [str(n) for n in range(1, 15) if n != 5]
     said = "RunPod says that it is done, and gives no video"
     assert shown["result"]["failed"] == [{"id": "5", "code": "NO_VIDEO", "message": said}]
-    orders = Counter(len(one.input["images"]) for one in studio.standin.jobs)
+    orders = Counter(len(one.input["images"]) for one in gpu_app.standin.jobs)
     assert orders == {12: 4, 2: 1, 1: 12 + 1}
 
 
-async def test_a_corrupt_image_that_was_mended_is_tried_when_the_job_is_run_again(studio: Studio) -> None:
-    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
-    job = await studio.submit(img2vid(3))
-    await studio.work()
-    studio.standin.faults.bad_images = set()
-    assert (await studio.api.post(f"/api/v1/runs/{run_id(job)}/rerun", json={})).is_success
-    await studio.work()
-    shown = await studio.show(job)
+async def test_a_fixed_image_is_tried_when_the_job_is_rerun(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
+    job = await gpu_app.submit(img2vid(3))
+    await gpu_app.work()
+    gpu_app.standin.faults.bad_images = set()
+    assert (await gpu_app.api.post(f"/api/v1/runs/{run_id(job)}/rerun", json={})).is_success
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert (shown["status"], [video["id"] for video in shown["result"]["videos"]]) == ("COMPLETED", ["1", "2", "3"])
 
 
-class Strict:
+class CorruptImageHost:
     """A host that says of every order that its image is corrupt, as ffmpeg does of one that is."""
 
     code = "CORRUPT_IMAGE"
@@ -144,8 +144,8 @@ class Strict:
         self.submitted += 1
         return f"order-{self.submitted}"
 
-    async def status(self, _: str) -> Report:
-        return Report("failed", code=self.code, message="Image 1 is corrupted")
+    async def status(self, _: str) -> PollResult:
+        return PollResult("failed", code=self.code, message="Image 1 is corrupted")
 
     async def cancel(self, _: str) -> None: ...
 
@@ -153,17 +153,17 @@ class Strict:
         return None
 
 
-class Wordy(Strict):
+class WordyHost(CorruptImageHost):
     """A host with words of its own, which names a file or an address only where it likes to."""
 
     result: dict[str, Any]
 
-    async def status(self, _: str) -> Report:
-        return Report("succeeded", result=self.result)
+    async def status(self, _: str) -> PollResult:
+        return PollResult("succeeded", result=self.result)
 
 
-async def test_an_entry_that_cannot_be_read_costs_only_its_own_image(open_studio: OpenStudio) -> None:
-    host, url = Wordy(), "https://files.example/a.mp4"
+async def test_an_entry_that_cannot_be_read_costs_only_its_own_image(open_gpu_app: OpenGpuApp) -> None:
+    host, url = WordyHost(), "https://files.example/a.mp4"
     host.result = {
         "videos": [
             {"id": 1, "video_url": url, "owner": "me"},
@@ -173,64 +173,66 @@ async def test_an_entry_that_cannot_be_read_costs_only_its_own_image(open_studio
         ],
         "failed": None,
     }
-    async with open_studio(host=host) as studio:
-        job = await studio.submit(img2vid(3))
-        await studio.work()
-        result = (await studio.show(job))["result"]
+    async with open_gpu_app(host=host) as gpu_app:
+        job = await gpu_app.submit(img2vid(3))
+        await gpu_app.work()
+        result = (await gpu_app.show(job))["result"]
     named = [{"id": each, "video_url": url, "filename": f"video_{each}.mp4"} for each in ("1", "3")]
     assert (result["videos"], [fault["id"] for fault in result["failed"]]) == (named, ["2"])
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_of_a_hosts_words_only_the_address_of_the_video_is_told(operation: str, open_studio: OpenStudio) -> None:
-    host, url = Wordy(), "https://files.example/a.mp4"
+async def test_of_a_hosts_words_only_the_address_of_the_video_is_told(operation: str, open_gpu_app: OpenGpuApp) -> None:
+    host, url = WordyHost(), "https://files.example/a.mp4"
     host.result = {"video_url": url, "code": 500, "message": "all is lost"}
-    async with open_studio(host=host) as studio:
-        job = await studio.submit(operation=operation)
-        await studio.work()
-        result = (await studio.show(job))["result"]
-    assert result == {"code": 200, "message": SUCCEEDED[operation], "video_url": url}
+    async with open_gpu_app(host=host) as gpu_app:
+        job = await gpu_app.submit(operation=operation)
+        await gpu_app.work()
+        result = (await gpu_app.show(job))["result"]
+    assert result == {"code": 200, "message": SUCCESS_MESSAGES[operation], "video_url": url}
 
 
 @pytest.mark.parametrize(("count", "orders"), [(1, 1), (3, 1 + 3)])
 async def test_a_part_that_the_host_says_is_corrupt_is_divided_without_retries(
-    count: int, orders: int, open_studio: OpenStudio
+    count: int, orders: int, open_gpu_app: OpenGpuApp
 ) -> None:
-    host = Strict()
-    async with open_studio(host=host) as studio:
-        job = await studio.submit(img2vid(count))
-        await studio.work()
-        assert (await studio.show(job))["error"]["message"] == "Image 1 is corrupted"
+    host = CorruptImageHost()
+    async with open_gpu_app(host=host) as gpu_app:
+        job = await gpu_app.submit(img2vid(count))
+        await gpu_app.work()
+        assert (await gpu_app.show(job))["error"]["message"] == "Image 1 is corrupted"
         assert host.submitted == orders
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_what_another_try_would_meet_again_is_tried_once(operation: str, open_studio: OpenStudio) -> None:
-    host, codes = Strict(), ["CORRUPT_VIDEO", "CORRUPT_AUDIO", "UNSAFE_URL", "INVALID_INPUT"]
-    async with open_studio(host=host) as studio:
+async def test_what_another_try_would_meet_again_is_tried_once(operation: str, open_gpu_app: OpenGpuApp) -> None:
+    host, codes = CorruptImageHost(), ["CORRUPT_VIDEO", "CORRUPT_AUDIO", "UNSAFE_URL", "INVALID_INPUT"]
+    async with open_gpu_app(host=host) as gpu_app:
         for host.code in codes:
-            job = await studio.submit(operation=operation)
-            await studio.work()
-            assert (await studio.show(job))["error"]["details"] == host.code
+            job = await gpu_app.submit(operation=operation)
+            await gpu_app.work()
+            assert (await gpu_app.show(job))["error"]["details"] == host.code
     assert host.submitted == len(codes)
 
 
-async def test_a_failed_job_is_in_the_metrics_and_in_the_logs(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
-    studio.standin.faults.fail = {"caption"}
-    job = await studio.submit(operation="caption")
-    await studio.work()
-    await studio.api.sandbox.clock.advance(timedelta(hours=1))
-    metrics = (await studio.api.get("/metrics")).text
+async def test_a_failed_job_is_in_the_metrics_and_in_the_logs(
+    gpu_app: GpuApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu_app.standin.faults.fail = {"caption"}
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work()
+    await gpu_app.api.sandbox.clock.advance(timedelta(hours=1))
+    metrics = (await gpu_app.api.get("/metrics")).text
     assert 'retoma_runs_ended_total{pipeline="caption",state="failed"} 1' in metrics
     logged = [vars(record) for record in caplog.records if vars(record).get("run") == str(run_id(job))]
     assert ("ERROR", 4) in [(line["levelname"], line.get("attempt")) for line in logged]
 
 
-async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
-    studio.standin.faults.bad_images = {"1"}
+async def test_retries_and_ends_are_logged_with_the_job(gpu_app: GpuApp, caplog: pytest.LogCaptureFixture) -> None:
+    gpu_app.standin.faults.bad_images = {"1"}
     with caplog.at_level(logging.WARNING, "retoma_apps.gpu"):
-        job = await studio.submit(img2vid(1))
-        await studio.work()
+        job = await gpu_app.submit(img2vid(1))
+        await gpu_app.work()
     said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
     assert f"{job}: retrying part 0, try 2" in said
     assert f"{job}: part 0 failed 4 times: Image 1 is corrupted" in said
@@ -238,11 +240,11 @@ async def test_retries_and_ends_are_logged_with_the_job(studio: Studio, caplog: 
 
 @pytest.mark.parametrize("operation", ["img2vid", "caption", "addaudio"])
 async def test_a_failure_for_good_is_logged_with_the_job_and_the_number_of_its_attempts(
-    operation: str, studio: Studio, caplog: pytest.LogCaptureFixture
+    operation: str, gpu_app: GpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    studio.standin.faults.fail = {operation}
-    job = await studio.submit({**BODIES[operation], "images": img2vid(1)["images"]}, operation)
-    await studio.work()
+    gpu_app.standin.faults.fail = {operation}
+    job = await gpu_app.submit({**BODIES[operation], "images": img2vid(1)["images"]}, operation)
+    await gpu_app.work()
     told, *_ = [record for record in caplog.records if record.levelname == "ERROR"]
     if operation == "img2vid":
         assert told.getMessage() == f"{job}: part 0 failed 4 times: img2vid failed, as it was told to"
@@ -254,15 +256,15 @@ async def test_a_failure_for_good_is_logged_with_the_job_and_the_number_of_its_a
     ("operation", "minutes"), [("img2vid", 60), ("caption", 10), ("addaudio", 5), ("something else", 30)]
 )
 def test_each_operation_has_its_limit(operation: str, minutes: int) -> None:
-    rules = Rules.of(GpuSettings(), offline=False)
+    rules = Rules.from_settings(GpuSettings(), offline=False)
     assert rules.limit(operation) == timedelta(minutes=minutes)
 
 
 def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JOB_TIMEOUT_MS", raising=False)
-    assert Rules.of(GpuSettings(), offline=False).limit("img2vid") == timedelta(milliseconds=3_600_000)
+    assert Rules.from_settings(GpuSettings(), offline=False).limit("img2vid") == timedelta(milliseconds=3_600_000)
     monkeypatch.setenv("JOB_TIMEOUT_MS", "90000")
-    rules = Rules.of(GpuSettings(), offline=False)
+    rules = Rules.from_settings(GpuSettings(), offline=False)
     assert {rules.limit(name) for name in ("img2vid", "caption", "addaudio")} == {timedelta(seconds=90)}
 
 
@@ -270,16 +272,16 @@ def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatc
     ("queue", "work", "status"), [(80.0, 80.0, "COMPLETED"), (80.0, 120.0, "FAILED"), (120.0, 1.0, "FAILED")]
 )
 async def test_a_job_may_wait_for_the_set_limit_and_then_run_for_it(
-    queue: float, work: float, status: str, open_studio: OpenStudio
+    queue: float, work: float, status: str, open_gpu_app: OpenGpuApp
 ) -> None:
     """So that it may take up to twice the limit."""
     settings = {"job_timeout_ms": 90_000}
-    async with open_studio(queue_seconds=queue, seconds=lambda _: work, settings=settings) as studio:
-        job = await studio.submit(operation="caption")
-        await studio.do()
-        studio.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
-        await studio.work()
-        shown = await studio.show(job)
+    async with open_gpu_app(queue_seconds=queue, seconds=lambda _: work, settings=settings) as gpu_app:
+        job = await gpu_app.submit(operation="caption")
+        await gpu_app.work_now()
+        gpu_app.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
+        await gpu_app.work()
+        shown = await gpu_app.show(job)
     assert (shown["status"], shown.get("error", {}).get("code")) == (
         status,
         None if status == "COMPLETED" else "TIMEOUT",
@@ -288,31 +290,31 @@ async def test_a_job_may_wait_for_the_set_limit_and_then_run_for_it(
 
 @pytest.mark.parametrize(("operation", "limit"), [("img2vid", 60), ("caption", 10), ("addaudio", 5)])
 async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
-    operation: str, limit: int, open_studio: OpenStudio, caplog: pytest.LogCaptureFixture
+    operation: str, limit: int, open_gpu_app: OpenGpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_studio(seconds=lambda _: 1e9) as studio, receiver() as there:
-        studio.standin.fleet.cancel_seconds = 3
+    async with open_gpu_app(seconds=lambda _: 1e9) as gpu_app, receiver() as there:
+        gpu_app.standin.fleet.cancel_seconds = 3
         # The host has limits of its own, and would end it first.
-        job = await studio.submit({**BODIES[operation], "webhook_url": there.url}, operation)
-        await studio.do()
-        for one in studio.standin.jobs:
+        job = await gpu_app.submit({**BODIES[operation], "webhook_url": there.url}, operation)
+        await gpu_app.work_now()
+        for one in gpu_app.standin.jobs:
             one.longest = 1e9
-        await studio.pass_time(timedelta(seconds=8))
-        await studio.pass_time(limit * MINUTE - timedelta(seconds=1))
-        assert (await studio.show(job))["status"] == "IN_PROGRESS"
-        await studio.pass_time(timedelta(seconds=1))
-        assert await studio.used() == 1, "RunPod has not confirmed the end"
-        await studio.pass_time(timedelta(seconds=4))
-        await studio.pass_time(timedelta(seconds=4))
-        shown = await studio.show(job)
-        (told,) = await studio.callbacks(there)
+        await gpu_app.pass_time(timedelta(seconds=8))
+        await gpu_app.pass_time(limit * MINUTE - timedelta(seconds=1))
+        assert (await gpu_app.show(job))["status"] == "IN_PROGRESS"
+        await gpu_app.pass_time(timedelta(seconds=1))
+        assert await gpu_app.count_used_slots() == 1, "RunPod has not confirmed the end"
+        await gpu_app.pass_time(timedelta(seconds=4))
+        await gpu_app.pass_time(timedelta(seconds=4))
+        shown = await gpu_app.show(job)
+        (told,) = await gpu_app.send_callbacks(there)
     elapsed = told["execution"]["durationMs"]
     assert shown["status"] == told["status"] == "FAILED"
     assert elapsed >= limit * 60_000
     assert (told["error"]["code"], told["error"]["message"]) == ("TIMEOUT", f"Job timed out after {elapsed}ms")
     assert set(told) == {"jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"}
-    assert [one.status for one in studio.standin.jobs] == ["CANCELLED"]
-    assert await studio.used() == 0
+    assert [one.status for one in gpu_app.standin.jobs] == ["CANCELLED"]
+    assert await gpu_app.count_used_slots() == 0
     logged = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
     assert logged == [f"{job} timed out after {limit * 60_000}ms"]
 
@@ -323,134 +325,134 @@ async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
     ids=["waiting", "running", "all tries together"],
 )
 async def test_waiting_running_and_all_of_it_have_limits_of_their_own(
-    queue: float, work: float, ended: str, open_studio: OpenStudio
+    queue: float, work: float, ended: str, open_gpu_app: OpenGpuApp
 ) -> None:
-    async with open_studio(queue_seconds=queue, seconds=lambda _: work) as studio:
-        studio.standin.faults.fail = {"addaudio"}
-        job = await studio.submit(operation="addaudio")
-        await studio.do()
-        studio.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
-        await studio.work()
-        shown = await studio.show(job)
+    async with open_gpu_app(queue_seconds=queue, seconds=lambda _: work) as gpu_app:
+        gpu_app.standin.faults.fail = {"addaudio"}
+        job = await gpu_app.submit(operation="addaudio")
+        await gpu_app.work_now()
+        gpu_app.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
+        await gpu_app.work()
+        shown = await gpu_app.show(job)
         assert (shown["error"]["code"], shown["completedAt"][11:16]) == ("TIMEOUT", ended)
-        assert (studio.standin.jobs[-1].status, await studio.used()) == ("CANCELLED", 0)
+        assert (gpu_app.standin.jobs[-1].status, await gpu_app.count_used_slots()) == ("CANCELLED", 0)
 
 
-async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_studio: OpenStudio) -> None:
+async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_gpu_app: OpenGpuApp) -> None:
     def seconds(job: Any) -> float:
         return 1e9 if job.input["images"][0]["id"] == "1" else 50.0
 
-    async with open_studio(seconds=seconds, settings={"job_timeout_ms": 120_000}) as studio:
-        job = await studio.submit(img2vid(100))
-        await studio.work()
-        ends = {one.status for one in studio.standin.jobs}
-        assert (await studio.show(job))["error"]["code"] == "TIMEOUT"
+    async with open_gpu_app(seconds=seconds, settings={"job_timeout_ms": 120_000}) as gpu_app:
+        job = await gpu_app.submit(img2vid(100))
+        await gpu_app.work()
+        ends = {one.status for one in gpu_app.standin.jobs}
+        assert (await gpu_app.show(job))["error"]["code"] == "TIMEOUT"
         assert "COMPLETED" in ends
-        assert not studio.running()
-        assert await studio.used() == 0
+        assert not gpu_app.list_running()
+        assert await gpu_app.count_used_slots() == 0
 
 
 @pytest.mark.parametrize(("work", "status"), [(308, "COMPLETED"), (310, "COMPLETED"), (312, "FAILED")])
 async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(
-    work: int, status: str, open_studio: OpenStudio
+    work: int, status: str, open_gpu_app: OpenGpuApp
 ) -> None:
     """Its time is over 308 s after its submission, and the host takes 3 s to cancel it."""
-    async with open_studio(seconds=lambda _: float(work), cancel_seconds=3.0) as studio, receiver() as there:
-        job = await studio.submit({**BODIES["addaudio"], "webhook_url": there.url}, "addaudio")
-        await studio.do()
-        (one,) = studio.standin.jobs
+    async with open_gpu_app(seconds=lambda _: float(work), cancel_seconds=3.0) as gpu_app, receiver() as there:
+        job = await gpu_app.submit({**BODIES["addaudio"], "webhook_url": there.url}, "addaudio")
+        await gpu_app.work_now()
+        (one,) = gpu_app.standin.jobs
         one.longest = 1e9
         for span in (8, 299):
-            await studio.pass_time(timedelta(seconds=span))
+            await gpu_app.pass_time(timedelta(seconds=span))
         assert (one.status, one.cancel_at) == ("IN_PROGRESS", inf)
-        await studio.pass_time(timedelta(seconds=1))
-        await studio.work()
-        await studio.pass_time(timedelta(days=1))
-        assert [body["status"] for body in await studio.callbacks(there)] == [status]
-        assert ((await studio.show(job))["status"], await studio.used()) == (status, 0)
+        await gpu_app.pass_time(timedelta(seconds=1))
+        await gpu_app.work()
+        await gpu_app.pass_time(timedelta(days=1))
+        assert [body["status"] for body in await gpu_app.send_callbacks(there)] == [status]
+        assert ((await gpu_app.show(job))["status"], await gpu_app.count_used_slots()) == (status, 0)
 
 
-async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(studio: Studio) -> None:
-    studio.standin.faults.lost_replies = 2
-    job = await studio.submit(img2vid(40))
-    await studio.work()
-    assert len((await studio.show(job))["result"]["videos"]) == 40
-    assert (studio.standin.duplicates, set(studio.standin.submits.values())) == (0, {1})
+async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.lost_replies = 2
+    job = await gpu_app.submit(img2vid(40))
+    await gpu_app.work()
+    assert len((await gpu_app.show(job))["result"]["videos"]) == 40
+    assert (gpu_app.standin.duplicates, set(gpu_app.standin.submits.values())) == (0, {1})
 
 
-async def test_a_submission_that_fails_delays_only_its_own_part(studio: Studio) -> None:
-    studio.standin.faults.broken = 1
-    job = await studio.submit(img2vid(36))
-    await studio.do()
-    assert len(studio.running()) == 2
-    await studio.work()
-    shown = await studio.show(job)
-    assert (shown["status"], studio.standin.duplicates) == ("COMPLETED", 0)
+async def test_a_submission_that_fails_delays_only_its_own_part(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.broken = 1
+    job = await gpu_app.submit(img2vid(36))
+    await gpu_app.work_now()
+    assert len(gpu_app.list_running()) == 2
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
+    assert (shown["status"], gpu_app.standin.duplicates) == ("COMPLETED", 0)
     assert set(shown["attempts"].values()) == {1}
 
 
-class Failing(Strict):
+class FailingHost(CorruptImageHost):
     """A host that answers submissions with an error and takes none, until it is mended."""
 
-    is_mended = False
+    is_fixed = False
 
     async def submit(self, *given: Any, **more: Any) -> str:
         handle = await super().submit(*given, **more)
-        if not self.is_mended:
-            raise OutcomeUnknown("it answered 502")
+        if not self.is_fixed:
+            raise SubmissionUnknown("it answered 502")
         return handle
 
-    async def status(self, _: str) -> Report:
-        return Report("succeeded", result={"video_url": "https://files.example/a.mp4"})
+    async def status(self, _: str) -> PollResult:
+        return PollResult("succeeded", result={"video_url": "https://files.example/a.mp4"})
 
 
-async def test_a_host_that_fails_every_submission_holds_all_jobs_up_and_fails_none(open_studio: OpenStudio) -> None:
-    host = Failing()
-    async with open_studio(host=host) as studio:
-        jobs = [await studio.submit(operation="caption") for _ in range(8)]
-        await studio.do()
+async def test_a_host_that_fails_every_submission_holds_all_jobs_up_and_fails_none(open_gpu_app: OpenGpuApp) -> None:
+    host = FailingHost()
+    async with open_gpu_app(host=host) as gpu_app:
+        jobs = [await gpu_app.submit(operation="caption") for _ in range(8)]
+        await gpu_app.work_now()
         for _ in range(6):
-            await studio.pass_time(2 * MINUTE)
+            await gpu_app.pass_time(2 * MINUTE)
         assert host.submitted < 12
-        host.is_mended = True
-        await studio.work()
-        shown = [await studio.show(job) for job in jobs]
+        host.is_fixed = True
+        await gpu_app.work()
+        shown = [await gpu_app.show(job) for job in jobs]
     assert {(job["status"], job["attempts"]["captioned"]) for job in shown} == {("COMPLETED", 1)}
 
 
-async def test_too_many_requests_delay_and_never_fail(studio: Studio) -> None:
-    studio.standin.faults.rate_limited = 7
-    job = await studio.submit(img2vid(40))
-    await studio.work()
-    shown = await studio.show(job)
+async def test_too_many_requests_delay_and_never_fail(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.rate_limited = 7
+    job = await gpu_app.submit(img2vid(40))
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert (shown["status"], set(shown["attempts"].values())) == ("COMPLETED", {1})
 
 
-async def test_work_that_the_host_has_forgotten_is_submitted_anew(open_studio: OpenStudio) -> None:
-    async with open_studio(retention=1.0) as studio:
-        job = await studio.submit(img2vid(1))
-        await studio.do()
-        await studio.standin.advance(60)
-        await studio.pass_time(timedelta(seconds=8))
-        studio.standin.fleet.retention = 1800
-        await studio.work()
-        assert (await studio.show(job))["status"] == "COMPLETED"
-        assert studio.standin.submits.total() == 2
+async def test_work_that_the_host_has_forgotten_is_submitted_again(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(retention=1.0) as gpu_app:
+        job = await gpu_app.submit(img2vid(1))
+        await gpu_app.work_now()
+        await gpu_app.standin.advance(60)
+        await gpu_app.pass_time(timedelta(seconds=8))
+        gpu_app.standin.fleet.retention = 1800
+        await gpu_app.work()
+        assert (await gpu_app.show(job))["status"] == "COMPLETED"
+        assert gpu_app.standin.submits.total() == 2
 
 
 async def test_a_state_that_nobody_knows_is_told_and_the_job_goes_on(
-    studio: Studio, caplog: pytest.LogCaptureFixture
+    gpu_app: GpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = await studio.submit(img2vid(1))
-    await studio.do()
-    (one,) = studio.standin.jobs
+    job = await gpu_app.submit(img2vid(1))
+    await gpu_app.work_now()
+    (one,) = gpu_app.standin.jobs
     one.status = "HIBERNATING"  # type: ignore[assignment]
-    await studio.pass_time()
-    assert (await studio.show(job))["status"] == "IN_PROGRESS"
+    await gpu_app.pass_time()
+    assert (await gpu_app.show(job))["status"] == "IN_PROGRESS"
     assert "'HIBERNATING'" in caplog.text
     one.status = "IN_PROGRESS"
-    await studio.work()
-    assert (await studio.show(job))["status"] == "COMPLETED"
+    await gpu_app.work()
+    assert (await gpu_app.show(job))["status"] == "COMPLETED"
 
 
 @pytest.mark.parametrize(
@@ -469,35 +471,35 @@ async def test_every_state_of_runpod_has_its_outcome_and_only_an_unknown_one_is_
     status: str,
     code: str | None,
     details: str | None,
-    studio: Studio,
+    gpu_app: GpuApp,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    studio.standin.fleet.outcome = lambda _: (state, {"video_url": "https://files.example/a.mp4"}, None)
-    job = await studio.submit(operation="caption")
-    await studio.do()
+    gpu_app.standin.fleet.outcome = lambda _: (state, {"video_url": "https://files.example/a.mp4"}, None)
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work_now()
     for _ in range(20):
-        await studio.pass_time()
-    shown = await studio.show(job)
+        await gpu_app.pass_time()
+    shown = await gpu_app.show(job)
     error = shown.get("error") or {}
     assert (shown["status"], error.get("code"), error.get("details")) == (status, code, details)
-    assert studio.standin.submits.total() == tries
+    assert gpu_app.standin.submits.total() == tries
     warned = [record.levelname for record in caplog.records if f"not known here: {state!r}" in record.getMessage()]
     assert set(warned) == ({"WARNING"} if status == "IN_PROGRESS" else set())
 
 
-async def test_a_key_that_is_refused_holds_all_jobs_up_and_fails_none(studio: Studio) -> None:
+async def test_a_key_that_is_refused_holds_all_jobs_up_and_fails_none(gpu_app: GpuApp) -> None:
     """Also those whose limit is over before it is mended: the host never had them."""
-    studio.standin._key = "another"
-    jobs = [await studio.submit(operation="addaudio") for _ in range(5)]
-    await studio.do()
-    await studio.pass_time(11 * MINUTE)
-    await studio.api.sandbox.watch()
-    shown = str([await studio.show(job) for job in jobs])
+    gpu_app.standin._key = "another"
+    jobs = [await gpu_app.submit(operation="addaudio") for _ in range(5)]
+    await gpu_app.work_now()
+    await gpu_app.pass_time(11 * MINUTE)
+    await gpu_app.api.sandbox.run_watchdog()
+    shown = str([await gpu_app.show(job) for job in jobs])
     assert "FAILED" not in shown
     assert "CANARY" not in shown
-    studio.standin._key = KEY
-    await studio.work()
-    assert [(await studio.show(job))["status"] for job in jobs] == ["COMPLETED"] * 5
+    gpu_app.standin._key = KEY
+    await gpu_app.work()
+    assert [(await gpu_app.show(job))["status"] for job in jobs] == ["COMPLETED"] * 5
 
 
 BODIES: dict[str, Any] = {
@@ -507,41 +509,41 @@ BODIES: dict[str, Any] = {
 }
 
 
-async def test_all_parts_of_a_job_together_have_its_limit(open_studio: OpenStudio) -> None:
+async def test_all_parts_of_a_job_together_have_its_limit(open_gpu_app: OpenGpuApp) -> None:
     """Each part alone would be done in time: one after the other they are not."""
-    async with open_studio(workers=1, seconds=lambda _: 40 * 60.0) as studio:
-        await studio.api.sandbox.client.set_pool("gpu", capacity=1)
-        job = await studio.submit(img2vid(40))
+    async with open_gpu_app(workers=1, seconds=lambda _: 40 * 60.0) as gpu_app:
+        await gpu_app.api.sandbox.client.set_pool("gpu", capacity=1)
+        job = await gpu_app.submit(img2vid(40))
         for _ in range(23):
-            await studio.pass_time(5 * MINUTE)
-        assert (await studio.show(job))["status"] == "IN_PROGRESS"
-        await studio.pass_time(5 * MINUTE)
-        await studio.work()
-        shown = await studio.show(job)
+            await gpu_app.pass_time(5 * MINUTE)
+        assert (await gpu_app.show(job))["status"] == "IN_PROGRESS"
+        await gpu_app.pass_time(5 * MINUTE)
+        await gpu_app.work()
+        shown = await gpu_app.show(job)
         assert (shown["status"], shown["error"]["code"]) == ("FAILED", "TIMEOUT")
-        assert await studio.used() == 0
+        assert await gpu_app.count_used_slots() == 0
 
 
-async def test_a_job_that_never_gets_a_worker_ends_too(studio: Studio) -> None:
-    await studio.api.sandbox.client.set_pool("gpu", capacity=0)
-    job = await studio.submit(operation="addaudio")
-    await studio.pass_time(timedelta(days=7, minutes=10))
-    error = (await studio.show(job))["error"]
+async def test_a_job_that_never_gets_a_worker_ends_too(gpu_app: GpuApp) -> None:
+    await gpu_app.api.sandbox.client.set_pool("gpu", capacity=0)
+    job = await gpu_app.submit(operation="addaudio")
+    await gpu_app.pass_time(timedelta(days=7, minutes=10))
+    error = (await gpu_app.show(job))["error"]
     assert (error["code"], error["message"]) == ("TIMEOUT", "Job timed out before a worker was free")
 
 
-async def test_time_in_the_hosts_queue_is_not_taken_from_the_time_to_run(open_studio: OpenStudio) -> None:
-    async with open_studio(queue_seconds=4 * 60.0, seconds=lambda _: 2 * 60.0) as studio:
-        job = await studio.submit(operation="addaudio")
-        await studio.work()
-        shown = await studio.show(job)
+async def test_time_in_the_hosts_queue_is_not_taken_from_the_time_to_run(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(queue_seconds=4 * 60.0, seconds=lambda _: 2 * 60.0) as gpu_app:
+        job = await gpu_app.submit(operation="addaudio")
+        await gpu_app.work()
+        shown = await gpu_app.show(job)
     assert (shown["status"], shown["completedAt"] > "2030-01-01T12:06") == ("COMPLETED", True)
 
 
-async def test_a_retry_is_logged_once(studio: Studio, caplog: pytest.LogCaptureFixture) -> None:
-    studio.standin.faults.fail = {"caption"}
-    job = await studio.submit(operation="caption")
-    await studio.work()
+async def test_a_retry_is_logged_once(gpu_app: GpuApp, caplog: pytest.LogCaptureFixture) -> None:
+    gpu_app.standin.faults.fail = {"caption"}
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work()
     said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
     assert said == [f"{job}: retrying the job, try {number}" for number in (2, 3, 4)]
 
@@ -559,38 +561,38 @@ UNSAFE = "https://169.254.169.254/latest/meta-data"
     ],
 )
 async def test_a_url_in_a_private_network_is_handed_to_no_host_whichever_way_it_came(
-    operation: str, given: dict[str, Any], studio: Studio
+    operation: str, given: dict[str, Any], gpu_app: GpuApp
 ) -> None:
-    run = (await studio.client.start(operation, given)).id
-    await studio.work()
-    error = (await studio.show(f"orc-{run}"))["error"]
-    assert studio.standin.submits == {}
+    run = (await gpu_app.client.start(operation, given)).id
+    await gpu_app.work()
+    error = (await gpu_app.show(f"orc-{run}"))["error"]
+    assert gpu_app.standin.submits == {}
     assert "RETOMA_ALLOW_HOSTS" in error["message"]
     if operation != "img2vid":
         assert error["details"] == "UNSAFE_URL"
 
 
-async def test_an_image_in_a_private_network_loses_only_its_own_video(studio: Studio) -> None:
+async def test_an_image_in_a_private_network_loses_only_its_own_video(gpu_app: GpuApp) -> None:
     given = img2vid(3)
     given["images"][1]["image_url"] = UNSAFE
-    run = (await studio.client.start("img2vid", given)).id
-    await studio.work()
-    result = (await studio.show(f"orc-{run}"))["result"]
+    run = (await gpu_app.client.start("img2vid", given)).id
+    await gpu_app.work()
+    result = (await gpu_app.show(f"orc-{run}"))["result"]
     assert [video["id"] for video in result["videos"]] == ["1", "3"]
     assert [(fault["id"], fault["code"]) for fault in result["failed"]] == [("2", "UNSAFE_URL")]
-    assert UNSAFE not in str([job.input for job in studio.standin.jobs])
+    assert UNSAFE not in str([job.input for job in gpu_app.standin.jobs])
 
 
-async def test_the_videos_that_were_done_in_time_are_told_with_the_timeout(open_studio: OpenStudio) -> None:
+async def test_the_videos_that_were_done_in_time_are_told_with_the_timeout(open_gpu_app: OpenGpuApp) -> None:
     def seconds(job: Any) -> float:
         return 1e9 if job.input["images"][0]["id"] == "1" else 50.0
 
     settings = {"job_timeout_ms": 120_000}
-    async with open_studio(seconds=seconds, settings=settings) as studio, receiver() as there:
-        job = await studio.submit(img2vid(30, webhook_url=there.url))
-        await studio.work()
-        (told,) = await studio.callbacks(there)
-        shown = await studio.show(job)
+    async with open_gpu_app(seconds=seconds, settings=settings) as gpu_app, receiver() as there:
+        job = await gpu_app.submit(img2vid(30, webhook_url=there.url))
+        await gpu_app.work()
+        (told,) = await gpu_app.send_callbacks(there)
+        shown = await gpu_app.show(job)
     result = told["result"]
     assert (told["status"], told["error"]["code"], shown["result"]) == ("FAILED", "TIMEOUT", result)
     assert [video["id"] for video in result["videos"]] == [str(number) for number in range(13, 31)]

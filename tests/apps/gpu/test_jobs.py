@@ -10,23 +10,25 @@ from typing import Any
 import pytest
 
 from retoma.states import RunState
-from retoma.worker.upkeep import Upkeep
+from retoma.worker.maintenance import Maintenance
 from retoma_apps.gpu import routes
-from retoma_apps.gpu.states import BY_STATE, STATUSES, run_id, status_of
-from tests.apps.gpu.conftest import OpenStudio
-from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, MINUTE, Studio, images, img2vid
-from tests.receiver import receiver, says
+from retoma_apps.gpu.states import STATUS_BY_RUN_STATE, STATUSES, run_id, status_of
+from tests.apps.gpu.conftest import OpenGpuApp
+from tests.apps.gpu.gpu_app import ADDAUDIO, BODIES, CAPTION, MINUTE, WEBHOOK_URL, GpuApp, images, img2vid
+from tests.receiver import receiver, respond_with
 
 
 def test_every_run_state_has_one_of_the_five_words() -> None:
-    assert set(BY_STATE) == {str(state) for state in RunState}
-    assert {status_of(state, begun=begun) for state in BY_STATE for begun in (True, False)} == set(STATUSES)
+    assert set(STATUS_BY_RUN_STATE) == {str(state) for state in RunState}
+    assert {status_of(state, started=begun) for state in STATUS_BY_RUN_STATE for begun in (True, False)} == set(
+        STATUSES
+    )
 
 
-async def test_a_job_ends_with_one_video_for_each_image_in_their_order(studio: Studio) -> None:
-    job = await studio.submit(img2vid(100))
-    await studio.work()
-    shown = await studio.show(job)
+async def test_a_job_ends_with_one_video_for_each_image_in_their_order(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(img2vid(100))
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     result, run = shown["result"], job.removeprefix("orc-")
     assert (shown["status"], result["code"]) == ("COMPLETED", 200)
     assert result["message"] == "Images converted to videos successfully"
@@ -38,28 +40,28 @@ async def test_a_job_ends_with_one_video_for_each_image_in_their_order(studio: S
         }
         for number in range(1, 101)
     ]
-    assert studio.standin.duplicates == 0
+    assert gpu_app.standin.duplicates == 0
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_the_other_operations_end_with_one_video(operation: str, studio: Studio) -> None:
-    job = await studio.submit(operation=operation)
-    await studio.do()
-    assert await studio.used() == 1
-    await studio.work()
-    shown = await studio.show(job)
+async def test_the_other_operations_end_with_one_video(operation: str, gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(operation=operation)
+    await gpu_app.work_now()
+    assert await gpu_app.count_used_slots() == 1
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     run = job.removeprefix("orc-")
     assert shown["result"]["code"] == 200
     assert shown["result"]["video_url"] == f"https://files.invalid/gpu/{run}/1/{operation}.mp4"
     assert "successfully" in shown["result"]["message"]
-    assert studio.standin.submits.total() == 1
+    assert gpu_app.standin.submits.total() == 1
 
 
-async def test_what_the_caller_gave_reaches_the_host(studio: Studio) -> None:
+async def test_what_the_caller_gave_reaches_the_host(gpu_app: GpuApp) -> None:
     async def sent(operation: str, body: dict[str, Any]) -> dict[str, Any]:
-        await studio.submit(body, operation)
-        await studio.work()
-        return studio.standin.jobs[-1].input
+        await gpu_app.submit(body, operation)
+        await gpu_app.work()
+        return gpu_app.standin.jobs[-1].input
 
     given = images(4, duracao=5.5)
     given[1]["zoom"] = "zoompanup"
@@ -79,9 +81,9 @@ async def test_what_the_caller_gave_reaches_the_host(studio: Studio) -> None:
     assert mixed == mixed | sound
 
 
-async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> None:
-    job = await studio.submit(img2vid(2, webhook_url=HOOK))
-    queued = await studio.show(job)
+async def test_a_job_is_shown_with_all_that_is_known_of_it(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(img2vid(2, webhook_url=WEBHOOK_URL))
+    queued = await gpu_app.show(job)
     assert queued | {"data": None, "waiting": None} == {
         "jobId": job,
         "status": "QUEUED",
@@ -92,178 +94,178 @@ async def test_a_job_is_shown_with_all_that_is_known_of_it(studio: Studio) -> No
         "startedAt": None,
         "completedAt": None,
         "estimatedCompletion": None,
-        "webhookUrl": HOOK,
+        "webhookUrl": WEBHOOK_URL,
         "data": None,
         "runpodJobIds": [],
         "workersReserved": 0,
         "attempts": {},
         "waiting": None,
     }
-    await studio.api.sandbox.clock.advance(MINUTE)
-    await studio.do()
-    under_way = await studio.show(job)
+    await gpu_app.api.sandbox.clock.advance(MINUTE)
+    await gpu_app.work_now()
+    under_way = await gpu_app.show(job)
     assert (under_way["status"], under_way["startedAt"]) == ("IN_PROGRESS", "2030-01-01T12:01:00.000Z")
-    assert under_way["runpodJobIds"] == [one.id for one in studio.standin.jobs]
+    assert under_way["runpodJobIds"] == [one.id for one in gpu_app.standin.jobs]
     assert (under_way["workersReserved"], under_way["attempts"]) == (1, {"clips:0": 1})
     assert under_way["estimatedCompletion"] > under_way["startedAt"]
-    await studio.work()
-    ended = await studio.show(job)
+    await gpu_app.work()
+    ended = await gpu_app.show(job)
     assert (ended["status"], ended["completedAt"]) == ("COMPLETED", "2030-01-01T12:01:08.000Z")
     assert (ended["progress"], ended["estimatedCompletion"], ended["workersReserved"]) == (None, None, 0)
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_a_job_shows_the_request_as_it_came(operation: str, studio: Studio) -> None:
+async def test_a_job_shows_the_request_as_it_came(operation: str, gpu_app: GpuApp) -> None:
     """With what is not known and as it was spelt, and without what was left out."""
-    body = {**BODIES[operation], "id_roteiro": "34", "canal": {"nome": "Chá"}, "webhook_url": HOOK}
+    body = {**BODIES[operation], "id_roteiro": "34", "canal": {"nome": "Chá"}, "webhook_url": WEBHOOK_URL}
     if operation == "img2vid":
         body["images"] = [{"id": 1, "image_url": "https://example.com/1.png", "duracao": "5.5", "nota": "capa"}]
-    job = await studio.submit(body, operation)
-    assert (await studio.show(job))["data"] == body
-    await studio.work()
-    assert (await studio.show(job))["data"] == body
+    job = await gpu_app.submit(body, operation)
+    assert (await gpu_app.show(job))["data"] == body
+    await gpu_app.work()
+    assert (await gpu_app.show(job))["data"] == body
 
 
-async def test_the_same_key_with_another_unknown_field_is_the_same_job(studio: Studio) -> None:
+async def test_the_same_key_with_another_unknown_field_is_the_same_job(gpu_app: GpuApp) -> None:
     key = {"Idempotency-Key": "k"}
-    first = await studio.submit(img2vid(1, nota="a"), headers=key)
-    assert await studio.submit(img2vid(1, nota="b"), headers=key) == first
+    first = await gpu_app.submit(img2vid(1, nota="a"), headers=key)
+    assert await gpu_app.submit(img2vid(1, nota="b"), headers=key) == first
 
 
-async def test_a_token_in_the_address_of_a_callback_is_shown_nowhere(studio: Studio) -> None:
+async def test_a_token_in_the_address_of_a_callback_is_shown_nowhere(gpu_app: GpuApp) -> None:
     async with receiver() as there:
-        job = await studio.submit(img2vid(1, webhook_url=f"{there.url}?token=CANARY"))
-        await studio.work()
-        await studio.callbacks(there)
+        job = await gpu_app.submit(img2vid(1, webhook_url=f"{there.url}?token=CANARY"))
+        await gpu_app.work()
+        await gpu_app.send_callbacks(there)
         run = job.removeprefix("orc-")
         places = (f"/jobs/{job}", f"/api/v1/runs/{run}", "/api/v1/deliveries", f"/api/v1/runs/{run}/events")
-        shown = [(await studio.api.get(place)).text for place in places]
-    assert there.got[0].path.endswith("?token=CANARY")
+        shown = [(await gpu_app.api.get(place)).text for place in places]
+    assert there.requests[0].path.endswith("?token=CANARY")
     assert [text for text in shown if "CANARY" in text] == []
     assert "token=***" in shown[0]
 
 
-async def test_when_a_job_started_does_not_change_with_its_state(studio: Studio) -> None:
-    job = await studio.submit(operation="caption")
-    claims = await studio.hands.claim()
-    await studio.api.sandbox.clock.advance(timedelta(milliseconds=158))  # before it is submitted
-    await studio.hands.give_back(await studio.hands.attempt(claims))
-    under_way = await studio.show(job)
-    await studio.work()
-    ended = await studio.show(job)
+async def test_when_a_job_started_does_not_change_with_its_state(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(operation="caption")
+    claims = await gpu_app.worker.claim()
+    await gpu_app.api.sandbox.clock.advance(timedelta(milliseconds=158))  # before it is submitted
+    await gpu_app.worker.record_outcomes(await gpu_app.worker.attempt(claims))
+    under_way = await gpu_app.show(job)
+    await gpu_app.work()
+    ended = await gpu_app.show(job)
     assert (under_way["status"], ended["status"]) == ("IN_PROGRESS", "COMPLETED")
     assert under_way["startedAt"] == ended["startedAt"] == "2030-01-01T12:00:00.000Z"
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_the_callers_project_is_told_wherever_the_job_is_shown(operation: str, studio: Studio) -> None:
+async def test_the_callers_project_is_told_wherever_the_job_is_shown(operation: str, gpu_app: GpuApp) -> None:
     async with receiver() as there:
         body = {**BODIES[operation], "id_roteiro": 4321, "webhook_url": there.url}
-        accepted = (await studio.post(operation, body)).json()
-        shown = [accepted, await studio.show(accepted["jobId"])]
-        await studio.work()
-        shown += [await studio.show(accepted["jobId"]), *(await studio.callbacks(there))]
-        shown += (await studio.api.get("/jobs")).json()["jobs"]
+        accepted = (await gpu_app.post(operation, body)).json()
+        shown = [accepted, await gpu_app.show(accepted["jobId"])]
+        await gpu_app.work()
+        shown += [await gpu_app.show(accepted["jobId"]), *(await gpu_app.send_callbacks(there))]
+        shown += (await gpu_app.api.get("/jobs")).json()["jobs"]
     assert [(each["jobId"], each["id_roteiro"]) for each in shown] == [(accepted["jobId"], 4321)] * 5
 
 
-async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_studio: OpenStudio) -> None:
-    async with open_studio() as studio:
-        studio.standin.faults.bad_images = {"1"}
-        job = await studio.submit(img2vid(30, webhook_url=HOOK))
-        await studio.do()
+async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app() as gpu_app:
+        gpu_app.standin.faults.bad_images = {"1"}
+        job = await gpu_app.submit(img2vid(30, webhook_url=WEBHOOK_URL))
+        await gpu_app.work_now()
         for _ in range(3):
-            await studio.pass_time()
-        now, before = await studio.api.sandbox.clock.now(), await studio.show(job)
+            await gpu_app.pass_time()
+        now, before = await gpu_app.api.sandbox.clock.now(), await gpu_app.show(job)
     assert (before["status"], before["attempts"]["clips:0"], len(before["runpodJobIds"])) == ("IN_PROGRESS", 2, 3)
-    async with open_studio() as studio:
-        await studio.api.sandbox.clock.set(now)
-        after = await studio.show(job)
+    async with open_gpu_app() as gpu_app:
+        await gpu_app.api.sandbox.clock.set(now)
+        after = await gpu_app.show(job)
         assert "no live worker" in after.pop("waiting")[0]
         assert after.pop("estimatedCompletion") is None
         assert after == {name: value for name, value in before.items() if name in after}
         assert before["estimatedCompletion"] is not None
 
 
-async def test_a_job_that_takes_longer_than_was_thought_is_never_said_to_have_ended(open_studio: OpenStudio) -> None:
-    async with open_studio(seconds=lambda _: 3600.0) as studio:
-        job = await studio.submit(img2vid(2))
-        await studio.do()
-        assert (await studio.show(job))["estimatedCompletion"] == "2030-01-01T12:01:00.000Z"
-        await studio.pass_time(30 * MINUTE)
-        assert (await studio.show(job))["estimatedCompletion"] == "2030-01-01T12:30:00.000Z"
+async def test_a_job_that_takes_longer_than_was_thought_is_never_said_to_have_ended(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(seconds=lambda _: 3600.0) as gpu_app:
+        job = await gpu_app.submit(img2vid(2))
+        await gpu_app.work_now()
+        assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:01:00.000Z"
+        await gpu_app.pass_time(30 * MINUTE)
+        assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:30:00.000Z"
 
 
-async def test_the_end_of_a_stuck_job_is_not_estimated(studio: Studio) -> None:
-    job = await studio.submit(img2vid(2))
-    await studio.do()
-    assert (await studio.show(job))["estimatedCompletion"] is not None
-    async with studio.client.database.connection() as connection:
+async def test_the_end_of_a_stuck_job_is_not_estimated(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(img2vid(2))
+    await gpu_app.work_now()
+    assert (await gpu_app.show(job))["estimatedCompletion"] is not None
+    async with gpu_app.client.database.connection() as connection:
         await connection.execute("update retoma.runs set state = 'stuck' where id = $1", run_id(job))
-    shown = await studio.show(job)
+    shown = await gpu_app.show(job)
     assert (shown["status"], shown["estimatedCompletion"]) == ("IN_PROGRESS", None)
 
 
-async def test_an_estimate_counts_the_workers_that_there_are_now(studio: Studio) -> None:
-    job = await studio.submit({"images": images(100, duracao=6.0)})
-    await studio.do()
-    assert (await studio.show(job))["estimatedCompletion"] == "2030-01-01T12:03:20.000Z"
-    await studio.client.set_pool("gpu", capacity=1)
-    assert (await studio.show(job))["estimatedCompletion"] == "2030-01-01T12:10:00.000Z"
+async def test_an_estimate_counts_the_workers_that_there_are_now(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit({"images": images(100, duracao=6.0)})
+    await gpu_app.work_now()
+    assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:03:20.000Z"
+    await gpu_app.client.set_pool("gpu", capacity=1)
+    assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:10:00.000Z"
 
 
-async def test_progress_counts_images_as_they_are_finished(studio: Studio) -> None:
-    job = await studio.submit(img2vid(100))
-    await studio.do()
-    assert (await studio.show(job))["progress"] == {"completed": 0, "total": 100, "percentage": 0.0}
-    await studio.pass_time()
-    seen = (await studio.show(job))["progress"]
+async def test_progress_counts_images_as_they_are_finished(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(img2vid(100))
+    await gpu_app.work_now()
+    assert (await gpu_app.show(job))["progress"] == {"completed": 0, "total": 100, "percentage": 0.0}
+    await gpu_app.pass_time()
+    seen = (await gpu_app.show(job))["progress"]
     assert seen == {"completed": 24, "total": 100, "percentage": 24.0}
-    await studio.pass_time()
-    shown = await studio.show(job)
+    await gpu_app.pass_time()
+    shown = await gpu_app.show(job)
     assert shown["progress"]["completed"] == 36
     assert shown["estimatedCompletion"] > "2030-01-01T12:00:16"
 
 
-async def test_progress_of_one_video_is_none_or_all(studio: Studio) -> None:
-    job = await studio.submit(operation="caption")
-    await studio.do()
-    assert (await studio.show(job))["progress"] == {"completed": 0, "total": 1, "percentage": 0.0}
+async def test_progress_of_one_video_is_none_or_all(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work_now()
+    assert (await gpu_app.show(job))["progress"] == {"completed": 0, "total": 1, "percentage": 0.0}
 
 
-async def test_reading_a_job_never_asks_the_host(studio: Studio) -> None:
-    job = await studio.submit(img2vid(5))
-    await studio.do()
-    studio.standin.faults.broken = 1
-    await studio.show(job)
-    assert studio.standin.faults.broken == 1
+async def test_reading_a_job_never_asks_the_host(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(img2vid(5))
+    await gpu_app.work_now()
+    gpu_app.standin.faults.broken = 1
+    await gpu_app.show(job)
+    assert gpu_app.standin.faults.broken == 1
 
 
-async def test_polling_gives_what_the_callback_would(studio: Studio) -> None:
+async def test_polling_gives_what_the_callback_would(gpu_app: GpuApp) -> None:
     """Its address is never reached here; see the test of callbacks for the same body."""
-    job = await studio.submit(img2vid(2, webhook_url="https://offline.example.com/webhook"))
-    await studio.work()
-    shown = await studio.show(job)
+    job = await gpu_app.submit(img2vid(2, webhook_url="https://offline.example.com/webhook"))
+    await gpu_app.work()
+    shown = await gpu_app.show(job)
     assert (shown["status"], [video["id"] for video in shown["result"]["videos"]]) == ("COMPLETED", ["1", "2"])
 
 
 @pytest.mark.parametrize("job", ["orc-123", "nothing", "orc-00000000-0000-7000-8000-000000000000", "ORC-x"])
-async def test_an_unknown_job_is_not_found(job: str, studio: Studio) -> None:
-    for answer in (await studio.api.get(f"/jobs/{job}"), await studio.cancel(job)):
+async def test_an_unknown_job_is_not_found(job: str, gpu_app: GpuApp) -> None:
+    for answer in (await gpu_app.api.get(f"/jobs/{job}"), await gpu_app.cancel(job)):
         assert (answer.status_code, answer.json()["error"]) == (404, "Job not found")
 
 
-async def test_jobs_are_listed_by_status_newest_first(studio: Studio) -> None:
-    done = await studio.submit(img2vid(1))
-    await studio.work()
-    dropped = await studio.submit(img2vid(1))
-    await studio.cancel(dropped)
-    busy = [await studio.submit(BODIES[name], name) for name in BODIES]
-    await studio.do()
-    queued = [await studio.submit(img2vid(1)) for _ in range(3)]
+async def test_jobs_are_listed_by_status_newest_first(gpu_app: GpuApp) -> None:
+    done = await gpu_app.submit(img2vid(1))
+    await gpu_app.work()
+    dropped = await gpu_app.submit(img2vid(1))
+    await gpu_app.cancel(dropped)
+    busy = [await gpu_app.submit(BODIES[name], name) for name in BODIES]
+    await gpu_app.work_now()
+    queued = [await gpu_app.submit(img2vid(1)) for _ in range(3)]
 
     async def listed(**query: str) -> list[str]:
-        return [job["jobId"] for job in (await studio.api.get("/jobs", params=query)).json()["jobs"]]
+        return [job["jobId"] for job in (await gpu_app.api.get("/jobs", params=query)).json()["jobs"]]
 
     assert await listed() == [*reversed(queued), *reversed(busy), dropped, done]
     assert await listed(status="QUEUED") == list(reversed(queued))
@@ -274,36 +276,36 @@ async def test_jobs_are_listed_by_status_newest_first(studio: Studio) -> None:
 
 
 async def test_jobs_are_listed_by_project_however_many_others_came_after(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
+    gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "LOOKED_AT", 2)
-    monkeypatch.setattr(routes, "ROUNDS", 1)
-    own = [await studio.submit(img2vid(1, id_roteiro=99)) for _ in range(2)]
+    monkeypatch.setattr(routes, "PAGE_SIZE", 2)
+    monkeypatch.setattr(routes, "MAX_PAGES", 1)
+    own = [await gpu_app.submit(img2vid(1, id_roteiro=99)) for _ in range(2)]
     for _ in range(3):
-        await studio.submit(img2vid(1))
+        await gpu_app.submit(img2vid(1))
     pages: list[list[str]] = []
     query: dict[str, Any] = {"id_roteiro": 99}
     while query.get("before", "") is not None:
-        page = (await studio.api.get("/jobs", params=query)).json()
+        page = (await gpu_app.api.get("/jobs", params=query)).json()
         pages.append([job["jobId"] for job in page["jobs"]])
         query["before"] = page["next"]
     assert pages == [[], [own[1]], [own[0]]]
 
 
-async def test_a_list_by_what_is_not_known_is_refused(studio: Studio) -> None:
-    answer = await studio.api.get("/jobs", params={"idRoteiro": "99"})
+async def test_a_list_by_what_is_not_known_is_refused(gpu_app: GpuApp) -> None:
+    answer = await gpu_app.api.get("/jobs", params={"idRoteiro": "99"})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "idRoteiro")
 
 
-async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(studio: Studio) -> None:
-    studio.standin.faults.bad_images, studio.standin.faults.partial = {"2"}, True
-    accepted = await studio.post("img2vid", img2vid(3))
+async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(gpu_app: GpuApp) -> None:
+    gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
+    accepted = await gpu_app.post("img2vid", img2vid(3))
     job = accepted.json()["jobId"]
-    await studio.work()
-    shown, listed = await studio.api.get(f"/jobs/{job}"), await studio.api.get("/jobs")
+    await gpu_app.work()
+    shown, listed = await gpu_app.api.get(f"/jobs/{job}"), await gpu_app.api.get("/jobs")
     assert listed.json()["jobs"][0].items() <= shown.json().items()
-    cancelled = await studio.cancel(await studio.submit())
-    document = (await studio.api.get("/api/v1/openapi.json")).json()
+    cancelled = await gpu_app.cancel(await gpu_app.submit())
+    document = (await gpu_app.api.get("/api/v1/openapi.json")).json()
 
     def named(path: str, method: str, status: str) -> dict[str, Any]:
         told = document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
@@ -315,130 +317,130 @@ async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(
     assert list(named("/jobs/{job}/cancel", "post", "200")) == list(cancelled.json())
 
 
-async def test_a_list_goes_on_where_the_page_before_ended(studio: Studio) -> None:
-    jobs = [await studio.submit(img2vid(1)) for _ in range(5)]
+async def test_a_list_goes_on_where_the_page_before_ended(gpu_app: GpuApp) -> None:
+    jobs = [await gpu_app.submit(img2vid(1)) for _ in range(5)]
     pages, before = [], None
     while True:
         query = {"limit": "2"} | ({"before": before} if before else {})
-        page = (await studio.api.get("/jobs", params=query)).json()
+        page = (await gpu_app.api.get("/jobs", params=query)).json()
         pages += [job["jobId"] for job in page["jobs"]]
         before = page["next"]
         if before is None:
             break
     assert pages == list(reversed(jobs))
-    refused = await studio.api.get("/jobs", params={"before": "yesterday"})
+    refused = await gpu_app.api.get("/jobs", params={"before": "yesterday"})
     assert (refused.status_code, "error" in refused.json()) == (422, True)
 
 
-async def test_a_key_reaches_only_the_jobs_of_its_tenant(studio: Studio) -> None:
+async def test_a_key_reaches_only_the_jobs_of_its_tenant(gpu_app: GpuApp) -> None:
     ours, theirs = [
-        await studio.api.make_key("runs:read", "runs:write", tenant=tenant) for tenant in ("ours", "theirs")
+        await gpu_app.api.make_key("runs:read", "runs:write", tenant=tenant) for tenant in ("ours", "theirs")
     ]
-    job = await studio.submit(img2vid(1), key=ours)
-    assert (await studio.api.get(f"/jobs/{job}", key=ours)).status_code == 200
-    assert (await studio.api.get(f"/jobs/{job}", key=theirs)).json()["error"] == "Job not found"
-    assert (await studio.api.post(f"/jobs/{job}/cancel", key=theirs)).json()["error"] == "Job not found"
-    assert (await studio.api.get("/jobs", key=theirs)).json()["jobs"] == []
-    assert [each["jobId"] for each in (await studio.api.get("/jobs", key=ours)).json()["jobs"]] == [job]
-    assert (await studio.show(job))["status"] == "QUEUED"
+    job = await gpu_app.submit(img2vid(1), key=ours)
+    assert (await gpu_app.api.get(f"/jobs/{job}", key=ours)).status_code == 200
+    assert (await gpu_app.api.get(f"/jobs/{job}", key=theirs)).json()["error"] == "Job not found"
+    assert (await gpu_app.api.post(f"/jobs/{job}/cancel", key=theirs)).json()["error"] == "Job not found"
+    assert (await gpu_app.api.get("/jobs", key=theirs)).json()["jobs"] == []
+    assert [each["jobId"] for each in (await gpu_app.api.get("/jobs", key=ours)).json()["jobs"]] == [job]
+    assert (await gpu_app.show(job))["status"] == "QUEUED"
 
 
-async def test_who_has_no_key_is_told_so_in_the_words_that_callers_know(studio: Studio) -> None:
-    answer = await studio.api.get("/jobs", key=None)
+async def test_who_has_no_key_is_told_so_in_the_words_that_callers_know(gpu_app: GpuApp) -> None:
+    answer = await gpu_app.api.get("/jobs", key=None)
     assert (answer.status_code, "error" in answer.json()) == (401, True)
 
 
-async def test_a_job_that_waits_says_why(studio: Studio) -> None:
-    await studio.submit(img2vid(100))
-    last = await studio.submit(img2vid(1))
-    await studio.do()
-    (why,) = (await studio.show(last))["waiting"]
+async def test_a_job_that_waits_says_why(gpu_app: GpuApp) -> None:
+    await gpu_app.submit(img2vid(100))
+    last = await gpu_app.submit(img2vid(1))
+    await gpu_app.work_now()
+    (why,) = (await gpu_app.show(last))["waiting"]
     assert "pool 'gpu'" in why
 
 
-async def test_a_job_that_waits_longer_than_a_day_is_still_there(studio: Studio) -> None:
-    await studio.client.close()
-    job = await studio.submit(img2vid(1))
-    await studio.api.sandbox.clock.advance(timedelta(hours=30))
-    assert (await studio.show(job))["status"] == "QUEUED"
-    await studio.work()
-    assert (await studio.show(job))["status"] == "COMPLETED"
-    await studio.api.sandbox.clock.advance(timedelta(hours=30))
-    assert (await studio.show(job))["status"] == "COMPLETED"
+async def test_a_job_that_waits_longer_than_a_day_is_still_there(gpu_app: GpuApp) -> None:
+    await gpu_app.client.close()
+    job = await gpu_app.submit(img2vid(1))
+    await gpu_app.api.sandbox.clock.advance(timedelta(hours=30))
+    assert (await gpu_app.show(job))["status"] == "QUEUED"
+    await gpu_app.work()
+    assert (await gpu_app.show(job))["status"] == "COMPLETED"
+    await gpu_app.api.sandbox.clock.advance(timedelta(hours=30))
+    assert (await gpu_app.show(job))["status"] == "COMPLETED"
 
 
-async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(studio: Studio) -> None:
+async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(gpu_app: GpuApp) -> None:
     """Nothing that a worker does by itself removes it."""
     year, told = timedelta(days=365), lambda *_: None
-    upkeep = Upkeep(
-        studio.client.database,
-        silence=10 * year,
+    upkeep = Maintenance(
+        gpu_app.client.database,
+        heartbeat_timeout=10 * year,
         refresh=partial(asyncio.sleep, 0),
-        worker=studio.hands.worker,
-        at_work=list,
+        worker=gpu_app.worker.worker,
+        list_running=list,
         on_unwanted=told,
         on_work=told,
-        on_look=told,
+        on_poll_due=told,
     )
-    async with receiver(*[says(500)] * 10) as there:
-        job = await studio.submit(img2vid(1, webhook_url=there.url))
-        await studio.work()
-        shown = await studio.show(job)
+    async with receiver(*[respond_with(500)] * 10) as there:
+        job = await gpu_app.submit(img2vid(1, webhook_url=there.url))
+        await gpu_app.work()
+        shown = await gpu_app.show(job)
         for sent, state in ((1, "due"), (5, "due"), (10, "dead")):
-            while len(there.got) < sent:
-                got = len(there.got)
-                await studio.callbacks(there)
-                await studio.api.sandbox.clock.advance(timedelta(hours=25))
-                assert len(there.got) > got
-            await upkeep._tick(0)
-            assert await studio.show(job) == shown
-            assert [each.state for each in await studio.client.deliveries()] == [state]
-        await studio.api.sandbox.clock.advance(year)
-        await upkeep._tick(0)
-        assert await studio.show(job) == shown
+            while len(there.requests) < sent:
+                got = len(there.requests)
+                await gpu_app.send_callbacks(there)
+                await gpu_app.api.sandbox.clock.advance(timedelta(hours=25))
+                assert len(there.requests) > got
+            await upkeep._run_tick(0)
+            assert await gpu_app.show(job) == shown
+            assert [each.state for each in await gpu_app.client.deliveries()] == [state]
+        await gpu_app.api.sandbox.clock.advance(year)
+        await upkeep._run_tick(0)
+        assert await gpu_app.show(job) == shown
 
 
-async def test_images_are_divided_by_their_seconds_and_not_by_their_number(studio: Studio) -> None:
-    await studio.submit({"images": [*images(4, 30.0), *images(1, 200.0, first=5), *images(40, 0.5, first=6)]})
-    await studio.work()
-    sizes = sorted(([int(image["id"]) for image in job.input["images"]] for job in studio.standin.jobs), key=min)
+async def test_images_are_divided_by_their_seconds_and_not_by_their_number(gpu_app: GpuApp) -> None:
+    await gpu_app.submit({"images": [*images(4, 30.0), *images(1, 200.0, first=5), *images(40, 0.5, first=6)]})
+    await gpu_app.work()
+    sizes = sorted(([int(image["id"]) for image in job.input["images"]] for job in gpu_app.standin.jobs), key=min)
     assert [len(each) for each in sizes] == [2, 2, 1, 20, 20]
     assert [image for each in sizes for image in each] == list(range(1, 46))
 
 
 async def test_a_job_that_begins_while_it_is_read_does_not_contradict_itself(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
+    gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await studio.submit(img2vid(24))
-    read = type(studio.client).jobs
+    job = await gpu_app.submit(img2vid(24))
+    read = type(gpu_app.client).jobs
 
     async def begins_first(client: Any, *given: Any, **options: Any) -> Any:
-        await studio.do()
+        await gpu_app.work_now()
         return await read(client, *given, **options)
 
-    monkeypatch.setattr(type(studio.client), "jobs", begins_first)
-    shown = await studio.show(job)
+    monkeypatch.setattr(type(gpu_app.client), "jobs", begins_first)
+    shown = await gpu_app.show(job)
     assert (shown["workersReserved"], shown["status"]) == (2, "IN_PROGRESS")
     assert shown["startedAt"] is not None
 
 
 async def test_jobs_in_progress_are_listed_however_many_wait_behind_them(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
+    gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "LOOKED_AT", 2)
-    busy = [await studio.submit(img2vid(1)) for _ in range(3)]
-    await studio.do()
+    monkeypatch.setattr(routes, "PAGE_SIZE", 2)
+    busy = [await gpu_app.submit(img2vid(1)) for _ in range(3)]
+    await gpu_app.work_now()
     for _ in range(6):
-        await studio.submit(img2vid(1))
+        await gpu_app.submit(img2vid(1))
 
     async def page(**query: Any) -> tuple[list[str], str | None]:
-        told = (await studio.api.get("/jobs", params={"status": "IN_PROGRESS", **query})).json()
+        told = (await gpu_app.api.get("/jobs", params={"status": "IN_PROGRESS", **query})).json()
         return [job["jobId"] for job in told["jobs"]], told["next"]
 
     assert await page() == (busy[::-1], None)
     first, after = await page(limit=1)
     assert first == busy[2:]
     assert await page(limit=3, before=after) == (busy[1::-1], None)
-    monkeypatch.setattr(routes, "ROUNDS", 3)
+    monkeypatch.setattr(routes, "MAX_PAGES", 3)
     none, after = await page()
     assert (none, await page(before=after)) == ([], (busy[::-1], None))

@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from retoma_apps.gpu.routes import OFFLINE
-from tests.apps.gpu.conftest import OpenStudio
-from tests.apps.gpu.studio import ADDAUDIO, BODIES, CAPTION, HOOK, Studio, images, img2vid
+from tests.apps.gpu.conftest import OpenGpuApp
+from tests.apps.gpu.gpu_app import ADDAUDIO, BODIES, CAPTION, WEBHOOK_URL, GpuApp, images, img2vid
 from tests.engine.builders import rows
 from tests.receiver import receiver
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-async def test_a_submit_is_answered_with_the_fields_that_callers_know(studio: Studio) -> None:
-    answer = await studio.post("img2vid", img2vid(2, webhook_url=HOOK))
+async def test_a_submit_is_answered_with_the_fields_that_callers_know(gpu_app: GpuApp) -> None:
+    answer = await gpu_app.post("img2vid", img2vid(2, webhook_url=WEBHOOK_URL))
     told = answer.json()
     assert (answer.status_code, list(told)) == (
         202,
@@ -36,33 +36,33 @@ async def test_a_submit_is_answered_with_the_fields_that_callers_know(studio: St
         "statusUrl": f"/jobs/{told['jobId']}",
         "createdAt": "2030-01-01T12:00:00.000Z",
     }
-    assert (await studio.api.get(told["statusUrl"])).json()["jobId"] == told["jobId"]
+    assert (await gpu_app.api.get(told["statusUrl"])).json()["jobId"] == told["jobId"]
 
 
 @pytest.mark.parametrize(
     ("path", "operation"),
     [("img2vid", "img2vid"), ("caption", "caption"), ("caption_style", "caption"), ("addaudio", "addaudio")],
 )
-async def test_each_route_makes_a_job_of_its_operation(path: str, operation: str, studio: Studio) -> None:
-    job = (await studio.post(path, BODIES[operation])).json()["jobId"]
-    shown = await studio.show(job)
+async def test_each_route_makes_a_job_of_its_operation(path: str, operation: str, gpu_app: GpuApp) -> None:
+    job = (await gpu_app.post(path, BODIES[operation])).json()["jobId"]
+    shown = await gpu_app.show(job)
     assert (shown["operation"], shown["status"]) == (operation, "QUEUED")
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_a_submit_is_answered_before_any_work_is_done(operation: str, studio: Studio) -> None:
-    await studio.submit(operation=operation)
-    assert studio.standin.submits == {}
+async def test_a_submit_is_answered_before_any_work_is_done(operation: str, gpu_app: GpuApp) -> None:
+    await gpu_app.submit(operation=operation)
+    assert gpu_app.standin.submits == {}
 
 
-async def test_the_job_is_there_when_its_submit_is_answered(studio: Studio) -> None:
-    job = await studio.submit(img2vid(3, webhook_url=HOOK))
-    shown = await studio.show(job)
-    assert (shown["webhookUrl"], len(shown["data"]["images"])) == (HOOK, 3)
+async def test_the_job_is_there_when_its_submit_is_answered(gpu_app: GpuApp) -> None:
+    job = await gpu_app.submit(img2vid(3, webhook_url=WEBHOOK_URL))
+    shown = await gpu_app.show(job)
+    assert (shown["webhookUrl"], len(shown["data"]["images"])) == (WEBHOOK_URL, 3)
 
 
-async def test_the_project_may_be_left_out(studio: Studio) -> None:
-    answer = await studio.post("img2vid", {"images": images(1)})
+async def test_the_project_may_be_left_out(gpu_app: GpuApp) -> None:
+    answer = await gpu_app.post("img2vid", {"images": images(1)})
     assert (answer.status_code, answer.json()["id_roteiro"]) == (202, None)
 
 
@@ -95,30 +95,30 @@ async def test_the_project_may_be_left_out(studio: Studio) -> None:
     ],
 )
 async def test_a_body_that_is_not_valid_is_refused_and_the_answer_names_the_field(
-    operation: str, body: dict[str, Any], field: str, studio: Studio
+    operation: str, body: dict[str, Any], field: str, gpu_app: GpuApp
 ) -> None:
-    answer = await studio.post(operation, body)
+    answer = await gpu_app.post(operation, body)
     told = answer.json()
     assert (answer.status_code, told["code"], told["errors"][0]["field"]) == (422, "INVALID_REQUEST", field)
     assert told["error"] == told["detail"]
     assert told["type"].startswith("urn:retoma:problem:")
-    assert await studio.client.runs() == []
+    assert await gpu_app.client.runs() == []
 
 
-async def test_of_subtitles_and_text_an_empty_one_is_not_given(studio: Studio) -> None:
-    assert (await studio.post("caption", {**CAPTION, "subtitles": ""})).status_code == 202
-    assert (await studio.post("caption", {**CAPTION, "text": ""})).status_code == 422
+async def test_of_subtitles_and_text_an_empty_one_is_not_given(gpu_app: GpuApp) -> None:
+    assert (await gpu_app.post("caption", {**CAPTION, "subtitles": ""})).status_code == 202
+    assert (await gpu_app.post("caption", {**CAPTION, "text": ""})).status_code == 422
 
 
-async def test_an_unknown_zoom_type_is_refused_with_those_that_are_known(studio: Studio) -> None:
-    answer = await studio.post("img2vid", img2vid(1, zoom_types=["zoomsideways"]))
+async def test_an_unknown_zoom_type_is_refused_with_those_that_are_known(gpu_app: GpuApp) -> None:
+    answer = await gpu_app.post("img2vid", img2vid(1, zoom_types=["zoomsideways"]))
     for known in ("zoomin", "zoomout", "zoompanright", "zoompanleft", "zoompanup", "zoompandown"):
         assert known in answer.json()["error"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"null", b'{"images": "\xff"}'])
-async def test_what_is_no_job_at_all_is_refused(body: bytes, studio: Studio) -> None:
-    answer = await studio.api.post("/video/img2vid/async", content=body, headers={"content-type": "application/json"})
+async def test_what_is_no_job_at_all_is_refused(body: bytes, gpu_app: GpuApp) -> None:
+    answer = await gpu_app.api.post("/video/img2vid/async", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert "detail" in answer.json()
 
@@ -135,8 +135,8 @@ async def test_what_is_no_job_at_all_is_refused(body: bytes, studio: Studio) -> 
         ),
     ],
 )
-async def test_what_is_wrong_is_said_in_a_sentence(kind: str, body: bytes, error: str, studio: Studio) -> None:
-    answer = await studio.api.post("/video/caption/async", content=body, headers={"content-type": kind})
+async def test_what_is_wrong_is_said_in_a_sentence(kind: str, body: bytes, error: str, gpu_app: GpuApp) -> None:
+    answer = await gpu_app.api.post("/video/caption/async", content=body, headers={"content-type": kind})
     assert (answer.status_code, answer.json()["error"][: len(error)]) == (422, error)
 
 
@@ -150,11 +150,11 @@ async def test_what_is_wrong_is_said_in_a_sentence(kind: str, body: bytes, error
         "https://n8n.example.com:8443/hook",
     ],
 )
-async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url: str, studio: Studio) -> None:
-    answer = await studio.post("img2vid", img2vid(1, webhook_url=url))
+async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url: str, gpu_app: GpuApp) -> None:
+    answer = await gpu_app.post("img2vid", img2vid(1, webhook_url=url))
     assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
     assert "RETOMA_ALLOW_HOSTS" in answer.json()["error"]
-    assert await studio.client.runs() == []
+    assert await gpu_app.client.runs() == []
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url
     ],
 )
 async def test_the_field_of_an_unsafe_url_is_named(
-    operation: str, change: dict[str, Any], field: str, studio: Studio
+    operation: str, change: dict[str, Any], field: str, gpu_app: GpuApp
 ) -> None:
-    answer = await studio.post(operation, {**BODIES[operation], **change})
+    answer = await gpu_app.post(operation, {**BODIES[operation], **change})
     told = answer.json()
     assert (answer.status_code, told["code"], [each["field"] for each in told["errors"]]) == (
         422,
@@ -184,16 +184,16 @@ async def test_the_field_of_an_unsafe_url_is_named(
     assert told["error"].startswith(f"{field}: ")
 
 
-async def test_the_token_of_a_callback_is_kept_for_its_sender_alone(studio: Studio) -> None:
+async def test_the_token_of_a_callback_is_kept_for_its_sender_alone(gpu_app: GpuApp) -> None:
     async with receiver() as there:
         url = f"{there.url}?signature=CANARY-4711"
-        job = await studio.submit(img2vid(1, webhook_url=url))
+        job = await gpu_app.submit(img2vid(1, webhook_url=url))
         plain = {"pipeline": "caption", "input": {**CAPTION, "webhook_url": url}}
-        run = (await studio.api.post("/api/v1/runs", json=plain)).json()["id"]
-        await studio.work()
-        await studio.callbacks(there)
+        run = (await gpu_app.api.post("/api/v1/runs", json=plain)).json()["id"]
+        await gpu_app.work()
+        await gpu_app.send_callbacks(there)
         shown = [
-            (await studio.api.get(path)).text
+            (await gpu_app.api.get(path)).text
             for path in (
                 f"/jobs/{job}",
                 "/jobs",
@@ -202,80 +202,80 @@ async def test_the_token_of_a_callback_is_kept_for_its_sender_alone(studio: Stud
                 "/api/v1/deliveries",
             )
         ]
-        stored = await rows(studio.api.sandbox, "select r::text as text from retoma.runs r")
-    assert [got.path for got in there.got] == [f"{urlsplit(there.url).path}?signature=CANARY-4711"]
-    assert (await studio.show(job))["webhookUrl"] == f"{there.url}?signature=***"
+        stored = await rows(gpu_app.api.sandbox, "select r::text as text from retoma.runs r")
+    assert [got.path for got in there.requests] == [f"{urlsplit(there.url).path}?signature=CANARY-4711"]
+    assert (await gpu_app.show(job))["webhookUrl"] == f"{there.url}?signature=***"
     assert "CANARY" not in "".join([*shown, *(row["text"] for row in stored)])
 
 
-async def test_another_token_under_the_same_key_is_another_body(studio: Studio) -> None:
+async def test_another_token_under_the_same_key_is_another_body(gpu_app: GpuApp) -> None:
     answers = [
-        await studio.post(
-            "img2vid", img2vid(1, webhook_url=f"{HOOK}?signature={token}"), headers={"Idempotency-Key": "once"}
+        await gpu_app.post(
+            "img2vid", img2vid(1, webhook_url=f"{WEBHOOK_URL}?signature={token}"), headers={"Idempotency-Key": "once"}
         )
         for token in ("one", "one", "two")
     ]
     assert [answer.status_code for answer in answers] == [202, 202, 422]
 
 
-async def test_offline_no_time_is_told_for_gpus_that_wake_up(open_studio: OpenStudio) -> None:
-    async with open_studio(offline=True) as studio:
-        told = (await studio.post("img2vid", img2vid(2))).json()
+async def test_offline_no_time_is_told_for_gpus_that_wake_up(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(offline=True) as gpu_app:
+        told = (await gpu_app.post("img2vid", img2vid(2))).json()
     assert told["estimatedTime"] == "1-2 minutos"
 
 
-async def test_offline_it_is_this_machine_that_fetches_so_its_own_network_is_refused(open_studio: OpenStudio) -> None:
-    async with open_studio(offline=True) as studio:
-        answer = await studio.post("addaudio", {**ADDAUDIO, "audio_url": "https://169.254.169.254/latest/meta-data"})
+async def test_offline_it_is_this_machine_that_fetches_so_its_own_network_is_refused(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(offline=True) as gpu_app:
+        answer = await gpu_app.post("addaudio", {**ADDAUDIO, "audio_url": "https://169.254.169.254/latest/meta-data"})
         assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
 
 
-async def test_answers_say_when_the_work_is_done_offline(open_studio: OpenStudio) -> None:
-    async with open_studio(offline=True) as studio:
-        answer = await studio.post("img2vid", img2vid())
+async def test_answers_say_when_the_work_is_done_offline(open_gpu_app: OpenGpuApp) -> None:
+    async with open_gpu_app(offline=True) as gpu_app:
+        answer = await gpu_app.post("img2vid", img2vid())
         assert OFFLINE in answer.headers
-        assert OFFLINE in (await studio.api.get(answer.json()["statusUrl"])).headers
-    async with open_studio() as studio:
-        assert OFFLINE not in (await studio.post("img2vid", img2vid())).headers
+        assert OFFLINE in (await gpu_app.api.get(answer.json()["statusUrl"])).headers
+    async with open_gpu_app() as gpu_app:
+        assert OFFLINE not in (await gpu_app.post("img2vid", img2vid())).headers
 
 
-async def test_the_same_key_and_body_give_the_same_job(studio: Studio) -> None:
+async def test_the_same_key_and_body_give_the_same_job(gpu_app: GpuApp) -> None:
     key = {"Idempotency-Key": "execution-1"}
-    first = await studio.post("img2vid", img2vid(), headers=key)
-    await studio.do()
-    again = await studio.post("img2vid", img2vid(), headers=key)
+    first = await gpu_app.post("img2vid", img2vid(), headers=key)
+    await gpu_app.work_now()
+    again = await gpu_app.post("img2vid", img2vid(), headers=key)
     assert again.status_code == 202
     assert again.json() == first.json() | {"status": "IN_PROGRESS"}
-    assert len(await studio.client.runs()) == 1
+    assert len(await gpu_app.client.runs()) == 1
 
 
-async def test_the_same_key_with_another_body_is_refused(studio: Studio) -> None:
+async def test_the_same_key_with_another_body_is_refused(gpu_app: GpuApp) -> None:
     key = {"Idempotency-Key": "execution-1"}
-    await studio.submit(img2vid(), headers=key)
-    answer = await studio.post("img2vid", img2vid(3), headers=key)
+    await gpu_app.submit(img2vid(), headers=key)
+    answer = await gpu_app.post("img2vid", img2vid(3), headers=key)
     assert (answer.status_code, answer.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
     assert answer.json()["error"].startswith("the Idempotency-Key 'execution-1' belongs to a job with another body")
 
 
-async def test_the_blocking_route_of_old_is_not_there(studio: Studio) -> None:
-    assert (await studio.api.post("/video/img2vid", json=img2vid())).status_code == 404
+async def test_the_blocking_route_of_old_is_not_there(gpu_app: GpuApp) -> None:
+    assert (await gpu_app.api.post("/video/img2vid", json=img2vid())).status_code == 404
     page = Path(__file__).parents[3] / "docs" / "applications" / "gpu.md"
     assert "`POST /video/img2vid` does not exist" in page.read_text(encoding="utf-8")
 
 
-async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(studio: Studio) -> None:
-    answers = await asyncio.gather(*(studio.post("img2vid", img2vid(100)) for _ in range(4)))
+async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(gpu_app: GpuApp) -> None:
+    answers = await asyncio.gather(*(gpu_app.post("img2vid", img2vid(100)) for _ in range(4)))
     assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "QUEUED")] * 4
-    assert studio.standin.submits.total() == 0, "nobody waits for the host"
-    shown = [await studio.show(answer.json()["jobId"]) for answer in answers]
+    assert gpu_app.standin.submits.total() == 0, "nobody waits for the host"
+    shown = [await gpu_app.show(answer.json()["jobId"]) for answer in answers]
     assert [one["status"] for one in shown] == ["QUEUED"] * 4
 
 
-async def test_the_path_is_a_label_and_reaches_no_file(studio: Studio) -> None:
+async def test_the_path_is_a_label_and_reaches_no_file(gpu_app: GpuApp) -> None:
     for path in ("../../etc/", "/etc/passwd", "C:\\windows\\"):
-        job = await studio.submit(img2vid(1, path=path))
-        await studio.work([job])
-        shown = await studio.show(job)
+        job = await gpu_app.submit(img2vid(1, path=path))
+        await gpu_app.work([job])
+        shown = await gpu_app.show(job)
         run = job.removeprefix("orc-")
         assert shown["data"]["path"] == path
         assert [video["video_url"] for video in shown["result"]["videos"]] == [

@@ -11,7 +11,7 @@ import pytest
 
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.speech import espeak
-from tests.parts import require
+from tests.system_packages import require
 from tests.worker.isolated_steps import privileges
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has capabilities")
@@ -37,8 +37,8 @@ async def test_ffmpeg_has_no_privileges(tmp_path: Path, monkeypatch: pytest.Monk
     spy = tmp_path / "ffmpeg"
     spy.write_text("#!/bin/sh\ncat /proc/self/status\n")
     spy.chmod(0o755)
-    monkeypatch.setattr(ffmpeg, "program", lambda: str(spy))
-    said, _ = await (await ffmpeg._started([], tmp_path, "error")).communicate()
+    monkeypatch.setattr(ffmpeg, "find_ffmpeg", lambda: str(spy))
+    said, _ = await (await ffmpeg._start([], tmp_path, "error")).communicate()
     assert privileges(said.decode()) == []
 
 
@@ -46,7 +46,7 @@ async def test_espeak_has_no_privileges(tmp_path: Path, monkeypatch: pytest.Monk
     spy = tmp_path / "espeak.py"
     spy.write_text(SPY)
     monkeypatch.setattr(espeak, "_PROGRAM", spy)
-    said, _ = await (await espeak._started([])).communicate()
+    said, _ = await (await espeak._start([])).communicate()
     assert privileges(said.decode()) == []
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from retoma.store.database import Database
-from tests.apps.videos.house import House, a_house
-from tests.conftest import empty
+from tests.apps.videos.video_app import VideoApp, running_video_app
+from tests.conftest import empty_database
 
 
 @pytest.fixture
-async def house(database: Database, tmp_path: Path) -> AsyncIterator[House]:
+async def video_app(database: Database, tmp_path: Path) -> AsyncIterator[VideoApp]:
     """The workflow on an empty database; the channel `financas` wants videos of 25 seconds."""
-    await empty(database)
-    async with a_house(database, tmp_path) as made:
+    await empty_database(database)
+    async with running_video_app(database, tmp_path) as made:
         yield made

@@ -15,32 +15,34 @@ import pytest
 from retoma import GiveUp
 from retoma.store.database import Database
 from retoma_apps.videos.models import Brief, Fact
-from retoma_apps.videos.writing.port import Researched
+from retoma_apps.videos.writing.port import ResearchResult
 from retoma_apps.videos.writing.template import TemplateWriter
-from tests.apps.videos.house import TOPIC, House, a_house
-from tests.apps.videos.studio import small_studio
-from tests.conftest import empty
-from tests.patience import PATIENCE
-from tests.receiver import receiver, says
+from tests.apps.videos.small_services import make_small_services
+from tests.apps.videos.video_app import TOPIC, VideoApp, running_video_app
+from tests.conftest import empty_database
+from tests.receiver import receiver, respond_with
+from tests.wait_timeout import WAIT_TIMEOUT
 
 CHANNELS = ("ciencia", "historia", "jogos", "musica", "viagens")
 
 
-class Picky(TemplateWriter):
+class PickyWriter(TemplateWriter):
     """Refuses one topic, stumbles over another, and hangs at a third until all others are written about."""
 
     def __init__(self) -> None:
         self.researched = 0
         self.others_are_done = asyncio.Event()
 
-    async def research(self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], **options: Any) -> Researched:
+    async def research(
+        self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
+    ) -> ResearchResult:
         if brief.topic == "proibido":
             raise GiveUp("there is nothing to be said about this", "NOTHING_FOUND")
         if brief.topic == "tropeço":
             raise RuntimeError("a bug in the writer")
         if brief.topic == "parado":
             await self.others_are_done.wait()
-        found = await super().research(brief, known, wishes, **options)
+        found = await super().research(brief, known, feedback_history, **options)
         self.researched += 1
         if self.researched == len(CHANNELS) - 1:
             self.others_are_done.set()
@@ -48,50 +50,52 @@ class Picky(TemplateWriter):
 
 
 @pytest.fixture
-async def house(database: Database, tmp_path: Path) -> AsyncIterator[House]:
-    await empty(database)
-    async with a_house(database, tmp_path, replace(small_studio(tmp_path), writer=Picky())) as made:
+async def video_app(database: Database, tmp_path: Path) -> AsyncIterator[VideoApp]:
+    await empty_database(database)
+    async with running_video_app(
+        database, tmp_path, replace(make_small_services(tmp_path), writer=PickyWriter())
+    ) as made:
         yield made
 
 
 @pytest.mark.parametrize("topic", ["proibido", "tropeço"])
-async def test_a_failure_in_one_channel_touches_no_other(topic: str, house: House) -> None:
-    alone = await house.scripted(channel="sozinho")
-    videos = {name: await house.order(topic if name == "historia" else TOPIC, name) for name in CHANNELS}
-    await house.api.sandbox.work()
-    shown = {name: await house.show(video) for name, video in videos.items()}
+async def test_a_failure_in_one_channel_touches_no_other(topic: str, video_app: VideoApp) -> None:
+    alone = await video_app.order_until_script_review(channel="sozinho")
+    videos = {name: await video_app.order(topic if name == "historia" else TOPIC, name) for name in CHANNELS}
+    await video_app.api.sandbox.work()
+    shown = {name: await video_app.show(video) for name, video in videos.items()}
     assert {name: one["stage"] for name, one in shown.items()} == {
         name: "failed" if name == "historia" else "scripted" for name in CHANNELS
     }
     for name in set(CHANNELS) - {"historia"}:
-        checkpoint = await house.checkpoint(shown[name]["checkpoint"]["id"])
+        checkpoint = await video_app.checkpoint(shown[name]["checkpoint"]["id"])
         assert checkpoint["data"] == alone["data"]
         assert (checkpoint["channel"], checkpoint["status"]) == (name, "pending")
 
 
-async def test_a_step_that_hangs_in_one_channel_delays_no_other(house: House) -> None:
-    videos = [await house.order("parado" if name == "ciencia" else TOPIC, name) for name in CHANNELS]
-    async with asyncio.timeout(PATIENCE):
-        await house.work()
-    assert {(await house.show(video))["stage"] for video in videos} == {"scripted"}
+async def test_a_step_that_hangs_in_one_channel_delays_no_other(video_app: VideoApp) -> None:
+    videos = [await video_app.order("parado" if name == "ciencia" else TOPIC, name) for name in CHANNELS]
+    async with asyncio.timeout(WAIT_TIMEOUT):
+        await video_app.work()
+    assert {(await video_app.show(video))["stage"] for video in videos} == {"scripted"}
 
 
-async def test_the_backlog_of_one_channel_leaves_room_for_the_others(house: House) -> None:
+async def test_the_backlog_of_one_channel_leaves_room_for_the_others(video_app: VideoApp) -> None:
     for channel in (*["ciencia"] * 6, "historia"):
-        await house.order(TOPIC, channel)
-    await house.work_once()
-    async with house.api.sandbox.hands() as hands:
-        begun = Counter([(await house.client.show(claim.run)).tenant for claim in await hands.claim(100)])
+        await video_app.order(TOPIC, channel)
+    await video_app.work_once()
+    async with video_app.api.sandbox.manual_worker() as hands:
+        begun = Counter([(await video_app.client.show(claim.run)).tenant for claim in await hands.claim(100)])
     assert begun == {"ciencia": 4, "historia": 1}
 
 
-async def test_a_failed_video_says_which_step_failed_and_why(house: House) -> None:
-    video = await house.order("proibido", "historia")
-    await house.work()
-    shown = await house.show(video)
+async def test_a_failed_video_says_which_step_failed_and_why(video_app: VideoApp) -> None:
+    video = await video_app.order("proibido", "historia")
+    await video_app.work()
+    shown = await video_app.show(video)
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("failed", "failed", None)
     assert shown["error_message"] == "research: there is nothing to be said about this"
-    assert await house.begun(video) == {"knowledge_query", "research"}
+    assert await video_app.list_started_steps(video) == {"knowledge_query", "research"}
 
 
 @pytest.mark.parametrize(
@@ -102,10 +106,10 @@ async def test_a_failed_video_says_which_step_failed_and_why(house: House) -> No
     ],
 )
 async def test_a_failed_video_is_in_the_log_with_its_channel_and_its_error(
-    topic: str, code: str, error: str, house: House, caplog: pytest.LogCaptureFixture
+    topic: str, code: str, error: str, video_app: VideoApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    video = await house.order(topic, "historia")
-    await house.api.sandbox.work()
+    video = await video_app.order(topic, "historia")
+    await video_app.api.sandbox.work()
     (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert {name: vars(told)[name] for name in ("tenant", "run", "code", "error")} == {
         "tenant": "historia",
@@ -115,37 +119,39 @@ async def test_a_failed_video_is_in_the_log_with_its_channel_and_its_error(
     }
 
 
-async def test_a_failed_video_goes_on_when_it_is_resumed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    video = await house.order("proibido", "historia")
-    await house.work()
-    monkeypatch.setattr(Picky, "research", TemplateWriter.research)
-    (run,) = await house.client.runs()
-    await house.client.resume(run.id)
-    assert (await house.asked(video))["checkpoint_type"] == "script_review"
-    shown = await house.show(video)
+async def test_a_failed_video_goes_on_when_it_is_resumed(video_app: VideoApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    video = await video_app.order("proibido", "historia")
+    await video_app.work()
+    monkeypatch.setattr(PickyWriter, "research", TemplateWriter.research)
+    (run,) = await video_app.client.runs()
+    await video_app.client.resume(run.id)
+    assert (await video_app.work_until_review(video))["checkpoint_type"] == "script_review"
+    shown = await video_app.show(video)
     assert (shown["stage"], shown["error_message"]) == ("scripted", None)
 
 
-async def test_whoever_ordered_is_told_of_a_failure_with_its_channel_and_its_error(house: House) -> None:
+async def test_whoever_ordered_is_told_of_a_failure_with_its_channel_and_its_error(video_app: VideoApp) -> None:
     async with receiver() as there:
-        await house.order("proibido", "historia", webhook_url=there.url)
-        await house.work()
-        await house.api.sandbox.send_webhooks()
-    told = there.got[0].json["data"]
+        await video_app.order("proibido", "historia", webhook_url=there.url)
+        await video_app.work()
+        await video_app.api.sandbox.send_webhooks()
+    told = there.requests[0].json["data"]
     assert (told["tenant"], told["error"]["code"]) == ("historia", "NOTHING_FOUND")
     assert told["error"]["message"] == "there is nothing to be said about this"
 
 
-async def test_a_notification_that_cannot_be_sent_is_sent_again_and_the_work_goes_on_meanwhile(house: House) -> None:
-    async with receiver(says(500)) as there:
-        await house.order("proibido", "historia", webhook_url=there.url)
-        await house.work()
-        await house.api.sandbox.send_webhooks()
-        assert (await house.scripted(TOPIC, "jogos"))["status"] == "pending"
-        (owed,) = await house.client.deliveries(tenant="historia")
-        await house.api.sandbox.clock.advance(timedelta(hours=1))
-        await house.api.sandbox.send_webhooks()
-        (sent,) = await house.client.deliveries(tenant="historia")
+async def test_a_notification_that_cannot_be_sent_is_sent_again_and_the_work_goes_on_meanwhile(
+    video_app: VideoApp,
+) -> None:
+    async with receiver(respond_with(500)) as there:
+        await video_app.order("proibido", "historia", webhook_url=there.url)
+        await video_app.work()
+        await video_app.api.sandbox.send_webhooks()
+        assert (await video_app.order_until_script_review(TOPIC, "jogos"))["status"] == "pending"
+        (owed,) = await video_app.client.deliveries(tenant="historia")
+        await video_app.api.sandbox.clock.advance(timedelta(hours=1))
+        await video_app.api.sandbox.send_webhooks()
+        (sent,) = await video_app.client.deliveries(tenant="historia")
     assert (owed.state, sent.state) == ("due", "delivered")
-    first, again = there.got
+    first, again = there.requests
     assert (again.body, again.headers["webhook-id"]) == (first.body, first.headers["webhook-id"])

@@ -108,7 +108,7 @@ def test_a_video_shows_the_stage_of_the_last_step_that_is_done() -> None:
 
 
 def test_a_video_is_researching_from_the_first_attempt_on() -> None:
-    assert stage_of(RunState.RUNNING, [], begun=True) is Stage.RESEARCHING
+    assert stage_of(RunState.RUNNING, [], started=True) is Stage.RESEARCHING
 
 
 def test_every_state_with_any_steps_done_is_one_stage() -> None:

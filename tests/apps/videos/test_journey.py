@@ -22,11 +22,11 @@ from retoma.testing import NOON
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.media.probe import Media, probe
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.studio import Studio
-from tests.apps.videos.house import TOPIC, House, a_house
+from retoma_apps.videos.services import Services
 from tests.apps.videos.media.material import mean_volume
-from tests.apps.videos.studio import small_studio
-from tests.conftest import empty
+from tests.apps.videos.small_services import make_small_services
+from tests.apps.videos.video_app import TOPIC, VideoApp, running_video_app
+from tests.conftest import empty_database
 
 SCHEDULED = NOON + timedelta(days=1)
 BRASILIA = timezone(timedelta(hours=-3))
@@ -56,45 +56,45 @@ class Journey:
 
 @pytest.fixture(scope="module")
 async def journey(database: Database, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Journey]:
-    await empty(database)
+    await empty_database(database)
     folder = tmp_path_factory.mktemp("journey")
     seen = Journey()
     channel = LocalChannel(folder / "channel", now=lambda: seen.at)
-    studio = replace(small_studio(folder), channel=lambda _: channel)
-    async with a_house(database, folder, studio) as house:
-        await _travel(house, seen)
+    studio = replace(make_small_services(folder), channel=lambda _: channel)
+    async with running_video_app(database, folder, studio) as video_app:
+        await _record_journey(video_app, seen)
         seen.channel = await channel.videos()
         seen.film = await probe(seen.channel[0].video)
         yield seen
 
 
-async def _travel(house: House, seen: Journey) -> None:
-    video = await house.order(scheduled_for=SCHEDULED.astimezone(BRASILIA).isoformat())
+async def _record_journey(video_app: VideoApp, seen: Journey) -> None:
+    video = await video_app.order(scheduled_for=SCHEDULED.astimezone(BRASILIA).isoformat())
     for name in REVIEWS:
-        checkpoint = seen.checkpoints[name] = await house.asked(video)
-        seen.videos[name] = await house.show(video)
+        checkpoint = seen.checkpoints[name] = await video_app.work_until_review(video)
+        seen.videos[name] = await video_app.show(video)
         for url in _urls(checkpoint["data"]):
-            seen.files[url] = await house.api.get(url, key=None)
+            seen.files[url] = await video_app.api.get(url, key=None)
         if name == "final_review":
-            await _try_without_thumbnail(house, checkpoint, seen)
+            await _try_without_thumbnail(video_app, checkpoint, seen)
         chosen = {"thumbnail": 2, "tags": ["renda fixa"]} if name == "final_review" else {}
-        answer = await house.decide(checkpoint, "approved", **chosen)
+        answer = await video_app.decide(checkpoint, "approved", **chosen)
         assert answer.status_code == 200, answer.text
-    await house.work()
-    seen.uploaded = await house.show(video)
-    await house.api.sandbox.clock.set(SCHEDULED)
-    seen.at = await house.api.sandbox.clock.now()
-    await house.work()
-    seen.published = await house.show(video)
-    seen.results = await house.client.results(UUID(video))
-    seen.reviews = await house.client.reviews(run=UUID(video), states=None)
+    await video_app.work()
+    seen.uploaded = await video_app.show(video)
+    await video_app.api.sandbox.clock.set(SCHEDULED)
+    seen.at = await video_app.api.sandbox.clock.now()
+    await video_app.work()
+    seen.published = await video_app.show(video)
+    seen.results = await video_app.client.results(UUID(video))
+    seen.reviews = await video_app.client.reviews(run=UUID(video), states=None)
 
 
-async def _try_without_thumbnail(house: House, checkpoint: dict[str, Any], seen: Journey) -> None:
+async def _try_without_thumbnail(video_app: VideoApp, checkpoint: dict[str, Any], seen: Journey) -> None:
     ids = {"checkpoint_ids": [checkpoint["checkpoint_id"]]}
-    many = await house.api.post("/api/v1/checkpoints/batch/approve", json=ids)
-    seen.without_thumbnail = [await house.decide(checkpoint, "approved"), many.json()["results"][0]]
-    seen.part = await house.api.get(checkpoint["data"]["video_preview_url"], headers={"Range": "bytes=4-7"})
+    many = await video_app.api.post("/api/v1/checkpoints/batch/approve", json=ids)
+    seen.without_thumbnail = [await video_app.decide(checkpoint, "approved"), many.json()["results"][0]]
+    seen.part = await video_app.api.get(checkpoint["data"]["video_preview_url"], headers={"Range": "bytes=4-7"})
 
 
 def _urls(data: Any) -> list[str]:
@@ -172,7 +172,7 @@ def test_the_final_review_has_every_field_and_its_files(journey: Journey) -> Non
     assert (film.status_code, film.headers["content-type"]) == (200, "video/mp4")
     assert data["file_size_mb"] == round(len(film.content) / 1e6, 2)
     assert data["resolution"] == "320x180"
-    assert Studio.size == (1920, 1080)  # unless told otherwise
+    assert Services.size == (1920, 1080)  # unless told otherwise
     assert [variant["number"] for variant in data["thumbnail_variants"]] == [1, 2, 3]
     for variant in data["thumbnail_variants"]:
         assert variant["text"]

@@ -11,16 +11,22 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from retoma import Context, GiveUp, NeedsReview, ProviderRefuses, RetryLater
+from retoma import Context, GiveUp, NeedsReview, ProviderRejected, RetryLater
 from retoma.store.database import Database
 from retoma.testing import NOON
 from retoma_apps.providers.youtube import LocalChannel, LocalVideo, SessionGone, Status, VideoToPublish, mark_of
-from retoma_apps.videos import filming, publishing
+from retoma_apps.videos import footage, publishing
 from retoma_apps.videos.application import from_environment
 from retoma_apps.videos.models import Brief, Upload
-from tests.apps.videos.quick import QuickHouse, a_quick_house, assembled, noting, searched
-from tests.apps.videos.studio import small_studio
-from tests.conftest import empty
+from tests.apps.videos.fast_video_app import (
+    FastVideoApp,
+    fake_assembly,
+    fake_search,
+    record_calls,
+    running_fast_video_app,
+)
+from tests.apps.videos.small_services import make_small_services
+from tests.conftest import empty_database
 
 CREDIT = "Eva (pexels): https://pexels.example/1"
 HOUR = timedelta(hours=1)
@@ -28,14 +34,14 @@ ORDER = {"topic": "Como investir em renda fixa", "scheduled_for": "2030-01-01T12
 
 
 @pytest.fixture
-async def house(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QuickHouse]:
-    await empty(database)
-    async with a_quick_house(database, tmp_path, monkeypatch) as made:
+async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FastVideoApp]:
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch) as made:
         yield made
 
 
-async def videos(house: QuickHouse) -> list[LocalVideo]:
-    channel = house.studio.channel("")
+async def videos(video_app: FastVideoApp) -> list[LocalVideo]:
+    channel = video_app.services.channel("")
     assert isinstance(channel, LocalChannel)
     return await channel.videos()
 
@@ -45,62 +51,62 @@ async def test_with_a_client_an_account_without_a_token_waits_and_publishes_noth
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, account: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert from_environment().resources["studio"].channel(account).name == "local"
+    assert from_environment().resources["services"].channel(account).name == "local"
     monkeypatch.setenv("YOUTUBE_CLIENT_ID", "client")
     monkeypatch.setenv("YOUTUBE_CLIENT_SECRET", "secret")
-    studio = from_environment().resources["studio"]
+    studio = from_environment().resources["services"]
     assert "youtube" not in studio.offline
-    with pytest.raises(ProviderRefuses, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}$"):
+    with pytest.raises(ProviderRejected, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}$"):
         await studio.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
 
 
 async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its_input_says(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await empty(database)
+    await empty_database(database)
     local, asked = LocalChannel(tmp_path / "channel"), list[str]()
 
     def channel(account: str) -> LocalChannel:
         asked.append(account)
         return local
 
-    async with a_quick_house(database, tmp_path, monkeypatch, channel=channel) as house:
-        await house.client.set_profile("financas", {"seconds": 25, "account": "ours"})
-        key = await house.api.make_key("runs:read", "runs:write", tenant="financas")
+    async with running_fast_video_app(database, tmp_path, monkeypatch, channel=channel) as video_app:
+        await video_app.client.set_profile("financas", {"seconds": 25, "account": "ours"})
+        key = await video_app.api.make_key("runs:read", "runs:write", tenant="financas")
         given = {"topic": "Renda fixa", "account": "theirs"}
-        began = await house.api.post("/api/v1/runs", key=key, json={"pipeline": "longform", "input": given})
-        await house.finish(await house.asked(began.json()["id"]))
-        fork = await house.api.post(f"/api/v1/runs/{began.json()['id']}/fork", key=key, json={"input": given})
-        await house.finish(await house.asked(fork.json()["id"]))
+        began = await video_app.api.post("/api/v1/runs", key=key, json={"pipeline": "longform", "input": given})
+        await video_app.finish(await video_app.work_until_review(began.json()["id"]))
+        fork = await video_app.api.post(f"/api/v1/runs/{began.json()['id']}/fork", key=key, json={"input": given})
+        await video_app.finish(await video_app.work_until_review(fork.json()["id"]))
     assert (len(await local.videos()), set(asked)) == (2, {"ours"})
 
 
-async def test_a_thumbnail_that_is_not_there_is_refused_before_the_film_is_sent(house: QuickHouse) -> None:
-    final = await house.at("final_review")
-    made = (await house.client.results(UUID(final["video_id"])))["thumbnail_gen"]
-    await house.client.edit(UUID(final["video_id"]), "thumbnail_gen", {**made, "variants": made["variants"][:1]})
-    await house.decide(await house.asked(final["video_id"]), "approved", thumbnail=3)
-    await house.work()
-    shown = await house.show(final["video_id"])
-    assert (shown["status"], await videos(house)) == ("failed", [])
+async def test_a_thumbnail_that_is_not_there_is_refused_before_the_film_is_sent(video_app: FastVideoApp) -> None:
+    final = await video_app.order_until("final_review")
+    made = (await video_app.client.results(UUID(final["video_id"])))["thumbnail_gen"]
+    await video_app.client.edit(UUID(final["video_id"]), "thumbnail_gen", {**made, "variants": made["variants"][:1]})
+    await video_app.decide(await video_app.work_until_review(final["video_id"]), "approved", thumbnail=3)
+    await video_app.work()
+    shown = await video_app.show(final["video_id"])
+    assert (shown["status"], await videos(video_app)) == ("failed", [])
     assert "there is no thumbnail 3, only 1" in shown["error_message"]
 
 
 async def test_a_failed_upload_that_is_resumed_publishes_no_second_video(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(LocalChannel, "send", sent_and_failed(LocalChannel.send))
-        failed = await house.finish(await house.at("final_review"))
-    assert (failed["status"], len(await videos(house))) == ("failed", 1)
-    await house.client.resume(UUID(failed["id"]))
-    await house.work()
-    shown = await house.show(failed["id"])
-    (video,) = await videos(house)
+        patched.setattr(LocalChannel, "send", fail_after_sending(LocalChannel.send))
+        failed = await video_app.finish(await video_app.order_until("final_review"))
+    assert (failed["status"], len(await videos(video_app))) == ("failed", 1)
+    await video_app.client.resume(UUID(failed["id"]))
+    await video_app.work()
+    shown = await video_app.show(failed["id"])
+    (video,) = await videos(video_app)
     assert (shown["status"], video.video_id in shown["url"], video.thumbnail is not None) == ("completed", True, True)
 
 
-def sent_and_failed(send: Any) -> Any:
+def fail_after_sending(send: Any) -> Any:
     async def failing(*given: Any) -> None:
         await send(*given)
         raise GiveUp("the disk of the worker is full")
@@ -108,77 +114,77 @@ def sent_and_failed(send: Any) -> Any:
     return failing
 
 
-async def forgotten(*_: Any) -> None:
+async def forget_uploads(*_: Any) -> None:
     raise SessionGone
 
 
 async def test_an_upload_that_the_channel_forgot_or_lost_is_made_by_a_rerun(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(LocalChannel, "send", forgotten)
-        failed = await house.finish(await house.at("final_review"))
+        patched.setattr(LocalChannel, "send", forget_uploads)
+        failed = await video_app.finish(await video_app.order_until("final_review"))
     assert "forgot 3 uploads" in failed["error_message"]
     with monkeypatch.context() as patched:
-        patched.setattr(LocalChannel, "status", deleted)
-        await house.client.rerun(UUID(failed["id"]), "upload")
-        await house.work()
-    assert "not taken the video: deleted" in (await house.show(failed["id"]))["error_message"]
-    await house.client.rerun(UUID(failed["id"]), "upload")
-    await house.work()
-    assert (await house.show(failed["id"]))["stage"] == "published"
+        patched.setattr(LocalChannel, "status", delete_uploads)
+        await video_app.client.rerun(UUID(failed["id"]), "upload")
+        await video_app.work()
+    assert "not taken the video: deleted" in (await video_app.show(failed["id"]))["error_message"]
+    await video_app.client.rerun(UUID(failed["id"]), "upload")
+    await video_app.work()
+    assert (await video_app.show(failed["id"]))["stage"] == "published"
 
 
-async def deleted(*_: Any) -> Status:
+async def delete_uploads(*_: Any) -> Status:
     return Status("deleted")
 
 
-async def test_an_upload_made_anew_takes_the_video_of_the_same_film_and_sets_its_thumbnail_again(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+async def test_a_rerun_upload_reuses_the_video_of_the_same_film(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     for name in ("find", "begin", "set_thumbnail"):
-        monkeypatch.setattr(LocalChannel, name, noting(asked, name, getattr(LocalChannel, name)))
-    published = await house.finish(await house.at("final_review"))
+        monkeypatch.setattr(LocalChannel, name, record_calls(asked, name, getattr(LocalChannel, name)))
+    published = await video_app.finish(await video_app.order_until("final_review"))
     assert asked == ["begin", "set_thumbnail"]
-    await house.client.rerun(UUID(published["id"]), "upload")
-    await house.work()
+    await video_app.client.rerun(UUID(published["id"]), "upload")
+    await video_app.work()
     assert asked[2:] == ["find", "set_thumbnail"]
-    assert (await house.show(published["id"]))["url"] == published["url"]
+    assert (await video_app.show(published["id"]))["url"] == published["url"]
 
 
-async def test_a_film_that_was_remade_is_another_video_and_the_former_stays(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+async def test_a_rerun_film_is_another_video_and_the_previous_stays(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published = await house.finish(await house.at("final_review"))
-    monkeypatch.setattr(filming, "assembled", another_film)
-    await house.client.rerun(UUID(published["id"]), "video_assembly")
-    again = await house.finish(await house.asked(published["id"]))
+    published = await video_app.finish(await video_app.order_until("final_review"))
+    monkeypatch.setattr(footage, "assemble_film", another_film)
+    await video_app.client.rerun(UUID(published["id"]), "video_assembly")
+    again = await video_app.finish(await video_app.work_until_review(published["id"]))
     assert again["url"] != published["url"]
-    assert len(await videos(house)) == 2
+    assert len(await videos(video_app)) == 2
 
 
 async def another_film(*given: Any) -> Any:
-    film = await assembled(*given)
+    film = await fake_assembly(*given)
     return film.model_copy(update={"video": await given[-1].save_file(b"another", "film.mp4")})
 
 
 async def test_a_thumbnail_that_is_refused_leaves_the_video_out_and_is_told(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: Any) -> None:
         raise GiveUp("the account is not verified", "YOUTUBE_REFUSED")
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalChannel, "set_thumbnail", refuse)
-        shown = await house.finish(await house.at("final_review"))
+        shown = await video_app.finish(await video_app.order_until("final_review"))
     assert (shown["stage"], shown["thumbnail_refused"]) == ("published", "the account is not verified")
-    await house.client.rerun(UUID(shown["id"]), "upload")
-    await house.work()
-    assert (await house.show(shown["id"]))["thumbnail_refused"] is None
+    await video_app.client.rerun(UUID(shown["id"]), "upload")
+    await video_app.work()
+    assert (await video_app.show(shown["id"]))["thumbnail_refused"] is None
 
 
-class Shy(LocalChannel):
+class HiddenChannel(LocalChannel):
     """Shows nothing to anybody."""
 
     async def status(self, video_id: str) -> Status:
@@ -193,10 +199,10 @@ async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_it
     tmp_path: Path, uploaded: int, scheduled: int | None, expected: type[Exception]
 ) -> None:
     with pytest.raises(expected, match="processed"):
-        await looked(tmp_path, uploaded * HOUR, None if scheduled is None else scheduled * HOUR)
+        await check_publication(tmp_path, uploaded * HOUR, None if scheduled is None else scheduled * HOUR)
 
 
-async def looked(folder: Path, uploaded: timedelta, scheduled: timedelta | None = None) -> None:
+async def check_publication(folder: Path, uploaded: timedelta, scheduled: timedelta | None = None) -> None:
     """At a video that was uploaded, and was to be published, so long ago."""
     now = datetime.now(UTC)
     upload = Upload(
@@ -207,8 +213,8 @@ async def looked(folder: Path, uploaded: timedelta, scheduled: timedelta | None 
         uploaded_at=now - uploaded,
         publish_at=None if scheduled is None else now - scheduled,
     )
-    studio = replace(small_studio(folder), channel=lambda _: Shy(folder))
-    await publishing.seen_published(upload, studio, Context(uuid4(), "financas", "longform", "publication"))
+    studio = replace(make_small_services(folder), channel=lambda _: HiddenChannel(folder))
+    await publishing.check_published(upload, studio, Context(uuid4(), "financas", "longform", "publication"))
 
 
 @pytest.mark.parametrize(("waited", "pause"), [(0, 1), (9, 1), (11, 15), (1_000, 15)])
@@ -216,110 +222,114 @@ async def test_the_longer_a_video_is_not_public_the_less_often_its_channel_is_as
     tmp_path: Path, waited: int, pause: int
 ) -> None:
     with pytest.raises(RetryLater) as asked:
-        await looked(tmp_path, timedelta(minutes=waited))
+        await check_publication(tmp_path, timedelta(minutes=waited))
     assert asked.value.delay == timedelta(minutes=pause)
 
 
-async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(house: QuickHouse) -> None:
+async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(video_app: FastVideoApp) -> None:
     at_noon = datetime.now(UTC) - HOUR  # by the database
-    await house.api.sandbox.clock.set(at_noon)
-    final = await house.at("final_review", scheduled_for=(at_noon + timedelta(minutes=40)).isoformat())
-    await house.approve(final)
-    await house.work()
-    (video,) = await videos(house)
+    await video_app.api.sandbox.clock.set(at_noon)
+    final = await video_app.order_until("final_review", scheduled_for=(at_noon + timedelta(minutes=40)).isoformat())
+    await video_app.approve(final)
+    await video_app.work()
+    (video,) = await videos(video_app)
     assert video.publish_at == at_noon + timedelta(minutes=40)
-    results = await house.client.results(UUID(final["video_id"]))
+    results = await video_app.client.results(UUID(final["video_id"]))
     assert datetime.fromisoformat(results["upload"]["uploaded_at"]) == at_noon
-    assert (await house.show(final["video_id"]))["stage"] == "uploaded"
+    assert (await video_app.show(final["video_id"]))["stage"] == "uploaded"
 
 
 async def test_a_video_is_published_at_its_time_and_without_one_at_once(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await empty(database)
+    await empty_database(database)
     at = NOON
     local = LocalChannel(tmp_path / "channel", now=lambda: at)
-    async with a_quick_house(database, tmp_path, monkeypatch, channel=lambda _: local) as house:
-        at_once = await house.finish(await house.at("final_review"))
-        later = await house.finish(await house.at("final_review", scheduled_for=(NOON + HOUR).isoformat()))
+    async with running_fast_video_app(database, tmp_path, monkeypatch, channel=lambda _: local) as video_app:
+        at_once = await video_app.finish(await video_app.order_until("final_review"))
+        later = await video_app.finish(
+            await video_app.order_until("final_review", scheduled_for=(NOON + HOUR).isoformat())
+        )
         assert (at_once["stage"], later["stage"]) == ("published", "uploaded")
         at = NOON + HOUR
-        await house.api.sandbox.clock.set(at)
-        await house.work()
-        published = await house.show(later["id"])
+        await video_app.api.sandbox.clock.set(at)
+        await video_app.work()
+        published = await video_app.show(later["id"])
     assert published["stage"] == "published"
     ends = [datetime.fromisoformat(video["ended_at"]) for video in (at_once, published)]
     assert ends == [NOON, NOON + HOUR]
 
 
 async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalChannel, "status", Shy.status)
-    final = await house.at("final_review")
-    await house.approve(final)
-    await house.work()
-    await house.api.sandbox.clock.advance(25 * HOUR)
-    asked = await house.asked(final["video_id"])
+    monkeypatch.setattr(LocalChannel, "status", HiddenChannel.status)
+    final = await video_app.order_until("final_review")
+    await video_app.approve(final)
+    await video_app.work()
+    await video_app.api.sandbox.clock.advance(25 * HOUR)
+    asked = await video_app.work_until_review(final["video_id"])
     assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("publication", "NOT_PUBLIC")
-    await house.decide(asked, "revision_requested", notes="olhe de novo")
-    again = await house.asked(final["video_id"])
+    await video_app.decide(asked, "revision_requested", notes="olhe de novo")
+    again = await video_app.work_until_review(final["video_id"])
     assert again["checkpoint_id"] != asked["checkpoint_id"]
-    await house.approve(again)
-    await house.work()
-    shown = await house.show(final["video_id"])
+    await video_app.approve(again)
+    await video_app.work()
+    shown = await video_app.show(final["video_id"])
     assert (shown["stage"], shown["steps_done"][-1]) == ("published", "publication")
 
 
 async def test_a_fork_shows_neither_the_stage_nor_the_address_of_the_video_that_it_was_forked_from(
-    house: QuickHouse,
+    video_app: FastVideoApp,
 ) -> None:
-    published = await house.finish(await house.at("final_review"))
-    fork = await house.show(str((await house.client.fork(UUID(published["id"]), {"language": "en"})).id))
+    published = await video_app.finish(await video_app.order_until("final_review"))
+    fork = await video_app.show(str((await video_app.client.fork(UUID(published["id"]), {"language": "en"})).id))
     assert (fork["stage"], fork["url"], fork["steps_done"]) == ("draft", None, [])
 
 
-async def test_a_published_video_that_is_made_again_shows_how_far_it_is_this_time(house: QuickHouse) -> None:
-    published = await house.finish(await house.at("final_review"))
-    await house.client.rerun(UUID(published["id"]), "script_generation")
-    shown = await house.show(published["id"])
+async def test_a_published_video_that_is_made_again_shows_how_far_it_is_this_time(video_app: FastVideoApp) -> None:
+    published = await video_app.finish(await video_app.order_until("final_review"))
+    await video_app.client.rerun(UUID(published["id"]), "script_generation")
+    shown = await video_app.show(published["id"])
     assert (shown["stage"], shown["current_step"], shown["url"]) == ("researching", "script_generation", None)
 
 
-async def test_the_title_that_was_chosen_is_that_of_the_video_and_of_its_figures(house: QuickHouse) -> None:
-    final = await house.at("final_review")
-    await house.approve(final, title="Outro título")
-    await house.work()
-    shown, results = await house.show(final["video_id"]), await house.client.results(UUID(final["video_id"]))
-    (video,) = await videos(house)
+async def test_the_chosen_title_is_that_of_the_video_and_its_metrics(video_app: FastVideoApp) -> None:
+    final = await video_app.order_until("final_review")
+    await video_app.approve(final, title="Outro título")
+    await video_app.work()
+    shown, results = await video_app.show(final["video_id"]), await video_app.client.results(UUID(final["video_id"]))
+    (video,) = await videos(video_app)
     assert (video.title, shown["title"], results["analytics_init"]["title"]) == ("Outro título",) * 3
 
 
-async def test_an_order_repeated_after_its_time_is_the_same_video_and_a_new_one_is_refused(house: QuickHouse) -> None:
+async def test_an_order_repeated_after_its_time_is_the_same_video_and_a_new_one_is_refused(
+    video_app: FastVideoApp,
+) -> None:
     def order(key: str) -> Any:
-        return house.api.post("/api/v1/videos", json=ORDER, headers={"Idempotency-Key": key})
+        return video_app.api.post("/api/v1/videos", json=ORDER, headers={"Idempotency-Key": key})
 
     first = await order("a")
-    await house.api.sandbox.clock.advance(HOUR)
+    await video_app.api.sandbox.clock.advance(HOUR)
     again, new = await order("a"), await order("b")
     assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
     assert (new.status_code, new.json()["code"]) == (422, "INVALID_INPUT")
 
 
 async def test_the_final_review_tells_the_credits_that_are_published_below_the_description(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filming, "searched", searched_at_pexels)
-    final = await house.at("final_review")
+    monkeypatch.setattr(footage, "search_footage", fake_pexels_search)
+    final = await video_app.order_until("final_review")
     assert final["data"]["credits"] == [CREDIT]
-    await house.approve(final, description="Texto")
-    await house.work()
-    (video,) = await videos(house)
+    await video_app.approve(final, description="Texto")
+    await video_app.work()
+    (video,) = await videos(video_app)
     assert video.description == f"Texto\n\n{CREDIT}"
 
 
-async def searched_at_pexels(*given: Any) -> Any:
-    found = await searched(*given)
+async def fake_pexels_search(*given: Any) -> Any:
+    found = await fake_search(*given)
     update = {"source": "pexels", "author": "Eva", "url": "https://pexels.example/1"}
     return found.model_copy(update={"clips": [clip.model_copy(update=update) for clip in found.clips]})
 

@@ -20,38 +20,45 @@ import pytest
 
 from retoma import GiveUp, Pipeline, Retry, exponential
 from retoma.errors import DefinitionError
-from retoma.states import RUN_MOVES, RunState
+from retoma.states import RUN_TRANSITIONS, RunState
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import NOON
-from retoma_apps.providers.footage import Found, relevance
+from retoma_apps.providers.footage import FoundClip, relevance
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos import filming, narrating
+from retoma_apps.videos import footage, narration
 from retoma_apps.videos.checkpoints import script_data
-from retoma_apps.videos.filming import assembled
-from retoma_apps.videos.filming import searched as searched_in_the_studio
+from retoma_apps.videos.footage import assemble_film
+from retoma_apps.videos.footage import search_footage as searched_in_the_studio
 from retoma_apps.videos.media.probe import probe
 from retoma_apps.videos.models import Assembly, Broll, Narration, Scene, Script, Source
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.studio import Studio
-from retoma_apps.videos.writing.port import Written
+from retoma_apps.videos.services import Services
+from retoma_apps.videos.writing.port import ScriptResult
 from retoma_apps.videos.writing.quality import readability
-from tests.apps.videos.house import TOPIC, a_house
+from tests.apps.videos.fast_video_app import (
+    REVIEWS,
+    FailingWriter,
+    FastVideoApp,
+    fake_search,
+    record_calls,
+    running_fast_video_app,
+)
 from tests.apps.videos.media.material import clip, tone
-from tests.apps.videos.pages.canned import a_desk
 from tests.apps.videos.pages.test_reviews import text_of
-from tests.apps.videos.quick import REVIEWS, Moody, QuickHouse, a_quick_house, noting, searched
+from tests.apps.videos.pages.video_pages import running_video_pages
 from tests.apps.videos.test_definition import STEPS
-from tests.conftest import empty
+from tests.apps.videos.video_app import TOPIC, running_video_app
+from tests.conftest import empty_database
 
 LATER = "2031-02-04T12:00:00Z"
 MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-async def house(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QuickHouse]:
-    await empty(database)
-    async with a_quick_house(database, tmp_path, monkeypatch) as made:
+async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FastVideoApp]:
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch) as made:
         yield made
 
 
@@ -62,30 +69,30 @@ def test_a_step_outside_the_table_has_the_pipelines_retries_and_a_wrong_policy_i
         Pipeline("wrong").step(retry=3)(nothing)  # type: ignore[call-overload]
 
 
-async def test_a_video_ordered_for_later_is_pending_until_its_start(house: QuickHouse) -> None:
+async def test_a_video_ordered_for_later_is_pending_until_its_start(video_app: FastVideoApp) -> None:
     start = NOON + timedelta(hours=3)
-    video = await house.order(start_at=start.isoformat())
-    await house.work()
-    waiting = await house.show(video)
+    video = await video_app.order(start_at=start.isoformat())
+    await video_app.work()
+    waiting = await video_app.show(video)
     assert (waiting["status"], waiting["stage"], waiting["steps_done"]) == ("pending", "draft", [])
     assert waiting["start_at"] == start.isoformat()
-    await house.api.sandbox.clock.set(start)
-    await house.work()
-    assert (await house.show(video))["checkpoint"]["type"] == "script_review"
+    await video_app.api.sandbox.clock.set(start)
+    await video_app.work()
+    assert (await video_app.show(video))["checkpoint"]["type"] == "script_review"
 
 
-async def test_a_repeated_order_for_later_is_the_same_video_after_its_start(house: QuickHouse) -> None:
+async def test_a_repeated_order_for_later_is_the_same_video_after_its_start(video_app: FastVideoApp) -> None:
     order = {"topic": TOPIC, "channel": "financas", "start_at": (NOON + MINUTE).isoformat()}
-    first = await house.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
-    await house.api.sandbox.clock.set(NOON + 2 * MINUTE)
-    again = await house.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
+    first = await video_app.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
+    await video_app.api.sandbox.clock.set(NOON + 2 * MINUTE)
+    again = await video_app.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
     assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
 
 
-async def test_the_analytics_record_is_shown_once_the_video_is_uploaded(house: QuickHouse) -> None:
-    checkpoint = await house.at("final_review")
-    assert (await house.show(checkpoint["video_id"]))["analytics"] is None
-    shown = await house.finish(checkpoint)
+async def test_the_analytics_record_is_shown_once_the_video_is_uploaded(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("final_review")
+    assert (await video_app.show(checkpoint["video_id"]))["analytics"] is None
+    shown = await video_app.finish(checkpoint)
     recorded = shown["analytics"]
     assert (recorded["url"], recorded["title"], recorded["channel"]) == (shown["url"], shown["title"], "financas")
     assert recorded["seconds"] == checkpoint["data"]["duration_seconds"]
@@ -126,72 +133,72 @@ STAGES = {
 }
 
 
-async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_status(house: QuickHouse) -> None:
+async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_status(video_app: FastVideoApp) -> None:
     """Step by step: what is done is all that stands before, and it is completed only when nothing is left.
 
     Thumbnails alone do not wait for the step before: they are made beside the film.
     """
-    video = await house.order()
+    video = await video_app.order()
     beside = {"thumbnail_gen"}
     steps = [step for step in longform.steps if step not in beside]
     for number, step in enumerate(steps):
-        shown = await house.show(video)
+        shown = await video_app.show(video)
         assert shown["current_step"] == step
         assert [each for each in shown["steps_done"] if each not in beside] == steps[:number]
         expected = beside if number >= steps.index("video_assembly") else set()
-        assert await house.begun(video) == {*steps[: number + 1], *expected}
+        assert await video_app.list_started_steps(video) == {*steps[: number + 1], *expected}
         assert shown["status"] == ("paused" if step in REVIEWS else "running")
         assert shown["stage"] == STAGES[step]
         if step in REVIEWS:
             assert shown["checkpoint"]["type"] == step
-            await house.approve(await house.checkpoint(shown["checkpoint"]["id"]))
-            assert (await house.show(video))["status"] == "running"
-        await house.work_once()
-    ended = await house.show(video)
+            await video_app.approve(await video_app.checkpoint(shown["checkpoint"]["id"]))
+            assert (await video_app.show(video))["status"] == "running"
+        await video_app.work_once()
+    ended = await video_app.show(video)
     assert (ended["status"], ended["stage"], ended["current_step"]) == ("completed", "published", None)
 
 
-async def test_a_video_is_researching_from_its_first_query_until_its_script_is_there(house: QuickHouse) -> None:
-    video = await house.order()
+async def test_a_video_is_researching_from_its_first_query_until_its_script_is_there(video_app: FastVideoApp) -> None:
+    video = await video_app.order()
     seen = []
-    async with house.api.sandbox.hands() as hands:
+    async with video_app.api.sandbox.manual_worker() as hands:
         for _ in range(3):
             claims = await hands.claim()
-            seen.append((claims[0].step, (await house.show(video))["stage"]))
-            await hands.give_back(await hands.attempt(claims))
+            seen.append((claims[0].step, (await video_app.show(video))["stage"]))
+            await hands.record_outcomes(await hands.attempt(claims))
     assert seen == [(step, "researching") for step in ("knowledge_query", "research", "script_generation")]
-    assert (await house.show(video))["stage"] == "scripted"
+    assert (await video_app.show(video))["stage"] == "scripted"
 
 
-async def test_an_order_may_say_channel_language_and_time(house: QuickHouse) -> None:
-    video = await house.order(channel="news", language="en", scheduled_for=LATER)
-    run = await house.run_of(video)
+async def test_an_order_may_say_channel_language_and_time(video_app: FastVideoApp) -> None:
+    video = await video_app.order(channel="news", language="en", scheduled_for=LATER)
+    run = await video_app.run_of(video)
     assert (run.state, run.tenant, run.input["language"]) == (RunState.RUNNING, "news", "en")
     assert datetime.fromisoformat(run.input["scheduled_for"]) == datetime(2031, 2, 4, 12, tzinfo=UTC)
 
 
-async def test_a_list_shows_each_video_as_it_is_shown_alone(house: QuickHouse) -> None:
-    await house.scripted()
-    await house.order()
-    listed = (await house.api.get("/api/v1/videos")).json()["videos"]
+async def test_a_list_shows_each_video_as_it_is_shown_alone(video_app: FastVideoApp) -> None:
+    await video_app.order_until_script_review()
+    await video_app.order()
+    listed = (await video_app.api.get("/api/v1/videos")).json()["videos"]
     assert [(one["stage"], one["status"], one["current_step"]) for one in listed] == [
         ("draft", "running", "knowledge_query"),
         ("scripted", "paused", "script_review"),
     ]
-    assert listed == [await house.show(one["id"]) for one in listed]
+    assert listed == [await video_app.show(one["id"]) for one in listed]
 
 
 async def test_an_order_sent_again_is_the_same_video_and_another_key_or_none_asks_for_a_new_one(
-    house: QuickHouse,
+    video_app: FastVideoApp,
 ) -> None:
     body = {"topic": TOPIC, "channel": "financas"}
 
     async def ordered(**headers: str) -> dict[str, Any]:
-        return dict((await house.api.post("/api/v1/videos", json=body, headers=headers)).json())
+        return dict((await video_app.api.post("/api/v1/videos", json=body, headers=headers)).json())
 
     key, other = {"Idempotency-Key": "a"}, {"Idempotency-Key": "b"}
     first = await ordered(**key)
-    await house.work()
+    await video_app.work()
     again = await ordered(**key)
     assert (again["id"], again["status"], again["current_step"]) == (first["id"], "paused", "script_review")
     assert len({first["id"], (await ordered(**other))["id"], (await ordered())["id"]}) == 3
@@ -200,63 +207,65 @@ async def test_an_order_sent_again_is_the_same_video_and_another_key_or_none_ask
 async def test_who_has_nothing_but_the_database_finds_state_attempts_and_checkpoints_as_they_were(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await empty(database)
-    async with a_quick_house(database, tmp_path, monkeypatch) as before:
-        waiting = await before.scripted()
-        before.moods["research"] = [OSError("down")] * 2
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch) as before:
+        waiting = await before.order_until_script_review()
+        before.failures["research"] = [OSError("down")] * 2
         retried = await before.order()
-        await before.api.sandbox.work(until_later=False)
+        await before.api.sandbox.work(advance_clock=False)
         seen = [await before.show(video) for video in (waiting["video_id"], retried)]
         jobs = await before.client.jobs(UUID(retried))
     assert {job.step: job.attempt for job in jobs if job.attempt} == {"knowledge_query": 1, "research": 1}
-    async with a_quick_house(database, tmp_path, monkeypatch) as after:
+    async with running_fast_video_app(database, tmp_path, monkeypatch) as after:
         assert [await after.show(video) for video in (waiting["video_id"], retried)] == seen
         assert await after.client.jobs(UUID(retried)) == jobs
         assert await after.checkpoint(waiting["checkpoint_id"]) == waiting
         assert (await after.finish(waiting))["status"] == "completed"
 
 
-async def test_a_video_is_running_while_a_step_is_ready_executed_or_waits_for_its_retry(house: QuickHouse) -> None:
-    house.moods["research"] = [OSError("down")]
-    video = await house.order()
-    await house.work_once()
-    async with house.api.sandbox.hands() as hands:
-        assert (await house.show(video))["status"] == "running"
+async def test_a_video_is_running_while_a_step_is_ready_executed_or_waits_for_its_retry(
+    video_app: FastVideoApp,
+) -> None:
+    video_app.failures["research"] = [OSError("down")]
+    video = await video_app.order()
+    await video_app.work_once()
+    async with video_app.api.sandbox.manual_worker() as hands:
+        assert (await video_app.show(video))["status"] == "running"
         claims = await hands.claim()
-        assert [(await house.show(video))["status"], claims[0].step] == ["running", "research"]
-        await hands.give_back(await hands.attempt(claims))
-        assert [(await house.show(video))["status"], await hands.claim()] == ["running", []]
+        assert [(await video_app.show(video))["status"], claims[0].step] == ["running", "research"]
+        await hands.record_outcomes(await hands.attempt(claims))
+        assert [(await video_app.show(video))["status"], await hands.claim()] == ["running", []]
 
 
 async def test_a_step_that_waits_for_its_retry_holds_up_what_follows_and_runs_once_at_a_time(
-    house: QuickHouse,
+    video_app: FastVideoApp,
 ) -> None:
-    house.moods["research"] = [OSError("down")]
-    video = await house.order()
-    await house.work()
-    assert await house.begun(video) == {"knowledge_query", "research"}
-    await house.api.sandbox.clock.advance(timedelta(seconds=6))
-    await workers.promote(house.api.sandbox.database, limit=100)
-    async with house.api.sandbox.hands() as one, house.api.sandbox.hands() as other:
+    video_app.failures["research"] = [OSError("down")]
+    video = await video_app.order()
+    await video_app.work()
+    assert await video_app.list_started_steps(video) == {"knowledge_query", "research"}
+    await video_app.api.sandbox.clock.advance(timedelta(seconds=6))
+    await workers.release_due_jobs(video_app.api.sandbox.database, limit=100)
+    async with video_app.api.sandbox.manual_worker() as one, video_app.api.sandbox.manual_worker() as other:
         claims = [*await one.claim(5), *await other.claim(5)]
         assert [(claim.step, claim.attempt) for claim in claims] == [("research", 2)]
-        assert (await house.show(video))["steps_done"] == ["knowledge_query"]
+        assert (await video_app.show(video))["steps_done"] == ["knowledge_query"]
 
 
 async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times_and_are_no_states(
-    house: QuickHouse,
+    video_app: FastVideoApp,
 ) -> None:
-    house.moods["research"] = [OSError("down")]
-    video = await house.order()
-    await house.work()
+    video_app.failures["research"] = [OSError("down")]
+    video = await video_app.order()
+    await video_app.work()
     for action in ("revision_requested", "approved"):
-        await house.api.sandbox.clock.advance(MINUTE)
-        checkpoint = await house.asked(video)
-        await house.api.sandbox.clock.advance(MINUTE)
-        await house.decide(checkpoint, action, notes="mais curto")
-        shown = await house.show(video)
+        await video_app.api.sandbox.clock.advance(MINUTE)
+        checkpoint = await video_app.work_until_review(video)
+        await video_app.api.sandbox.clock.advance(MINUTE)
+        await video_app.decide(checkpoint, action, notes="mais curto")
+        shown = await video_app.show(video)
         assert (shown["status"], shown["revision"]) == ("running", 2)
-    events = await house.client.events(UUID(video))
+    events = await video_app.client.events(UUID(video))
     told = [event for event in events if event.kind in ("retry", "review")]
     assert [(event.kind, event.step, event.data.get("what"), event.at) for event in told] == [
         ("retry", "research", None, NOON),
@@ -269,59 +278,63 @@ async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times
     assert {"resumed", "revision", "retrying"}.isdisjoint(RunState)
 
 
-async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(house: QuickHouse) -> None:
-    checkpoint = await house.scripted()
-    results = await house.client.events(UUID(checkpoint["video_id"]), kinds=["result"])
-    now = await house.api.sandbox.clock.now()
+async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    results = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["result"])
+    now = await video_app.api.sandbox.clock.now()
     assert [(event.step, event.at) for event in results] == [(step, now) for step in STEPS[:3]]
 
 
 @pytest.mark.parametrize(("moment", "begun"), [("ordered", 0), ("held", 1), ("waiting", 2), ("asked", 3)])
-async def test_a_video_can_be_cancelled_at_any_time_before_its_end(house: QuickHouse, moment: str, begun: int) -> None:
-    house.moods["research"] = [OSError("down")] if moment == "waiting" else []
-    video = await house.order()
+async def test_a_video_can_be_cancelled_at_any_time_before_its_end(
+    video_app: FastVideoApp, moment: str, begun: int
+) -> None:
+    video_app.failures["research"] = [OSError("down")] if moment == "waiting" else []
+    video = await video_app.order()
     if moment in ("waiting", "asked"):
-        await house.work()
-    async with house.api.sandbox.hands() as hands:
+        await video_app.work()
+    async with video_app.api.sandbox.manual_worker() as hands:
         held = await hands.claim() if moment == "held" else []
-        await house.api.post(f"/api/v1/runs/{video}/cancel")
-        await hands.give_back(await hands.attempt(held))
-    await house.api.sandbox.work()
-    shown = await house.show(video)
+        await video_app.api.post(f"/api/v1/runs/{video}/cancel")
+        await hands.record_outcomes(await hands.attempt(held))
+    await video_app.api.sandbox.work()
+    shown = await video_app.show(video)
     assert (shown["status"], shown["stage"]) == ("cancelled", "cancelled")
-    assert await house.begun(video) == set(STEPS[:begun])
+    assert await video_app.list_started_steps(video) == set(STEPS[:begun])
 
 
-async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be_completed(house: QuickHouse) -> None:
-    house.moods["research"] = [GiveUp("nothing known", "NOTHING")]
-    video = await house.order()
-    await house.api.sandbox.work()
-    await house.api.sandbox.clock.advance(timedelta(days=1))
-    assert await house.api.sandbox.work() == 0
-    assert (await house.show(video))["status"] == "failed"
-    assert RUN_MOVES[RunState.FAILED] == {RunState.RUNNING}
-    await house.client.resume(UUID(video), by="ana")
-    assert (await house.show(video))["status"] == "running"
-    assert (await house.finish(await house.asked(video)))["status"] == "completed"
+async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be_completed(
+    video_app: FastVideoApp,
+) -> None:
+    video_app.failures["research"] = [GiveUp("nothing known", "NOTHING")]
+    video = await video_app.order()
+    await video_app.api.sandbox.work()
+    await video_app.api.sandbox.clock.advance(timedelta(days=1))
+    assert await video_app.api.sandbox.work() == 0
+    assert (await video_app.show(video))["status"] == "failed"
+    assert RUN_TRANSITIONS[RunState.FAILED] == {RunState.RUNNING}
+    await video_app.client.resume(UUID(video), by="ana")
+    assert (await video_app.show(video))["status"] == "running"
+    assert (await video_app.finish(await video_app.work_until_review(video)))["status"] == "completed"
 
 
-async def test_nothing_that_comes_late_changes_a_video_that_has_ended(house: QuickHouse) -> None:
-    asked = await house.scripted()
-    await house.decide(asked, "rejected", notes="não")
-    house.moods["research"] = [OSError("down")]
-    video = await house.order(scheduled_for=LATER)
-    await house.work_once()
-    async with house.api.sandbox.hands() as hands:
+async def test_nothing_that_comes_late_changes_a_video_that_has_ended(video_app: FastVideoApp) -> None:
+    asked = await video_app.order_until_script_review()
+    await video_app.decide(asked, "rejected", notes="não")
+    video_app.failures["research"] = [OSError("down")]
+    video = await video_app.order(scheduled_for=LATER)
+    await video_app.work_once()
+    async with video_app.api.sandbox.manual_worker() as hands:
         late = await hands.attempt(await hands.claim())
-        await house.client.cancel(UUID(video))
-        await house.api.sandbox.clock.advance(timedelta(minutes=1))
-        await house.api.sandbox.watch()
-        await hands.give_back(late)
-    await house.api.sandbox.work()
-    assert (await house.decide(asked, "approved")).status_code == 409
-    states = [(await house.show(one))["status"] for one in (asked["video_id"], video)]
+        await video_app.client.cancel(UUID(video))
+        await video_app.api.sandbox.clock.advance(timedelta(minutes=1))
+        await video_app.api.sandbox.run_watchdog()
+        await hands.record_outcomes(late)
+    await video_app.api.sandbox.work()
+    assert (await video_app.decide(asked, "approved")).status_code == 409
+    states = [(await video_app.show(one))["status"] for one in (asked["video_id"], video)]
     assert states == ["rejected", "cancelled"]
-    assert await house.api.sandbox.work() == 0
+    assert await video_app.api.sandbox.work() == 0
 
 
 @pytest.mark.parametrize(
@@ -329,49 +342,49 @@ async def test_nothing_that_comes_late_changes_a_video_that_has_ended(house: Qui
     [(ConnectionError("cut"), 4), (KeyError("bug"), 4), (SystemExit(1), 4), (GiveUp("never", "NEVER"), 1)],
 )
 async def test_what_may_pass_is_tried_again_and_what_cannot_is_not_and_no_video_runs_for_ever(
-    house: QuickHouse, error: BaseException, attempts: int
+    video_app: FastVideoApp, error: BaseException, attempts: int
 ) -> None:
-    house.moods["research"] = [error] * 9
-    video = await house.order()
-    await house.api.sandbox.work()
-    assert (await house.show(video))["status"] == "failed"
-    jobs = {job.step: job.attempt for job in await house.client.jobs(UUID(video))}
+    video_app.failures["research"] = [error] * 9
+    video = await video_app.order()
+    await video_app.api.sandbox.work()
+    assert (await video_app.show(video))["status"] == "failed"
+    jobs = {job.step: job.attempt for job in await video_app.client.jobs(UUID(video))}
     assert jobs["research"] == attempts
     assert "script_generation" not in jobs
 
 
 async def test_what_a_writer_was_paid_for_is_not_asked_again_after_a_worker_died(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[str]()
     for name in ("research", "script"):
-        monkeypatch.setattr(Moody, name, noting(asked, name, getattr(Moody, name)))
-    video = await house.order()
-    await house.work_once()
+        monkeypatch.setattr(FailingWriter, name, record_calls(asked, name, getattr(FailingWriter, name)))
+    video = await video_app.order()
+    await video_app.work_once()
     for _ in range(2):
-        async with house.api.sandbox.hands() as hands:
+        async with video_app.api.sandbox.manual_worker() as hands:
             await hands.attempt(await hands.claim())  # and nobody is told how it ended
-        await house.work_once()
-    assert (await house.show(video))["current_step"] == "script_review"
+        await video_app.work_once()
+    assert (await video_app.show(video))["current_step"] == "script_review"
     assert asked == ["research", "script"]
 
 
-async def test_retries_are_counted_for_each_step_and_revision_alone(house: QuickHouse) -> None:
-    house.moods["research"] = [OSError("down")] * 3
-    house.moods["script_generation"] = [OSError("down")] * 2
-    video = await house.order()
-    await house.api.sandbox.work()
-    house.moods["script_generation"] = [OSError("down")] * 2
-    await house.decide(await house.asked(video), "revision_requested", notes="mais curto")
-    await house.api.sandbox.work()
-    assert (await house.asked(video))["checkpoint_type"] == "script_review"
+async def test_retries_are_counted_for_each_step_and_revision_alone(video_app: FastVideoApp) -> None:
+    video_app.failures["research"] = [OSError("down")] * 3
+    video_app.failures["script_generation"] = [OSError("down")] * 2
+    video = await video_app.order()
+    await video_app.api.sandbox.work()
+    video_app.failures["script_generation"] = [OSError("down")] * 2
+    await video_app.decide(await video_app.work_until_review(video), "revision_requested", notes="mais curto")
+    await video_app.api.sandbox.work()
+    assert (await video_app.work_until_review(video))["checkpoint_type"] == "script_review"
 
 
-async def test_what_one_video_found_out_is_what_the_next_knows_first(house: QuickHouse) -> None:
-    first = await house.finish(await house.scripted())
-    second = await house.scripted()
-    told = await house.client.results(UUID(first["id"]))
-    known = await house.client.results(UUID(second["video_id"]))
+async def test_what_one_video_found_out_is_what_the_next_knows_first(video_app: FastVideoApp) -> None:
+    first = await video_app.finish(await video_app.order_until_script_review())
+    second = await video_app.order_until_script_review()
+    told = await video_app.client.results(UUID(first["id"]))
+    known = await video_app.client.results(UUID(second["video_id"]))
     assert told["knowledge_query"]["facts"] == []
     assert all(fact["source"]["name"] for fact in told["research"]["facts"])
     assert texts(known["knowledge_query"]["facts"]) == texts(told["research"]["facts"]) != set()
@@ -381,65 +394,67 @@ def texts(facts: list[dict[str, Any]]) -> set[str]:
     return {fact["text"] for fact in facts}
 
 
-async def test_research_adds_to_what_is_known_only_what_is_new(house: QuickHouse) -> None:
-    await house.finish(await house.scripted())
-    again = await house.scripted()
-    await house.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
-    await house.asked(again["video_id"])
-    results = await house.client.results(UUID(again["video_id"]))
+async def test_research_adds_to_what_is_known_only_what_is_new(video_app: FastVideoApp) -> None:
+    await video_app.finish(await video_app.order_until_script_review())
+    again = await video_app.order_until_script_review()
+    await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
+    await video_app.work_until_review(again["video_id"])
+    results = await video_app.client.results(UUID(again["video_id"]))
     known, found = results["knowledge_query"]["facts"], results["research"]["facts"]
     assert found[: len(known)] == known
     assert len(texts(found)) == len(found) > len(known)
     assert all(fact["source"]["name"] and 0 <= fact["source"]["confidence"] <= 1 for fact in found)
 
 
-async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(house: QuickHouse) -> None:
-    await house.client.set_profile("financas", {"seconds": 120})
-    first = await house.scripted()
+async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(video_app: FastVideoApp) -> None:
+    await video_app.client.set_profile("financas", {"seconds": 120})
+    first = await video_app.order_until_script_review()
     run = UUID(first["video_id"])
     remarks = [{"text": "fale do café", "at": 61.5}]
     for given in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "mais longo"}):
-        checkpoint = await house.asked(first["video_id"])
-        assert (await house.decide(checkpoint, "revision_requested", **given)).status_code == 200
-    last = (await house.asked(first["video_id"]))["data"]
-    results = await house.client.results(run)
-    assert results["research"]["wishes"] == ["1:01.5 fale do café"]
-    assert results["script_generation"]["wishes"] == ["mais curto", "1:01.5 fale do café", "mais longo"]
+        checkpoint = await video_app.work_until_review(first["video_id"])
+        assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
+    last = (await video_app.work_until_review(first["video_id"]))["data"]
+    results = await video_app.client.results(run)
+    assert results["research"]["feedback_history"] == ["1:01.5 fale do café"]
+    assert results["script_generation"]["feedback_history"] == ["mais curto", "1:01.5 fale do café", "mais longo"]
     assert last["word_count"] < first["data"]["word_count"]
     assert "O café é feito das sementes" in last["script_full"]
 
 
-async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(house: QuickHouse) -> None:
-    scripted = await house.scripted()
+async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(video_app: FastVideoApp) -> None:
+    scripted = await video_app.order_until_script_review()
     run = UUID(scripted["video_id"])
-    script = (await house.client.results(run))["script_generation"]
-    await house.approve(scripted, value=script | {"scenes": [{"text": "Minha cena.", "visual": "um gato"}]})
-    spoken = await house.asked(scripted["video_id"])
+    script = (await video_app.client.results(run))["script_generation"]
+    await video_app.approve(scripted, value=script | {"scenes": [{"text": "Minha cena.", "visual": "um gato"}]})
+    spoken = await video_app.work_until_review(scripted["video_id"])
     assert spoken["data"]["script_text"] == "Minha cena."
-    narration = (await house.client.results(run))["audio_generation"]
+    narration = (await video_app.client.results(run))["audio_generation"]
     assert [line["text"] for line in narration["lines"]] == ["Minha cena."]
-    await house.approve(spoken, value=narration | {"seconds": 7.5})
-    filmed = await house.asked(scripted["video_id"])
+    await video_app.approve(spoken, value=narration | {"seconds": 7.5})
+    filmed = await video_app.work_until_review(scripted["video_id"])
     assert [clip["query_used"] for clip in filmed["data"]["clips"]] == ["um gato"]
     assert filmed["data"]["audio_duration"] == 7.5
-    broll = (await house.client.results(run))["broll_search"]
-    await house.approve(filmed, value=broll | {"clips": [broll["clips"][0] | {"query": "outro gato"}]})
-    final = await house.asked(scripted["video_id"])
-    film = (await house.api.get(final["data"]["video_preview_url"])).content.decode()
+    broll = (await video_app.client.results(run))["broll_search"]
+    await video_app.approve(filmed, value=broll | {"clips": [broll["clips"][0] | {"query": "outro gato"}]})
+    final = await video_app.work_until_review(scripted["video_id"])
+    film = (await video_app.api.get(final["data"]["video_preview_url"])).content.decode()
     assert film == f"{narration['audio']['file']} ['outro gato']"
 
 
-async def test_subtitles_have_the_timings_of_the_narration(house: QuickHouse) -> None:
-    final = await house.at("final_review")
-    results = await house.client.results(UUID(final["video_id"]))
-    path = await house.studio.files.path(await file_of(house, final, results["subtitle_gen"]["vtt"]["file"]))
+async def test_subtitles_have_the_timings_of_the_narration(video_app: FastVideoApp) -> None:
+    final = await video_app.order_until("final_review")
+    results = await video_app.client.results(UUID(final["video_id"]))
+    path = await video_app.services.files.get_path(
+        await file_of(video_app, final, results["subtitle_gen"]["vtt"]["file"])
+    )
     timings = [line.split(" --> ") for line in path.read_text().splitlines() if "-->" in line]
     lines = results["audio_review"]["lines"]
     assert [[seconds(at) for at in pair] for pair in timings] == [[line["start"], line["end"]] for line in lines]
 
 
-async def file_of(house: QuickHouse, checkpoint: dict[str, Any], digest: str) -> Any:
-    return await house.client.file(UUID(checkpoint["video_id"]), digest)
+async def file_of(video_app: FastVideoApp, checkpoint: dict[str, Any], digest: str) -> Any:
+    return await video_app.client.file(UUID(checkpoint["video_id"]), digest)
 
 
 def seconds(clock: str) -> float:
@@ -447,107 +462,107 @@ def seconds(clock: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 
 
-async def test_a_script_made_anew_takes_along_all_that_was_made_of_it_and_the_former_can_be_read(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+async def test_a_rerun_script_reruns_its_dependents_and_the_previous_stays_readable(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filmed = await house.at("broll_review")
+    filmed = await video_app.order_until("broll_review")
     run = UUID(filmed["video_id"])
-    monkeypatch.setattr(Moody, "script", another_script)
-    await house.client.rerun(run, "script_generation", by="ana")
-    again = await house.asked(filmed["video_id"])
+    monkeypatch.setattr(FailingWriter, "script", another_script)
+    await video_app.client.rerun(run, "script_generation", by="ana")
+    again = await video_app.work_until_review(filmed["video_id"])
     assert again["checkpoint_type"] == "script_review"
-    assert (await house.decide(filmed, "approved")).status_code == 409
-    await house.approve(again)
-    spoken = await house.asked(filmed["video_id"])
+    assert (await video_app.decide(filmed, "approved")).status_code == 409
+    await video_app.approve(again)
+    spoken = await video_app.work_until_review(filmed["video_id"])
     assert (spoken["checkpoint_type"], spoken["data"]["script_text"]) == ("audio_review", "Outra coisa.")
-    await house.approve(spoken)
-    clips = (await house.asked(filmed["video_id"]))["data"]["clips"]
+    await video_app.approve(spoken)
+    clips = (await video_app.work_until_review(filmed["video_id"]))["data"]["clips"]
     assert [clip["query_used"] for clip in clips] == ["um rio"]
-    new, old = await house.client.made(run, "audio_generation")
+    new, old = await video_app.client.made(run, "audio_generation")
     assert [line["text"] for line in new.output["lines"]] == ["Outra coisa."] != old.output["lines"]
 
 
-async def test_a_former_checkpoint_of_a_narration_shows_the_script_that_it_was_made_of(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+async def test_a_previous_narration_checkpoint_shows_the_script_it_was_made_of(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoken = await house.at("audio_review")
-    await house.approve(spoken)
-    monkeypatch.setattr(Moody, "script", another_script)
-    await house.client.rerun(UUID(spoken["video_id"]), "script_generation", by="ana")
-    again = await house.asked(spoken["video_id"])
-    assert (await house.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
-    await house.approve(again)
-    assert (await house.asked(spoken["video_id"]))["data"]["script_text"] == "Outra coisa."
-    assert (await house.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
+    spoken = await video_app.order_until("audio_review")
+    await video_app.approve(spoken)
+    monkeypatch.setattr(FailingWriter, "script", another_script)
+    await video_app.client.rerun(UUID(spoken["video_id"]), "script_generation", by="ana")
+    again = await video_app.work_until_review(spoken["video_id"])
+    assert (await video_app.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
+    await video_app.approve(again)
+    assert (await video_app.work_until_review(spoken["video_id"]))["data"]["script_text"] == "Outra coisa."
+    assert (await video_app.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
 
 
 async def another_script(*_: Any, **__: Any) -> Any:
-    return Written(script=Script(title="Outro", scenes=[Scene(text="Outra coisa.", visual="um rio")]))
+    return ScriptResult(script=Script(title="Outro", scenes=[Scene(text="Outra coisa.", visual="um rio")]))
 
 
-async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_else(house: QuickHouse) -> None:
-    checkpoint = await house.scripted()
-    await house.api.sandbox.clock.advance(timedelta(days=400))
-    assert await house.api.sandbox.work() == 0
-    shown = await house.show(checkpoint["video_id"])
+async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_else(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.api.sandbox.clock.advance(timedelta(days=400))
+    assert await video_app.api.sandbox.work() == 0
+    shown = await video_app.show(checkpoint["video_id"])
     assert (shown["status"], shown["checkpoint"]["id"]) == ("paused", checkpoint["checkpoint_id"])
 
 
 @pytest.mark.parametrize("review", REVIEWS)
 async def test_a_checkpoint_that_is_late_is_told_again_and_then_given_to_the_editor(
-    house: QuickHouse, review: str
+    video_app: FastVideoApp, review: str
 ) -> None:
-    checkpoint = await house.at(review)
+    checkpoint = await video_app.order_until(review)
     due = datetime.fromisoformat(checkpoint["due_at"])
     assert due - datetime.fromisoformat(checkpoint["opened_at"]) == timedelta(hours=2)
     told = []
     for late in (-1, 1, 121):
-        await house.api.sandbox.clock.set(due + timedelta(minutes=late))
-        await house.work()
-        events = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+        await video_app.api.sandbox.clock.set(due + timedelta(minutes=late))
+        await video_app.work()
+        events = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
         told.append([event.data["what"] for event in events if event.step == review])
     assert told == [["opened"], ["opened", "reminded"], ["opened", "reminded", "escalated"]]
-    assert (await house.client.review(UUID(checkpoint["checkpoint_id"]))).assignee == "editor"
+    assert (await video_app.client.review(UUID(checkpoint["checkpoint_id"]))).assignee == "editor"
 
 
-async def test_there_is_one_checkpoint_for_each_video_step_and_revision(house: QuickHouse) -> None:
-    checkpoint = await house.scripted()
-    await house.decide(checkpoint, "revision_requested", notes="mais curto")
-    again = await house.asked(checkpoint["video_id"])
+async def test_there_is_one_checkpoint_for_each_video_step_and_revision(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
+    again = await video_app.work_until_review(checkpoint["video_id"])
     assert again["checkpoint_id"] != checkpoint["checkpoint_id"]
     columns = "run, step, item, revision"
-    async with house.api.sandbox.database.connection() as connection:
+    async with video_app.api.sandbox.database.connection() as connection:
         counted = await connection.fetch(f"select {columns}, count(*) from retoma.reviews group by {columns}")
         assert [row["count"] for row in counted] == [1, 1]
         with pytest.raises(asyncpg.UniqueViolationError):
             await connection.execute("update retoma.reviews set revision = 1")
 
 
-async def test_a_checkpoint_tells_its_type_data_status_video_and_what_was_decided(house: QuickHouse) -> None:
-    checkpoint = await house.scripted()
+async def test_a_checkpoint_tells_its_type_data_status_video_and_what_was_decided(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
     assert (checkpoint["checkpoint_type"], checkpoint["status"]) == ("script_review", "pending")
     assert (checkpoint["reviewer_notes"], checkpoint["reviewed_at"]) == (None, None)
     assert checkpoint["data"]
-    assert (await house.show(checkpoint["video_id"]))["checkpoint"]["id"] == checkpoint["checkpoint_id"]
-    await house.decide(checkpoint, "approved", notes="bom")
-    decided = await house.checkpoint(checkpoint["checkpoint_id"])
+    assert (await video_app.show(checkpoint["video_id"]))["checkpoint"]["id"] == checkpoint["checkpoint_id"]
+    await video_app.decide(checkpoint, "approved", notes="bom")
+    decided = await video_app.checkpoint(checkpoint["checkpoint_id"])
     assert (decided["status"], decided["reviewer_notes"]) == ("approved", "bom")
     assert decided["reviewed_at"]
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
 async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_good(
-    house: QuickHouse, action: str
+    video_app: FastVideoApp, action: str
 ) -> None:
-    checkpoint = await house.scripted()
-    await house.api.sandbox.clock.set(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC))
-    told = (await house.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.api.sandbox.clock.set(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC))
+    told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
     assert datetime.fromisoformat(told["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
-    _, decided = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+    _, decided = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "mais curto")
     assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
-    async with house.api.sandbox.database.connection() as connection:
+    async with video_app.api.sandbox.database.connection() as connection:
         with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):
             await connection.execute("update retoma.events set data = '{}' where id = $1", decided.id)
 
@@ -560,7 +575,7 @@ from retoma.store.database import Database
 from retoma_apps.videos.pipeline import longform
 
 async def main():
-    client = Client(App("videos", pipelines=[longform], resources={"studio": None}), Database(sys.argv[1], None))
+    client = Client(App("videos", pipelines=[longform], resources={"services": None}), Database(sys.argv[1], None))
     await client.decide(UUID(sys.argv[2]), Decision("approve", by="ana", notes="bom"))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -568,14 +583,14 @@ asyncio.run(main())
 """
 
 
-async def test_a_decision_outlives_the_process_that_took_it(house: QuickHouse) -> None:
-    checkpoint = await house.scripted()
-    url, review = house.api.sandbox.database.url, checkpoint["checkpoint_id"]
+async def test_a_decision_outlives_the_process_that_took_it(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    url, review = video_app.api.sandbox.database.url, checkpoint["checkpoint_id"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DECIDER, url, review, env=dict(os.environ))
     assert await process.wait() == -signal.SIGKILL
-    decided = await house.checkpoint(review)
+    decided = await video_app.checkpoint(review)
     assert (decided["status"], decided["reviewer"], decided["reviewer_notes"]) == ("approved", "ana", "bom")
-    assert (await house.asked(checkpoint["video_id"]))["checkpoint_type"] == "audio_review"
+    assert (await video_app.work_until_review(checkpoint["video_id"]))["checkpoint_type"] == "audio_review"
 
 
 NOTES = {
@@ -599,57 +614,57 @@ NOTES = {
     ],
 )
 async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
-    house: QuickHouse, review: str, targets: set[str]
+    video_app: FastVideoApp, review: str, targets: set[str]
 ) -> None:
-    checkpoint = await house.at(review)
+    checkpoint = await video_app.order_until(review)
     assert set(checkpoint["can_go_back_to"]) == targets
     for step in set(STEPS) - targets:
-        wrong = await house.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
+        wrong = await video_app.decide(checkpoint, "revision_requested", notes="x", rewind_to=step)
         assert wrong.status_code == 422, step
     for step in sorted(targets):
         earlier = STEPS[: STEPS.index(step)]
-        before = await revisions_of(house, checkpoint["video_id"], earlier)
-        sent = await house.decide(checkpoint, "revision_requested", notes=NOTES[step], rewind_to=step)
-        assert (sent.status_code, (await house.show(checkpoint["video_id"]))["current_step"]) == (200, step)
-        checkpoint = await house.asked(checkpoint["video_id"])
+        before = await revisions_of(video_app, checkpoint["video_id"], earlier)
+        sent = await video_app.decide(checkpoint, "revision_requested", notes=NOTES[step], rewind_to=step)
+        assert (sent.status_code, (await video_app.show(checkpoint["video_id"]))["current_step"]) == (200, step)
+        checkpoint = await video_app.work_until_review(checkpoint["video_id"])
         assert checkpoint["checkpoint_type"] == review
-        made = (await house.client.made(UUID(checkpoint["video_id"]), step))[0]
+        made = (await video_app.client.made(UUID(checkpoint["video_id"]), step))[0]
         assert (made.revision, made.reused_from) == (checkpoint["revision"], None)
         assert made.feedback["notes"] == NOTES[step]
-        assert await revisions_of(house, checkpoint["video_id"], earlier) == before
+        assert await revisions_of(video_app, checkpoint["video_id"], earlier) == before
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected"])
 async def test_a_script_goes_back_ten_times_and_is_then_given_to_another_approved_or_rejected(
-    house: QuickHouse, action: str
+    video_app: FastVideoApp, action: str
 ) -> None:
-    checkpoint = await house.scripted()
+    checkpoint = await video_app.order_until_script_review()
     for _ in range(10):
-        assert (await house.decide(checkpoint, "revision_requested", notes="mais longo")).status_code == 200
-        checkpoint = await house.asked(checkpoint["video_id"])
-    once_more = await house.decide(checkpoint, "revision_requested", notes="mais longo")
+        assert (await video_app.decide(checkpoint, "revision_requested", notes="mais longo")).status_code == 200
+        checkpoint = await video_app.work_until_review(checkpoint["video_id"])
+    once_more = await video_app.decide(checkpoint, "revision_requested", notes="mais longo")
     assert once_more.status_code == 409
     assert "as often as it may" in once_more.json()["detail"]
-    given = await house.client.assign_review(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
+    given = await video_app.client.assign_review(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
     assert (given.assignee, given.is_open) == ("rui", True)
-    assert (await house.decide(checkpoint, action, notes="chega")).json()["status"] == action
+    assert (await video_app.decide(checkpoint, action, notes="chega")).json()["status"] == action
 
 
-async def revisions_of(house: QuickHouse, video: str, steps: Sequence[str]) -> dict[str, int]:
-    return {step: (await house.client.made(UUID(video), step))[0].revision for step in steps}
+async def revisions_of(video_app: FastVideoApp, video: str, steps: Sequence[str]) -> dict[str, int]:
+    return {step: (await video_app.client.made(UUID(video), step))[0].revision for step in steps}
 
 
 async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
-    house: QuickHouse, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[Any] = []
 
-    async def listening(script: Any, narration: Any, language: str, studio: Studio, ctx: Any) -> Any:
+    async def listening(script: Any, narration: Any, language: str, studio: Services, ctx: Any) -> Any:
         said.append(ctx.feedback)
-        return await searched(script, narration, language, studio, ctx)
+        return await fake_search(script, narration, language, studio, ctx)
 
-    monkeypatch.setattr(filming, "searched", listening)
-    checkpoint = await house.at("broll_review")
+    monkeypatch.setattr(footage, "search_footage", listening)
+    checkpoint = await video_app.order_until("broll_review")
     given: dict[str, Any] = {"clips": [1, 3], "queries": {"3": "um banco"}, "notes": "outros"}
     for wrong in (
         {"clips": [0]},
@@ -659,9 +674,9 @@ async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
         {"rate": 9},
         {"thumbnail": 4},
     ):
-        assert (await house.decide(checkpoint, "revision_requested", **given | wrong)).status_code == 422
-    assert (await house.decide(checkpoint, "revision_requested", **given)).status_code == 200
-    await house.asked(checkpoint["video_id"])
+        assert (await video_app.decide(checkpoint, "revision_requested", **given | wrong)).status_code == 422
+    assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
+    await video_app.work_until_review(checkpoint["video_id"])
     assert said[0] is None
     assert (said[1].items, said[1].extra["queries"], said[1].notes) == (("1", "3"), {"3": "um banco"}, "outros")
 
@@ -686,41 +701,43 @@ STRANGE: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("review", STRANGE)
-async def test_what_means_nothing_in_a_decision_is_named_and_decides_nothing(house: QuickHouse, review: str) -> None:
-    checkpoint = await house.at(review)
+async def test_what_means_nothing_in_a_decision_is_named_and_decides_nothing(
+    video_app: FastVideoApp, review: str
+) -> None:
+    checkpoint = await video_app.order_until(review)
     for action, given in STRANGE[review]:
-        answer = await house.decide(checkpoint, action, notes="porque", **given)
+        answer = await video_app.decide(checkpoint, action, notes="porque", **given)
         *_, strange = given
         assert (answer.status_code, strange in answer.json()["detail"]) == (422, True), answer.text
-    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_a_clip_that_is_not_there_cannot_be_replaced(house: QuickHouse) -> None:
-    checkpoint = await house.at("broll_review")
+async def test_a_clip_that_is_not_there_cannot_be_replaced(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("broll_review")
     count = checkpoint["data"]["total_clips"]
     for given in ({"clips": [1, count + 1]}, {"queries": {str(count + 1): "um banco"}}):
-        answer = await house.decide(checkpoint, "revision_requested", **given)
+        answer = await video_app.decide(checkpoint, "revision_requested", **given)
         assert (answer.status_code, f"there are {count}" in answer.json()["detail"]) == (422, True)
-    assert (await house.decide(checkpoint, "revision_requested", clips=[count])).status_code == 200
+    assert (await video_app.decide(checkpoint, "revision_requested", clips=[count])).status_code == 200
 
 
 async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whatever_it_is_made_again_for(
     database: Database, tmp_path: Path
 ) -> None:
-    await empty(database)
-    async with a_house(database, tmp_path) as house:
-        scripted = await house.scripted()
-        script = (await house.client.results(UUID(scripted["video_id"])))["script_generation"]
+    await empty_database(database)
+    async with running_video_app(database, tmp_path) as video_app:
+        scripted = await video_app.order_until_script_review()
+        script = (await video_app.client.results(UUID(scripted["video_id"])))["script_generation"]
         short, other = (
             script | {"scenes": [{"text": text, "visual": "o sol"}]} for text in ("Bom dia a todos.", "Boa noite.")
         )
-        await house.decide(scripted, "approved", value=short)
-        first = await house.asked(scripted["video_id"])
+        await video_app.decide(scripted, "approved", value=short)
+        first = await video_app.work_until_review(scripted["video_id"])
         asked = {"notes": "outra voz", "voice": "espeak_pt", "rate": 1.4}
-        assert (await house.decide(first, "revision_requested", **asked)).status_code == 200
-        again = await house.asked(scripted["video_id"])
-        await house.client.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
-        edited = await house.asked(scripted["video_id"])
+        assert (await video_app.decide(first, "revision_requested", **asked)).status_code == 200
+        again = await video_app.work_until_review(scripted["video_id"])
+        await video_app.client.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
+        edited = await video_app.work_until_review(scripted["video_id"])
     assert edited["data"]["script_text"] == "Boa noite."
     assert (edited["data"]["voice_used"], edited["data"]["rate"]) == ("espeak_pt", 1.4)
     assert (first["data"]["voice_used"] != "espeak_pt", first["data"]["rate"]) == (True, 1.0)
@@ -736,8 +753,10 @@ def script_of(passed: bool) -> Script:
 
 
 @pytest.mark.parametrize("passed", [True, False])
-async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(house: QuickHouse, passed: bool) -> None:
-    data = script_data(await house.run_of(await house.order()), script_of(passed))
+async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(
+    video_app: FastVideoApp, passed: bool
+) -> None:
+    data = script_data(await video_app.run_of(await video_app.order()), script_of(passed))
     assert data["script_full"] == "Um.\n\nDois."
     assert data["quality_report"]["passed"] is passed
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
@@ -745,66 +764,68 @@ async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(hou
 
 @pytest.mark.parametrize(("seconds", "count"), [(25, 1), (120, 5)])
 async def test_a_script_review_counts_the_facts_that_are_told_in_it(
-    house: QuickHouse, seconds: int, count: int
+    video_app: FastVideoApp, seconds: int, count: int
 ) -> None:
-    await house.client.set_profile("financas", {"seconds": seconds})
-    checkpoint = await house.scripted()
-    found = texts((await house.client.results(UUID(checkpoint["video_id"])))["research"]["facts"])
-    assert checkpoint["data"]["facts_used"] == len(told_in(checkpoint, found)) == count
+    await video_app.client.set_profile("financas", {"seconds": seconds})
+    checkpoint = await video_app.order_until_script_review()
+    found = texts((await video_app.client.results(UUID(checkpoint["video_id"])))["research"]["facts"])
+    assert checkpoint["data"]["facts_used"] == len(count_facts_in(checkpoint, found)) == count
 
 
-def told_in(checkpoint: dict[str, Any], facts: set[str]) -> set[str]:
+def count_facts_in(checkpoint: dict[str, Any], facts: set[str]) -> set[str]:
     return {fact for fact in facts if fact in checkpoint["data"]["script_full"]}
 
 
-async def test_a_script_review_tells_which_share_of_its_facts_was_known_before(house: QuickHouse) -> None:
-    await house.client.set_profile("financas", {"seconds": 120})
-    await house.finish(await house.scripted())
-    again = await house.scripted()
+async def test_a_script_review_tells_which_share_of_its_facts_was_known_before(video_app: FastVideoApp) -> None:
+    await video_app.client.set_profile("financas", {"seconds": 120})
+    await video_app.finish(await video_app.order_until_script_review())
+    again = await video_app.order_until_script_review()
     assert again["data"]["knowledge_reuse_rate"] == 1
-    await house.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
-    mixed = await house.asked(again["video_id"])
-    results = await house.client.results(UUID(again["video_id"]))
-    told, known = told_in(mixed, texts(results["research"]["facts"])), texts(results["knowledge_query"]["facts"])
+    await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
+    mixed = await video_app.work_until_review(again["video_id"])
+    results = await video_app.client.results(UUID(again["video_id"]))
+    told, known = count_facts_in(mixed, texts(results["research"]["facts"])), texts(results["knowledge_query"]["facts"])
     assert mixed["data"]["knowledge_reuse_rate"] == round(len(told & known) / len(told), 2)
     assert told - known
     assert told & known
 
 
 @pytest.mark.parametrize(("language", "other"), [("pt-BR", "en"), ("en", "pt-BR")])
-async def test_readability_is_that_of_the_scripts_own_language(house: QuickHouse, language: Any, other: Any) -> None:
+async def test_readability_is_that_of_the_scripts_own_language(
+    video_app: FastVideoApp, language: Any, other: Any
+) -> None:
     topic = "How coffee is made" if language == "en" else TOPIC
-    data = (await house.asked(await house.order(topic, language=language)))["data"]
+    data = (await video_app.work_until_review(await video_app.order(topic, language=language)))["data"]
     score = data["quality_report"]["readability_score"]
     assert score == readability(data["script_full"], language) != readability(data["script_full"], other)
 
 
 async def test_a_final_review_says_the_measured_size_of_the_film_which_is_full_hd_unless_told_otherwise(
-    house: QuickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    video_app: FastVideoApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a real film of two seconds, made of a small clip."""
     small = clip(tmp_path / "small.mp4", "red")
 
-    async def spoken(script: Script, voice: str, language: str, studio: Studio, ctx: Any) -> Narration:
+    async def spoken(script: Script, voice: str, language: str, studio: Services, ctx: Any) -> Narration:
         audio = await ctx.save_file(tone(2.0), "narration.wav")
         return Narration(audio=audio, seconds=2.0, voice="tone", lines=[], scene_starts=[0.0] * len(script.scenes))
 
-    async def filmed(script: Script, narration: Narration, language: str, studio: Studio, ctx: Any) -> Broll:
-        made = await searched(script, narration, language, studio, ctx)
+    async def filmed(script: Script, narration: Narration, language: str, studio: Services, ctx: Any) -> Broll:
+        made = await fake_search(script, narration, language, studio, ctx)
         shot = made.clips[0].model_copy(update={"video": await ctx.save_file(small, "clip.mp4"), "seconds": 2.0})
         return made.model_copy(update={"clips": [shot]})
 
-    async def at_full_size(narration: Narration, broll: Broll, studio: Studio, ctx: Any) -> Assembly:
-        return await assembled(narration, broll, replace(studio, size=Studio.size), ctx)
+    async def at_full_size(narration: Narration, broll: Broll, studio: Services, ctx: Any) -> Assembly:
+        return await assemble_film(narration, broll, replace(studio, size=Services.size), ctx)
 
     for place, name, instead in (
-        (narrating, "narrated", spoken),
-        (filming, "searched", filmed),
-        (filming, "assembled", at_full_size),
+        (narration, "generate_narration", spoken),
+        (footage, "search_footage", filmed),
+        (footage, "assemble_film", at_full_size),
     ):
         monkeypatch.setattr(place, name, instead)
-    final = await house.at("final_review")
-    played = await probe(await house.studio.files.path(await file_of(house, final, digest_in(final))))
+    final = await video_app.order_until("final_review")
+    played = await probe(await video_app.services.files.get_path(await file_of(video_app, final, digest_in(final))))
     assert (final["data"]["resolution"], played.width, played.height) == ("1920x1080", 1920, 1080)
 
 
@@ -812,15 +833,15 @@ class Stock:
     """Has one clip, of less than half a second, whatever it is asked for."""
 
     name = "stock"
-    only = Found("one", "stock", "", "", "", "", 0.4, 1920, 1080, ("gato",))
+    only = FoundClip("one", "stock", "", "", "", "", 0.4, 1920, 1080, ("gato",))
 
-    async def search(self, query: str, *, language: str, seconds: float) -> list[Found]:
+    async def search(self, query: str, *, language: str, seconds: float) -> list[FoundClip]:
         return [self.only]
 
-    async def fetch(self, found: Found, path: Path) -> None:
+    async def fetch(self, found: FoundClip, path: Path) -> None:
         await asyncio.to_thread(path.write_bytes, b"film")
 
-    async def picture(self, found: Found, path: Path) -> None:
+    async def fetch_thumbnail(self, found: FoundClip, path: Path) -> None:
         await asyncio.to_thread(path.write_bytes, b"picture")
 
 
@@ -828,43 +849,43 @@ async def test_a_broll_review_tells_how_well_each_clip_fits_and_how_much_of_the_
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With narration of a second for each scene."""
-    await empty(database)
-    async with a_quick_house(database, tmp_path, monkeypatch, footage=Stock()) as house:
-        monkeypatch.setattr(filming, "searched", searched_in_the_studio)
-        scripted = await house.scripted()
-        script = (await house.client.results(UUID(scripted["video_id"])))["script_generation"]
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch, footage=Stock()) as video_app:
+        monkeypatch.setattr(footage, "search_footage", searched_in_the_studio)
+        scripted = await video_app.order_until_script_review()
+        script = (await video_app.client.results(UUID(scripted["video_id"])))["script_generation"]
         scenes = [{"text": "Minha cena.", "visual": visual} for visual in ("um gato", "um rio")]
-        await house.approve(scripted, value=script | {"scenes": scenes})
-        await house.approve(await house.asked(scripted["video_id"]))
-        data = (await house.asked(scripted["video_id"]))["data"]
+        await video_app.approve(scripted, value=script | {"scenes": scenes})
+        await video_app.approve(await video_app.work_until_review(scripted["video_id"]))
+        data = (await video_app.work_until_review(scripted["video_id"]))["data"]
     fitting, other = [clip["relevance_score"] for clip in data["clips"]]
     assert (fitting, other) == (relevance("um gato", Stock.only), relevance("um rio", Stock.only))
     assert 1 > fitting > other > 0
     assert data["coverage_percentage"] == 40
 
 
-async def test_a_reviewer_elsewhere_hears_and_sees_the_files_without_a_key(house: QuickHouse) -> None:
-    heard = await house.at("audio_review")
-    seen = await house.at("final_review")
+async def test_a_reviewer_elsewhere_hears_and_sees_the_files_without_a_key(video_app: FastVideoApp) -> None:
+    heard = await video_app.order_until("audio_review")
+    seen = await video_app.order_until("final_review")
     link = heard["data"]["audio_url"]
     links = [link, seen["data"]["video_preview_url"], *(one["url"] for one in seen["data"]["thumbnail_variants"])]
     assert {urlsplit(each).netloc for each in [*links, seen["review_url"]]} == {"api.example"}
     assert seen["review_url"].endswith(f"/reviews/{seen['checkpoint_id']}")
-    assert [(await house.api.get(each, key=None)).status_code for each in links] == [200] * len(links)
+    assert [(await video_app.api.get(each, key=None)).status_code for each in links] == [200] * len(links)
     other = link.replace(heard["video_id"], seen["video_id"])
-    refused = [await house.api.get(each, key=None) for each in (link.partition("?")[0], other, link[:-1])]
+    refused = [await video_app.api.get(each, key=None) for each in (link.partition("?")[0], other, link[:-1])]
     assert [answer.status_code for answer in refused] == [401, 404, 404]
-    await house.api.sandbox.clock.advance(timedelta(hours=25))
-    assert (await house.api.get(link, key=None)).status_code == 410
+    await video_app.api.sandbox.clock.advance(timedelta(hours=25))
+    assert (await video_app.api.get(link, key=None)).status_code == 410
 
 
 def digest_in(final: dict[str, Any]) -> str:
     return str(final["data"]["video_preview_url"].split("/")[-2])
 
 
-async def test_what_a_final_review_shows_is_what_is_published(house: QuickHouse, tmp_path: Path) -> None:
-    final = await house.at("final_review")
-    await house.finish(final)
+async def test_what_a_final_review_shows_is_what_is_published(video_app: FastVideoApp, tmp_path: Path) -> None:
+    final = await video_app.order_until("final_review")
+    await video_app.finish(final)
     (video,) = await LocalChannel(tmp_path / "channel").videos()
     told = {"title": video.title, "description": video.description, "tags": list(video.tags)}
     own = [tag for tag in told["tags"] if not tag.startswith("retoma-")]  # the mark by which an upload is found again
@@ -872,58 +893,58 @@ async def test_what_a_final_review_shows_is_what_is_published(house: QuickHouse,
     assert all(final["data"]["metadata"].values())
 
 
-async def test_a_batch_has_only_what_is_open_and_of_its_type(house: QuickHouse) -> None:
-    decided, open_one = await house.scripted(), await house.scripted()
-    await house.at("audio_review")
-    await house.decide(decided, "rejected", notes="não")
+async def test_a_batch_has_only_what_is_open_and_of_its_type(video_app: FastVideoApp) -> None:
+    decided, open_one = await video_app.order_until_script_review(), await video_app.order_until_script_review()
+    await video_app.order_until("audio_review")
+    await video_app.decide(decided, "rejected", notes="não")
     for kind, ids in (("script_review", {open_one["checkpoint_id"]}), ("final_review", set())):
-        told = (await house.api.get(f"/api/v1/checkpoints/batch?type={kind}&limit=10")).json()
+        told = (await video_app.api.get(f"/api/v1/checkpoints/batch?type={kind}&limit=10")).json()
         assert ({one["checkpoint_id"] for one in told["batch"]}, told["total_pending"]) == (ids, len(ids))
 
 
-async def test_two_reviewers_who_ask_at_once_are_handed_different_checkpoints(house: QuickHouse) -> None:
-    waiting = {(await house.scripted())["checkpoint_id"] for _ in range(4)}
-    ana, rui = await asyncio.gather(handed_to("ana", house), handed_to("rui", house))
+async def test_two_reviewers_who_ask_at_once_are_handed_different_checkpoints(video_app: FastVideoApp) -> None:
+    waiting = {(await video_app.order_until_script_review())["checkpoint_id"] for _ in range(4)}
+    ana, rui = await asyncio.gather(claim_checkpoints("ana", video_app), claim_checkpoints("rui", video_app))
     assert ana.isdisjoint(rui)
     assert ana | rui == waiting
 
 
-async def handed_to(reviewer: str, house: QuickHouse) -> set[str]:
+async def claim_checkpoints(reviewer: str, video_app: FastVideoApp) -> set[str]:
     """What they are handed, page by page."""
     address = f"/api/v1/checkpoints/batch?type=script_review&limit=2&reviewer={reviewer}"
-    told = (await house.api.get(address)).json()
+    told = (await video_app.api.get(address)).json()
     handed = told["batch"]
     while told["next"]:
-        told = (await house.api.get(f"{address}&after={told['next']}")).json()
+        told = (await video_app.api.get(f"{address}&after={told['next']}")).json()
         handed += told["batch"]
     return {one["checkpoint_id"] for one in handed}
 
 
-async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_batch(house: QuickHouse) -> None:
-    final, script = await house.at("final_review"), await house.scripted()
+async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_batch(video_app: FastVideoApp) -> None:
+    final, script = await video_app.order_until("final_review"), await video_app.order_until_script_review()
     ids = [final["checkpoint_id"], script["checkpoint_id"]]
-    answer = await house.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
+    answer = await video_app.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
     told = {one["checkpoint_id"]: one["status"] for one in answer.json()["results"]}
     assert (answer.status_code, told) == (200, dict(zip(ids, ["error", "approved"], strict=True)))
-    assert (await house.checkpoint(ids[0]))["status"] == "pending"
+    assert (await video_app.checkpoint(ids[0]))["status"] == "pending"
 
 
-async def test_channels_are_worked_for_side_by_side(house: QuickHouse) -> None:
+async def test_channels_are_worked_for_side_by_side(video_app: FastVideoApp) -> None:
     channels = ("ciencia", "historia", "jogos")
-    videos = {name: await house.order(channel=name) for name in channels}
-    async with house.api.sandbox.hands() as hands:
+    videos = {name: await video_app.order(channel=name) for name in channels}
+    async with video_app.api.sandbox.manual_worker() as hands:
         claims = await hands.claim(3)
         assert {str(claim.run) for claim in claims} == set(videos.values())
         hanging, *others = claims
-        await hands.give_back(await hands.attempt(others))
-        await house.work()
-        shown = {video: (await house.show(video))["stage"] for video in videos.values()}
+        await hands.record_outcomes(await hands.attempt(others))
+        await video_app.work()
+        shown = {video: (await video_app.show(video))["stage"] for video in videos.values()}
     assert shown == {video: "researching" if video == str(hanging.run) else "scripted" for video in videos.values()}
 
 
 async def test_the_metrics_page_shows_five_metrics_each_beside_its_target(database: Database, tmp_path: Path) -> None:
-    await empty(database)
-    async with a_desk(database, tmp_path) as desk:
+    await empty_database(database)
+    async with running_video_pages(database, tmp_path) as desk:
         shown = text_of(await desk.read("/videos/metrics"))
     rows = re.findall(r"([A-Z][a-z ,]+) \S ((?:under|over) \d+ \S+) No data yet", shown)
     assert rows == [

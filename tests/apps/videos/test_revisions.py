@@ -10,45 +10,45 @@ from typing import Any
 from uuid import UUID
 
 from retoma.store.database import Database
-from retoma_apps.videos.writing.port import Written
+from retoma_apps.videos.writing.port import ScriptResult
 from retoma_apps.videos.writing.template import TemplateWriter
-from tests.apps.videos.house import House, a_house
-from tests.apps.videos.studio import small_studio
-from tests.conftest import empty
+from tests.apps.videos.small_services import make_small_services
+from tests.apps.videos.video_app import VideoApp, running_video_app
+from tests.conftest import empty_database
 
 
-async def test_a_narration_of_the_old_script_is_never_used_with_a_new_one(house: House) -> None:
-    checkpoint = await house.scripted()
+async def test_a_narration_of_the_old_script_is_never_used_with_a_new_one(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
     run = UUID(checkpoint["video_id"])
-    await house.decide(checkpoint, "approved")
-    before = await house.asked(str(run))
-    script = (await house.client.results(run))["script_review"]
+    await video_app.decide(checkpoint, "approved")
+    before = await video_app.work_until_review(str(run))
+    script = (await video_app.client.results(run))["script_review"]
     script["scenes"][0]["text"] = "Hoje falamos de outra coisa."
-    await house.client.edit(run, "script_review", script, by="ana")
-    after = await house.asked(str(run))
+    await video_app.client.edit(run, "script_review", script, by="ana")
+    after = await video_app.work_until_review(str(run))
     assert (before["checkpoint_type"], after["checkpoint_type"]) == ("audio_review", "audio_review")
     assert after["checkpoint_id"] != before["checkpoint_id"]
     assert after["data"]["lines"][0]["text"].startswith("Hoje falamos")
-    late = await house.decide(before, "approved")
+    late = await video_app.decide(before, "approved")
     assert late.status_code == 409
-    new, old = [one.output["lines"] for one in await house.client.made(run, "audio_generation")]
+    new, old = [one.output["lines"] for one in await video_app.client.made(run, "audio_generation")]
     assert (new, old) == (after["data"]["lines"], before["data"]["lines"])
 
 
-async def test_there_is_one_checkpoint_for_each_step_and_revision(house: House) -> None:
-    checkpoint = await house.scripted()
-    await house.decide(checkpoint, "revision_requested", notes="mais curto")
-    await house.asked(checkpoint["video_id"])
-    await house.work()
-    reviews = await house.client.reviews(run=UUID(checkpoint["video_id"]), states=None)
+async def test_there_is_one_checkpoint_for_each_step_and_revision(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
+    await video_app.work_until_review(checkpoint["video_id"])
+    await video_app.work()
+    reviews = await video_app.client.reviews(run=UUID(checkpoint["video_id"]), states=None)
     assert Counter((one.step, one.revision) for one in reviews) == {("script_review", 1): 1, ("script_review", 2): 1}
 
 
-class Stumbling(TemplateWriter):
+class StumblingWriter(TemplateWriter):
     def __init__(self) -> None:
         self.stumbles = 1
 
-    async def script(self, *given: Any, **options: Any) -> Written:
+    async def script(self, *given: Any, **options: Any) -> ScriptResult:
         if self.stumbles:
             self.stumbles -= 1
             raise ConnectionError("the line is dead")
@@ -58,21 +58,23 @@ class Stumbling(TemplateWriter):
 async def test_history_tells_of_retries_revisions_and_going_on_with_their_times(
     database: Database, tmp_path: Path
 ) -> None:
-    await empty(database)
-    async with a_house(database, tmp_path, replace(small_studio(tmp_path), writer=Stumbling())) as house:
-        video = await house.order()
-        await house.api.sandbox.work()
-        await house.decide(await house.asked(video), "revision_requested", notes="mais curto")
-        await house.decide(await house.asked(video), "approved")
-        await house.work_once()
-        events = await house.client.events(UUID(video))
+    await empty_database(database)
+    async with running_video_app(
+        database, tmp_path, replace(make_small_services(tmp_path), writer=StumblingWriter())
+    ) as video_app:
+        video = await video_app.order()
+        await video_app.api.sandbox.work()
+        await video_app.decide(await video_app.work_until_review(video), "revision_requested", notes="mais curto")
+        await video_app.decide(await video_app.work_until_review(video), "approved")
+        await video_app.work_once()
+        events = await video_app.client.events(UUID(video))
     told = [
-        (event.kind, event.step, (event.data or {}).get("what") or (event.data or {}).get("act")) for event in events
+        (event.kind, event.step, (event.data or {}).get("what") or (event.data or {}).get("action")) for event in events
     ]
     wanted = [
         ("retry", "script_generation", None),
         ("review", "script_review", "sent_back"),
-        ("act", None, "send_back"),
+        ("action", None, "send_back"),
         ("review", "script_review", "approved"),
         ("result", "script_review", None),
     ]

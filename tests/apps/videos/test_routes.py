@@ -15,48 +15,51 @@ from retoma.store.database import Database
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.checkpoints import file_url
 from retoma_apps.videos.pipeline import longform
-from tests.apps.videos.house import TOPIC, House
-from tests.apps.videos.studio import small_studio
-from tests.conftest import empty
+from tests.apps.videos.small_services import make_small_services
+from tests.apps.videos.video_app import TOPIC, VideoApp
+from tests.conftest import empty_database
 from tests.server.api import an_api
 
 
-async def test_an_order_starts_a_video_and_says_where_it_is(house: House) -> None:
-    answer = await house.api.post("/api/v1/videos", json={"topic": f"  {TOPIC} ", "channel": "financas"})
+async def test_an_order_starts_a_video_and_says_where_it_is(video_app: VideoApp) -> None:
+    answer = await video_app.api.post("/api/v1/videos", json={"topic": f"  {TOPIC} ", "channel": "financas"})
     told = answer.json()
     assert (answer.status_code, answer.headers["location"]) == (202, f"/api/v1/videos/{told['id']}")
     assert (told["topic"], told["channel"], told["language"], told["stage"]) == (TOPIC, "financas", "pt-BR", "draft")
-    assert await house.show(told["id"]) == told
+    assert await video_app.show(told["id"]) == told
 
 
-async def test_an_order_takes_from_its_channel_what_it_leaves_open(house: House) -> None:
+async def test_an_order_takes_from_its_channel_what_it_leaves_open(video_app: VideoApp) -> None:
     common = {"language": "en", "voice": "espeak_en", "style": "calm", "seconds": 25, "budget": 2.5}
     channel = {**common, "account": "mine"}
-    assert (await house.api.call("PUT", "/api/v1/channels/news", json=channel)).json() == channel
-    assert (await house.api.get("/api/v1/channels/news")).json() == channel
-    open_order, own_order = await house.order(channel="news"), await house.order(channel="news", language="pt-BR")
-    run = await house.client.show(await _id(house, open_order))
+    assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=channel)).json() == channel
+    assert (await video_app.api.get("/api/v1/channels/news")).json() == channel
+    open_order, own_order = (
+        await video_app.order(channel="news"),
+        await video_app.order(channel="news", language="pt-BR"),
+    )
+    run = await video_app.client.show(await _id(video_app, open_order))
     assert run.input == {"topic": TOPIC, "scheduled_for": None, **common}
-    own_run = await house.client.show(await _id(house, own_order))
+    own_run = await video_app.client.show(await _id(video_app, own_order))
     assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # which the channel's does not speak
 
 
 @pytest.mark.parametrize("voice", ["robô", "azure_en_us_guy", "espeak_pt_br"])
 async def test_a_voice_that_cannot_speak_for_a_channel_is_refused_and_others_are_named(
-    voice: str, house: House
+    voice: str, video_app: VideoApp
 ) -> None:
     kept = {"language": "pt-BR", "voice": "espeak_pt_br"}
-    assert (await house.api.call("PUT", "/api/v1/channels/news", json=kept)).status_code == 200
-    answer = await house.api.call("PUT", "/api/v1/channels/news", json={"language": "en", "voice": voice})
+    assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=kept)).status_code == 200
+    answer = await video_app.api.call("PUT", "/api/v1/channels/news", json={"language": "en", "voice": voice})
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
     assert "espeak_en" in answer.json()["detail"]
-    assert (await house.api.get("/api/v1/channels/news")).json()["language"] == "pt-BR"
+    assert (await video_app.api.get("/api/v1/channels/news")).json()["language"] == "pt-BR"
 
 
-async def test_a_channel_keeps_the_voice_whose_key_is_gone(house: House) -> None:
-    await house.client.set_profile("news", {"voice": "azure_pt_br_antonio"})
+async def test_a_channel_keeps_the_voice_whose_key_is_gone(video_app: VideoApp) -> None:
+    await video_app.client.set_profile("news", {"voice": "azure_pt_br_antonio"})
     given = {"voice": "azure_pt_br_antonio", "style": "calmo"}
-    assert (await house.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
+    assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -69,17 +72,19 @@ async def test_a_channel_keeps_the_voice_whose_key_is_gone(house: House) -> None
         {"voice": "espeak_en\0"},
     ],
 )
-async def test_a_channel_that_cannot_be_kept_or_published_with_is_refused(given: dict[str, str], house: House) -> None:
-    answer = await house.api.call("PUT", "/api/v1/channels/news", json=given)
+async def test_a_channel_that_cannot_be_kept_or_published_with_is_refused(
+    given: dict[str, str], video_app: VideoApp
+) -> None:
+    answer = await video_app.api.call("PUT", "/api/v1/channels/news", json=given)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, next(iter(given)))
 
 
-async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_published_with(house: House) -> None:
-    await house.client.set_profile("financas", {"account": "ours"})
-    key = await house.api.make_key("runs:write", tenant="financas")
+async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_published_with(video_app: VideoApp) -> None:
+    await video_app.client.set_profile("financas", {"account": "ours"})
+    key = await video_app.api.make_key("runs:write", tenant="financas")
 
     def put(**given: Any) -> Any:
-        return house.api.call("PUT", "/api/v1/channels/financas", key=key, json=given)
+        return video_app.api.call("PUT", "/api/v1/channels/financas", key=key, json=given)
 
     taken, dropped, left, same = (
         await put(account="theirs"),
@@ -92,9 +97,9 @@ async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_publish
 
 
 async def test_a_channels_own_change_never_undoes_what_an_administrator_did_meanwhile(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    video_app: VideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, kept = await house.api.make_key("runs:write", tenant="financas"), Client.set_profile
+    key, kept = await video_app.api.make_key("runs:write", tenant="financas"), Client.set_profile
 
     async def after_an_administrator(client: Client, tenant: str, value: Any, **options: Any) -> Any:
         await kept(client, tenant, {"account": "ours"})
@@ -102,13 +107,13 @@ async def test_a_channels_own_change_never_undoes_what_an_administrator_did_mean
 
     with monkeypatch.context() as patched:
         patched.setattr(Client, "set_profile", after_an_administrator)
-        late = await house.api.call("PUT", "/api/v1/channels/financas", key=key, json={"style": "calmo"})
+        late = await video_app.api.call("PUT", "/api/v1/channels/financas", key=key, json={"style": "calmo"})
     assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")
-    assert (await house.api.get("/api/v1/channels/financas")).json()["account"] == "ours"
+    assert (await video_app.api.get("/api/v1/channels/financas")).json()["account"] == "ours"
 
 
-async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House) -> None:
-    told = (await house.api.get("/api/v1/channels/nova")).json()
+async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(video_app: VideoApp) -> None:
+    told = (await video_app.api.get("/api/v1/channels/nova")).json()
     assert (told["language"], told["seconds"], told["voice"]) == ("pt-BR", 60, "")
 
 
@@ -138,66 +143,68 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(house: House)
         ({"topic": TOPIC, "channel": "a/b"}, "channel"),
     ],
 )
-async def test_a_wrong_order_is_refused_and_starts_nothing(body: dict[str, Any], field: str, house: House) -> None:
-    answer = await house.api.post("/api/v1/videos", json=body)
+async def test_a_wrong_order_is_refused_and_starts_nothing(
+    body: dict[str, Any], field: str, video_app: VideoApp
+) -> None:
+    answer = await video_app.api.post("/api/v1/videos", json=body)
     assert answer.status_code == 422, answer.text
     assert field in answer.text
-    assert (await house.api.get("/api/v1/videos")).json()["videos"] == []
+    assert (await video_app.api.get("/api/v1/videos")).json()["videos"] == []
 
 
-async def test_the_same_order_under_one_key_is_one_video(house: House) -> None:
+async def test_the_same_order_under_one_key_is_one_video(video_app: VideoApp) -> None:
     body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
-    first, again = [await house.api.post("/api/v1/videos", json=body, headers=headers) for _ in range(2)]
-    other = await house.api.post("/api/v1/videos", json=body | {"topic": "Outro assunto"}, headers=headers)
+    first, again = [await video_app.api.post("/api/v1/videos", json=body, headers=headers) for _ in range(2)]
+    other = await video_app.api.post("/api/v1/videos", json=body | {"topic": "Outro assunto"}, headers=headers)
     assert first.json()["id"] == again.json()["id"]
     assert (other.status_code, other.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
-    assert len((await house.api.get("/api/v1/videos")).json()["videos"]) == 1
+    assert len((await video_app.api.get("/api/v1/videos")).json()["videos"]) == 1
 
 
-async def test_an_order_sent_again_is_the_same_video_though_its_channel_has_changed(house: House) -> None:
+async def test_an_order_sent_again_is_the_same_video_though_its_channel_has_changed(video_app: VideoApp) -> None:
     body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
-    first = await house.api.post("/api/v1/videos", json=body, headers=headers)
-    await house.client.set_profile("financas", {"seconds": 90, "language": "en"})
-    again = await house.api.post("/api/v1/videos", json=body, headers=headers)
+    first = await video_app.api.post("/api/v1/videos", json=body, headers=headers)
+    await video_app.client.set_profile("financas", {"seconds": 90, "language": "en"})
+    again = await video_app.api.post("/api/v1/videos", json=body, headers=headers)
     assert (again.status_code, again.json()) == (202, first.json())
-    other = await house.api.post("/api/v1/videos", json=body | {"language": "en"}, headers=headers)
+    other = await video_app.api.post("/api/v1/videos", json=body | {"language": "en"}, headers=headers)
     assert (other.status_code, other.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_videos_are_listed_newest_first_by_channel_and_page(house: House) -> None:
-    ids = [await house.order(channel=channel) for channel in ("financas", "viagens", "financas")]
-    first = (await house.api.get("/api/v1/videos?limit=2")).json()
-    second = (await house.api.get(f"/api/v1/videos?limit=2&before={first['next']}")).json()
+async def test_videos_are_listed_newest_first_by_channel_and_page(video_app: VideoApp) -> None:
+    ids = [await video_app.order(channel=channel) for channel in ("financas", "viagens", "financas")]
+    first = (await video_app.api.get("/api/v1/videos?limit=2")).json()
+    second = (await video_app.api.get(f"/api/v1/videos?limit=2&before={first['next']}")).json()
     assert [video["id"] for video in first["videos"] + second["videos"]] == ids[::-1]
     assert second["next"] is None
-    (own,) = (await house.api.get("/api/v1/videos?channel=viagens")).json()["videos"]
+    (own,) = (await video_app.api.get("/api/v1/videos?channel=viagens")).json()["videos"]
     assert own["id"] == ids[1]
 
 
-async def test_a_video_shows_its_stage_its_status_and_its_step(house: House) -> None:
-    video = await house.order()
-    before = await house.show(video)
+async def test_a_video_shows_its_stage_its_status_and_its_step(video_app: VideoApp) -> None:
+    video = await video_app.order()
+    before = await video_app.show(video)
     assert (before["stage"], before["status"], before["current_step"]) == ("draft", "running", "knowledge_query")
-    checkpoint = await house.asked(video)
-    shown = await house.show(video)
+    checkpoint = await video_app.work_until_review(video)
+    shown = await video_app.show(video)
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("scripted", "paused", "script_review")
     assert shown["checkpoint"] == {"id": checkpoint["checkpoint_id"], "type": "script_review"}
     assert shown["steps_done"] == ["knowledge_query", "research", "script_generation"]
     assert shown["title"]
 
 
-async def test_what_does_not_exist_is_not_found(house: House) -> None:
+async def test_what_does_not_exist_is_not_found(video_app: VideoApp) -> None:
     for path in ("videos", "checkpoints"):
-        assert (await house.api.get(f"/api/v1/{path}/{uuid4()}")).status_code == 404
-    answer = await house.api.post(f"/api/v1/checkpoints/{uuid4()}/decision", json={"action": "approved"})
+        assert (await video_app.api.get(f"/api/v1/{path}/{uuid4()}")).status_code == 404
+    answer = await video_app.api.post(f"/api/v1/checkpoints/{uuid4()}/decision", json={"action": "approved"})
     assert answer.status_code == 404
     digest = "0" * 64
-    assert (await house.api.get(f"/api/v1/files/audio/{await house.order()}/{digest}/a.wav")).status_code == 404
+    assert (await video_app.api.get(f"/api/v1/files/audio/{await video_app.order()}/{digest}/a.wav")).status_code == 404
 
 
-async def test_an_approved_script_lets_the_video_go_on(house: House) -> None:
-    checkpoint = await house.scripted()
-    answer = await house.decide(checkpoint, "approved", notes="bom", reviewer="ana")
+async def test_an_approved_script_lets_the_video_go_on(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    answer = await video_app.decide(checkpoint, "approved", notes="bom", reviewer="ana")
     told = answer.json()
     assert (answer.status_code, told["status"], told["reviewer"], told["reviewer_notes"]) == (
         200,
@@ -207,77 +214,79 @@ async def test_an_approved_script_lets_the_video_go_on(house: House) -> None:
     )
     assert told["reviewed_at"].startswith("2030-01-01T12:00:00")
     assert told["reviewed_at"].endswith("+00:00")
-    assert await house.checkpoint(checkpoint["checkpoint_id"]) == told
-    assert (await house.show(checkpoint["video_id"]))["status"] == "running"
-    await house.work_once()
-    shown = await house.show(checkpoint["video_id"])
+    assert await video_app.checkpoint(checkpoint["checkpoint_id"]) == told
+    assert (await video_app.show(checkpoint["video_id"]))["status"] == "running"
+    await video_app.work_once()
+    shown = await video_app.show(checkpoint["video_id"])
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("producing", "running", "audio_generation")
 
 
-async def test_a_decision_is_answered_before_any_further_work_is_done(house: House) -> None:
-    checkpoint = await house.scripted()
-    await house.decide(checkpoint, "approved")
-    shown = await house.show(checkpoint["video_id"])
+async def test_a_decision_is_answered_before_any_further_work_is_done(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.decide(checkpoint, "approved")
+    shown = await video_app.show(checkpoint["video_id"])
     assert (shown["status"], shown["checkpoint"]) == ("running", None)
-    assert "audio_generation" not in {job.step for job in await house.client.jobs(await _id(house, shown["id"]))}
+    assert "audio_generation" not in {
+        job.step for job in await video_app.client.jobs(await _id(video_app, shown["id"]))
+    }
 
 
-async def test_an_edited_script_is_what_goes_on(house: House) -> None:
-    checkpoint = await house.scripted()
-    run = await _id(house, checkpoint["video_id"])
-    script = (await house.client.results(run))["script_generation"] | {"title": "Um título melhor"}
-    assert (await house.decide(checkpoint, "approved", value=script)).status_code == 200
-    await house.work_once()
-    assert (await house.show(checkpoint["video_id"]))["title"] == "Um título melhor"
-    other = await house.scripted()
-    refused = await house.decide(other, "approved", value={"title": ""})
+async def test_an_edited_script_is_what_goes_on(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    run = await _id(video_app, checkpoint["video_id"])
+    script = (await video_app.client.results(run))["script_generation"] | {"title": "Um título melhor"}
+    assert (await video_app.decide(checkpoint, "approved", value=script)).status_code == 200
+    await video_app.work_once()
+    assert (await video_app.show(checkpoint["video_id"]))["title"] == "Um título melhor"
+    other = await video_app.order_until_script_review()
+    refused = await video_app.decide(other, "approved", value={"title": ""})
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
-    assert (await house.checkpoint(other["checkpoint_id"]))["status"] == "pending"
+    assert (await video_app.checkpoint(other["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_a_rejected_video_ends_as_rejected_and_says_where_and_why(house: House) -> None:
-    checkpoint = await house.scripted()
-    told = (await house.decide(checkpoint, "rejected", notes="fora do tema")).json()
+async def test_a_rejected_video_ends_as_rejected_and_says_where_and_why(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    told = (await video_app.decide(checkpoint, "rejected", notes="fora do tema")).json()
     assert (told["status"], told["reviewer_notes"]) == ("rejected", "fora do tema")
     assert told["reviewed_at"]
-    await house.work()
-    shown = await house.show(checkpoint["video_id"])
+    await video_app.work()
+    shown = await video_app.show(checkpoint["video_id"])
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("rejected", "rejected", None)
     assert shown["error_message"] == "Rejected at script_review: fora do tema"
-    assert await house.begun(shown["id"]) == {"knowledge_query", "research", "script_generation"}
+    assert await video_app.list_started_steps(shown["id"]) == {"knowledge_query", "research", "script_generation"}
 
 
-async def test_a_revision_makes_the_script_again_with_the_notes(house: House) -> None:
-    checkpoint = await house.scripted()
-    told = (await house.decide(checkpoint, "revision_requested", notes="fale do risco")).json()
+async def test_a_revision_makes_the_script_again_with_the_notes(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    told = (await video_app.decide(checkpoint, "revision_requested", notes="fale do risco")).json()
     assert (told["status"], told["reviewer_notes"]) == ("revision_requested", "fale do risco")
-    assert (await house.show(checkpoint["video_id"]))["current_step"] == "script_generation"
-    again = await house.asked(checkpoint["video_id"])
+    assert (await video_app.show(checkpoint["video_id"]))["current_step"] == "script_generation"
+    again = await video_app.work_until_review(checkpoint["video_id"])
     assert (again["revision"], again["times_sent_back"]) == (checkpoint["revision"] + 1, 1)
     assert "mais risco" not in checkpoint["data"]["script_full"]
     assert "mais risco" in again["data"]["script_full"]
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
-async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(action: str, house: House) -> None:
-    checkpoint = await house.scripted()
-    await house.api.sandbox.clock.advance(timedelta(minutes=7))
-    told = (await house.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
+async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(action: str, video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.api.sandbox.clock.advance(timedelta(minutes=7))
+    told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
     assert (told["status"], told["reviewer"]) == (action, "ana, by key test")
     assert told["reviewed_at"] == "2030-01-01T12:07:00+00:00"
-    events = await house.client.events(await _id(house, checkpoint["video_id"]), kinds=["review"])
+    events = await video_app.client.events(await _id(video_app, checkpoint["video_id"]), kinds=["review"])
     opened, decided = [event.data for event in events][:2]
     assert opened["what"] == "opened"
     assert (decided["by"], decided["via"]) == ("ana, by key test", "api")
 
 
-async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: House) -> None:
-    checkpoint = await house.scripted()
+async def test_a_script_may_go_back_to_its_research_and_nowhere_else(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
     assert set(checkpoint["can_go_back_to"]) == {"research", "script_generation"}
-    wrong = await house.decide(checkpoint, "revision_requested", notes="de novo", rewind_to="upload")
+    wrong = await video_app.decide(checkpoint, "revision_requested", notes="de novo", rewind_to="upload")
     assert wrong.status_code == 422
-    await house.decide(checkpoint, "revision_requested", notes="fale do café", rewind_to="research")
-    assert (await house.show(checkpoint["video_id"]))["current_step"] == "research"
+    await video_app.decide(checkpoint, "revision_requested", notes="fale do café", rewind_to="research")
+    assert (await video_app.show(checkpoint["video_id"]))["current_step"] == "research"
 
 
 @pytest.mark.parametrize(
@@ -295,27 +304,27 @@ async def test_a_script_may_go_back_to_its_research_and_nowhere_else(house: Hous
         {"action": "revision_requested", "comments": [{"text": "x", "at": 1e300}]},
     ],
 )
-async def test_a_wrong_decision_is_refused_and_changes_nothing(given: dict[str, Any], house: House) -> None:
-    checkpoint = await house.scripted()
-    answer = await house.api.post(f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision", json=given)
+async def test_a_wrong_decision_is_refused_and_changes_nothing(given: dict[str, Any], video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    answer = await video_app.api.post(f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision", json=given)
     assert answer.status_code == 422, answer.text
-    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_who_comes_second_is_told_who_was_first(house: House) -> None:
-    checkpoint = await house.scripted()
-    await house.decide(checkpoint, "approved", notes="bom", reviewer="ana")
-    late = await house.decide(checkpoint, "rejected", notes="ruim", reviewer="rui")
+async def test_who_comes_second_is_told_who_was_first(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    await video_app.decide(checkpoint, "approved", notes="bom", reviewer="ana")
+    late = await video_app.decide(checkpoint, "rejected", notes="ruim", reviewer="rui")
     told = late.json()
     assert (late.status_code, told["code"]) == (409, "ALREADY_DECIDED")
     assert (told["decision"]["status"], told["decision"]["reviewer"]) == ("approved", "ana, by key test")
-    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer_notes"] == "bom"
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["reviewer_notes"] == "bom"
 
 
-async def test_of_fifty_decisions_at_once_one_wins_and_the_others_are_told(house: House) -> None:
-    checkpoint = await house.scripted()
+async def test_of_fifty_decisions_at_once_one_wins_and_the_others_are_told(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
     answers = await asyncio.gather(
-        *(house.decide(checkpoint, "approved", reviewer=f"pessoa {number}") for number in range(50))
+        *(video_app.decide(checkpoint, "approved", reviewer=f"pessoa {number}") for number in range(50))
     )
     (winner,) = [answer.json() for answer in answers if answer.status_code == 200]
     late = [answer.json()["decision"]["reviewer"] for answer in answers if answer.status_code == 409]
@@ -324,80 +333,85 @@ async def test_of_fifty_decisions_at_once_one_wins_and_the_others_are_told(house
 
 @pytest.mark.parametrize("action", ["approved", "revision_requested"])
 async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_second_effect(
-    action: str, house: House
+    action: str, video_app: VideoApp
 ) -> None:
-    checkpoint = await house.scripted()
+    checkpoint = await video_app.order_until_script_review()
 
     async def decided() -> tuple[Any, ...]:
-        answer = await house.decide(checkpoint, action, notes="mais curto", headers={"Idempotency-Key": "d-1"})
+        answer = await video_app.decide(checkpoint, action, notes="mais curto", headers={"Idempotency-Key": "d-1"})
         assert answer.status_code == 200, answer.text
-        events = await house.client.events(await _id(house, checkpoint["video_id"]))
-        return answer.json(), await house.show(checkpoint["video_id"]), events
+        events = await video_app.client.events(await _id(video_app, checkpoint["video_id"]))
+        return answer.json(), await video_app.show(checkpoint["video_id"]), events
 
     assert await decided() == await decided()
 
 
-async def test_who_saw_another_revision_cannot_decide(house: House) -> None:
-    former = await house.scripted()
-    checkpoint = await _sent_back(house, former)
+async def test_who_saw_another_revision_cannot_decide(video_app: VideoApp) -> None:
+    former = await video_app.order_until_script_review()
+    checkpoint = await _send_back(video_app, former)
     for seen in (former["revision"], checkpoint["revision"] + 1):
-        late = await house.decide(checkpoint, "approved", seen_revision=seen)
+        late = await video_app.decide(checkpoint, "approved", seen_revision=seen)
         assert (late.status_code, late.json()["code"]) == (409, "REVISION_CHANGED")
-    assert (await house.decide(checkpoint, "approved", seen_revision=checkpoint["revision"])).status_code == 200
+    assert (await video_app.decide(checkpoint, "approved", seen_revision=checkpoint["revision"])).status_code == 200
 
 
-async def _sent_back(house: House, checkpoint: dict[str, Any]) -> dict[str, Any]:
+async def _send_back(video_app: VideoApp, checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint that follows when this one was sent back."""
-    await house.decide(checkpoint, "revision_requested", notes="mais curto")
-    return await house.asked(checkpoint["video_id"])
+    await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
+    return await video_app.work_until_review(checkpoint["video_id"])
 
 
-async def test_a_batch_lists_what_waits_of_one_type_page_by_page(house: House) -> None:
-    videos = [await house.order(topic=f"{TOPIC} {number}") for number in range(3)]
-    await house.work()
-    first = (await house.api.get("/api/v1/checkpoints/batch?type=script_review&limit=2")).json()
-    second = (await house.api.get(f"/api/v1/checkpoints/batch?type=script_review&limit=2&after={first['next']}")).json()
+async def test_a_batch_lists_what_waits_of_one_type_page_by_page(video_app: VideoApp) -> None:
+    videos = [await video_app.order(topic=f"{TOPIC} {number}") for number in range(3)]
+    await video_app.work()
+    first = (await video_app.api.get("/api/v1/checkpoints/batch?type=script_review&limit=2")).json()
+    second = (
+        await video_app.api.get(f"/api/v1/checkpoints/batch?type=script_review&limit=2&after={first['next']}")
+    ).json()
     assert [len(first["batch"]), len(second["batch"]), second["next"]] == [2, 1, None]
     assert (first["total_pending"], second["total_pending"]) == (3, 3)
     rows = first["batch"] + second["batch"]
     assert sorted(row["video_id"] for row in rows) == sorted(videos)
     assert all(row["checkpoint_id"] and row["video_title"] and row["script_preview"] for row in rows)
-    none = (await house.api.get("/api/v1/checkpoints/batch?type=audio_review")).json()
+    none = (await video_app.api.get("/api/v1/checkpoints/batch?type=audio_review")).json()
     assert (none["batch"], none["total_pending"]) == ([], 0)
-    assert (await house.api.get("/api/v1/checkpoints/batch?type=upload")).status_code == 422
+    assert (await video_app.api.get("/api/v1/checkpoints/batch?type=upload")).status_code == 422
 
 
-async def test_two_reviewers_who_ask_at_the_same_time_are_not_handed_the_same_rows(house: House) -> None:
-    await house.scripted(TOPIC)
+async def test_two_reviewers_who_ask_at_the_same_time_are_not_handed_the_same_rows(video_app: VideoApp) -> None:
+    await video_app.order_until_script_review(TOPIC)
     asked = ["ana", "rui"]
-    told = await asyncio.gather(*(house.api.get(f"/api/v1/checkpoints/batch?reviewer={name}") for name in asked))
+    told = await asyncio.gather(*(video_app.api.get(f"/api/v1/checkpoints/batch?reviewer={name}") for name in asked))
     assert sorted(len(one.json()["batch"]) for one in told) == [0, 1]
 
 
-async def test_a_second_reviewer_is_handed_what_waits_behind_the_rows_of_the_first(house: House) -> None:
+async def test_a_second_reviewer_is_handed_what_waits_behind_the_rows_of_the_first(video_app: VideoApp) -> None:
     for number in range(3):
-        await house.order(topic=f"{TOPIC} {number}")
-    await house.work()
+        await video_app.order(topic=f"{TOPIC} {number}")
+    await video_app.work()
     told = [
-        (await house.api.get(f"/api/v1/checkpoints/batch?limit=2&reviewer={name}")).json() for name in ("ana", "rui")
+        (await video_app.api.get(f"/api/v1/checkpoints/batch?limit=2&reviewer={name}")).json()
+        for name in ("ana", "rui")
     ]
     ana, rui = [{row["checkpoint_id"] for row in one["batch"]} for one in told]
     assert (len(ana), len(rui), ana & rui) == (2, 1, set())
     assert told[1]["next"] is None
 
 
-async def test_a_batch_has_ten_rows_unless_told_otherwise(house: House) -> None:
+async def test_a_batch_has_ten_rows_unless_told_otherwise(video_app: VideoApp) -> None:
     for number in range(11):
-        await house.order(topic=f"{TOPIC} {number}")
-    await house.work()
-    told = (await house.api.get("/api/v1/checkpoints/batch")).json()
+        await video_app.order(topic=f"{TOPIC} {number}")
+    await video_app.work()
+    told = (await video_app.api.get("/api/v1/checkpoints/batch")).json()
     assert (len(told["batch"]), told["total_pending"]) == (10, 11)
 
 
-async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
-    good, decided, newer, former = [await house.scripted(f"{TOPIC} {number}") for number in range(4)]
-    await house.decide(decided, "rejected", notes="não")
-    older = await _sent_back(house, former)
+async def test_each_of_a_batch_has_its_own_outcome(video_app: VideoApp) -> None:
+    good, decided, newer, former = [
+        await video_app.order_until_script_review(f"{TOPIC} {number}") for number in range(4)
+    ]
+    await video_app.decide(decided, "rejected", notes="não")
+    older = await _send_back(video_app, former)
     unknown = str(uuid4())
     ids = [one["checkpoint_id"] for one in (decided, newer, older, good)]
     body = {
@@ -409,7 +423,7 @@ async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
             older["checkpoint_id"]: former["revision"],
         },
     }
-    answer = await house.api.post("/api/v1/checkpoints/batch/approve", json=body)
+    answer = await video_app.api.post("/api/v1/checkpoints/batch/approve", json=body)
     told = {one["checkpoint_id"]: (one["status"], one.get("code")) for one in answer.json()["results"]}
     assert (answer.status_code, answer.json()["approved"]) == (200, 1)
     assert told == {
@@ -419,37 +433,37 @@ async def test_each_of_a_batch_has_its_own_outcome(house: House) -> None:
         older["checkpoint_id"]: ("error", "REVISION_CHANGED"),
         good["checkpoint_id"]: ("approved", None),
     }
-    assert (await house.checkpoint(good["checkpoint_id"]))["reviewer_notes"] == "Batch approved"
-    assert {(await house.checkpoint(one["checkpoint_id"]))["status"] for one in (newer, older)} == {"pending"}
+    assert (await video_app.checkpoint(good["checkpoint_id"]))["reviewer_notes"] == "Batch approved"
+    assert {(await video_app.checkpoint(one["checkpoint_id"]))["status"] for one in (newer, older)} == {"pending"}
 
 
-async def test_nobody_decides_under_a_name_alone(house: House) -> None:
-    checkpoint = await house.scripted()
-    key = await house.api.make_key("runs:read", "reviews:write", name="intern")
+async def test_nobody_decides_under_a_name_alone(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
+    key = await video_app.api.make_key("runs:read", "reviews:write", name="intern")
     given = {"action": "rejected", "notes": "x", "reviewer": "administrator"}
     path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
-    assert (await house.api.post(path, json=given, key=key)).json()["reviewer"] == "administrator, by key intern"
-    review = (await house.api.get(f"/api/v1/reviews/{checkpoint['checkpoint_id']}")).json()
-    *_, event = await house.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+    assert (await video_app.api.post(path, json=given, key=key)).json()["reviewer"] == "administrator, by key intern"
+    review = (await video_app.api.get(f"/api/v1/reviews/{checkpoint['checkpoint_id']}")).json()
+    *_, event = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert {review["decided_by"], event.data["by"]} == {"administrator, by key intern"}
 
 
-async def test_a_batch_is_decided_by_the_reviewer_that_it_names(house: House) -> None:
-    checkpoint = await house.scripted()
+async def test_a_batch_is_decided_by_the_reviewer_that_it_names(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
     body = {"checkpoint_ids": [checkpoint["checkpoint_id"]], "reviewer": "ana"}
-    await house.api.post("/api/v1/checkpoints/batch/approve", json=body)
-    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["reviewer"] == "ana, by key test"
+    await video_app.api.post("/api/v1/checkpoints/batch/approve", json=body)
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["reviewer"] == "ana, by key test"
 
 
-async def test_a_cancelled_video_says_so(house: House) -> None:
-    video = await house.order()
-    await house.client.cancel(await _id(house, video))
-    shown = await house.show(video)
+async def test_a_cancelled_video_says_so(video_app: VideoApp) -> None:
+    video = await video_app.order()
+    await video_app.client.cancel(await _id(video_app, video))
+    shown = await video_app.show(video)
     assert (shown["stage"], shown["error_message"]) == ("cancelled", "Cancelled")
 
 
 async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Database, tmp_path: Path) -> None:
-    await empty(database)
+    await empty_database(database)
     other = Pipeline("other")
 
     @other.step
@@ -457,7 +471,7 @@ async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Datab
         return "x"
 
     other.review("good_draft", of=draft)
-    app = make_app(small_studio(tmp_path))
+    app = make_app(make_small_services(tmp_path))
     app = App("videos", pipelines=[longform, other], resources=app.resources, routes=app.routes)
     async with an_api(database, application=app) as api:
         await api.sandbox.run(other)
@@ -471,9 +485,9 @@ async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Datab
         assert (await api.client.review(review.id)).is_open
 
 
-async def test_a_batch_that_names_an_impossible_revision_is_refused(house: House) -> None:
+async def test_a_batch_that_names_an_impossible_revision_is_refused(video_app: VideoApp) -> None:
     body = {"checkpoint_ids": [str(uuid4())], "seen_revisions": {str(uuid4()): 10**12}}
-    assert (await house.api.post("/api/v1/checkpoints/batch/approve", json=body)).status_code == 422
+    assert (await video_app.api.post("/api/v1/checkpoints/batch/approve", json=body)).status_code == 422
 
 
 def test_the_address_of_a_file_holds_any_name() -> None:
@@ -481,46 +495,46 @@ def test_the_address_of_a_file_holds_any_name() -> None:
     assert file_url("broll", uuid4(), file).endswith("/a%20b%231%3F.mp4")
 
 
-async def test_a_batch_repeated_under_one_key_is_answered_alike(house: House) -> None:
-    ids = [(await house.scripted(f"{TOPIC} {number}"))["checkpoint_id"] for number in range(2)]
+async def test_a_batch_repeated_under_one_key_is_answered_alike(video_app: VideoApp) -> None:
+    ids = [(await video_app.order_until_script_review(f"{TOPIC} {number}"))["checkpoint_id"] for number in range(2)]
     first, again = [
-        await house.api.post(
+        await video_app.api.post(
             "/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids}, headers={"Idempotency-Key": "lote-1"}
         )
         for _ in range(2)
     ]
     assert first.json()["approved"] == 2
     assert again.json() == first.json()
-    without = await house.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
+    without = await video_app.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
     assert without.json()["approved"] == 0
 
 
-async def test_a_key_of_one_channel_sees_nothing_of_another(house: House) -> None:
-    checkpoint = await house.scripted()
+async def test_a_key_of_one_channel_sees_nothing_of_another(video_app: VideoApp) -> None:
+    checkpoint = await video_app.order_until_script_review()
     ours, theirs = f"/api/v1/videos/{checkpoint['video_id']}", f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}"
-    key = await house.api.make_key("runs:read", "runs:write", "reviews:write", tenant="viagens")
+    key = await video_app.api.make_key("runs:read", "runs:write", "reviews:write", tenant="viagens")
     for path in (ours, theirs, "/api/v1/channels/financas"):
-        assert (await house.api.get(path, key=key)).status_code == 404
-    decision = await house.api.post(f"{theirs}/decision", key=key, json={"action": "approved"})
-    order = await house.api.post("/api/v1/videos", key=key, json={"topic": TOPIC, "channel": "financas"})
-    channel = await house.api.call("PUT", "/api/v1/channels/financas", key=key, json={})
+        assert (await video_app.api.get(path, key=key)).status_code == 404
+    decision = await video_app.api.post(f"{theirs}/decision", key=key, json={"action": "approved"})
+    order = await video_app.api.post("/api/v1/videos", key=key, json={"topic": TOPIC, "channel": "financas"})
+    channel = await video_app.api.call("PUT", "/api/v1/channels/financas", key=key, json={})
     assert {decision.status_code, order.status_code, channel.status_code} == {404}
-    many = await house.api.post(
+    many = await video_app.api.post(
         "/api/v1/checkpoints/batch/approve", key=key, json={"checkpoint_ids": [checkpoint["checkpoint_id"]]}
     )
     assert many.json()["results"][0]["code"] == "NOT_FOUND"
-    listed = (await house.api.get("/api/v1/videos?channel=financas", key=key)).json()
-    batch = (await house.api.get("/api/v1/checkpoints/batch", key=key)).json()
+    listed = (await video_app.api.get("/api/v1/videos?channel=financas", key=key)).json()
+    batch = (await video_app.api.get("/api/v1/checkpoints/batch", key=key)).json()
     assert (listed["videos"], batch["batch"], batch["total_pending"]) == ([], [], 0)
-    assert (await house.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_who_may_only_read_is_handed_no_checkpoints(house: House) -> None:
-    reader = await house.api.make_key("runs:read")
-    assert (await house.api.get("/api/v1/checkpoints/batch", key=reader)).status_code == 200
-    assert (await house.api.get("/api/v1/checkpoints/batch?reviewer=ana", key=reader)).status_code == 403
+async def test_who_may_only_read_is_handed_no_checkpoints(video_app: VideoApp) -> None:
+    reader = await video_app.api.make_key("runs:read")
+    assert (await video_app.api.get("/api/v1/checkpoints/batch", key=reader)).status_code == 200
+    assert (await video_app.api.get("/api/v1/checkpoints/batch?reviewer=ana", key=reader)).status_code == 403
 
 
-async def _id(house: House, video: str) -> Any:
-    (found,) = [run.id for run in await house.client.runs() if str(run.id) == video]
+async def _id(video_app: VideoApp, video: str) -> Any:
+    (found,) = [run.id for run in await video_app.client.runs() if str(run.id) == video]
     return found

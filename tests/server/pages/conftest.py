@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tests.server.conftest import OpenApi, open_api
-from tests.server.pages.visitor import Opened, opened
+from tests.server.pages.visitor import OpenPages, visit_pages
 
 __all__ = ["open_api"]
 
 
 @pytest.fixture
-def open_pages(open_api: OpenApi) -> Opened:
+def open_pages(open_api: OpenApi) -> OpenPages:
     """`open_pages(development=, ...)`: pages on an empty database, and someone who visits them."""
-    return opened(open_api)
+    return visit_pages(open_api)

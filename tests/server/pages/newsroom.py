@@ -12,9 +12,9 @@ from uuid import UUID
 from PIL import Image
 from pydantic import BaseModel, Field
 
-from retoma import App, CannotFollow, Context, Feedback, Items, NeedsReview, Pipeline, Retry, hours
+from retoma import App, Context, Feedback, FeedbackNotSupported, Items, NeedsReview, Pipeline, Retry, hours
 from retoma.define.file import File
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma.records import Review
 from retoma.testing import Sandbox
 
@@ -52,8 +52,8 @@ def facts(topic: str) -> list[str]:
 
 
 def no_music(feedback: Feedback, topic: str) -> None:
-    if "music" in feedback.said:
-        raise CannotFollow(f"{topic}: a text has no music", pt=f"{topic}: um texto não tem música")
+    if "music" in feedback.text:
+        raise FeedbackNotSupported(f"{topic}: a text has no music", pt=f"{topic}: um texto não tem música")
 
 
 @article.step(feedback=no_music)
@@ -70,7 +70,7 @@ async def draft(topic: str, facts: list[str], words: int, *, ctx: Context) -> Dr
     )
 
 
-class Wishes(BaseModel):
+class FeedbackForm(BaseModel):
     tone: str | None = Field(
         None,
         max_length=20,
@@ -84,7 +84,7 @@ class Wishes(BaseModel):
     sung: bool | None = Field(None, json_schema_extra={"pt": {"title": "Cantado"}})
 
 
-article.review("draft_review", of=draft, send_back_to=[draft, facts], feedback_form=Wishes, due=hours(2))
+article.review("draft_review", of=draft, send_back_to=[draft, facts], feedback_form=FeedbackForm, due=hours(2))
 
 
 @article.step
@@ -116,18 +116,18 @@ article.group("images", [image])
 
 
 def an_application(home: Path, **options: object) -> App:
-    files = files_of(FileSettings(home=home, files_url=None))
+    files = create_file_store(FileSettings(home=home, files_url=None))
     return App("newsroom", pipelines=[article], files=files, **options)  # type: ignore[arg-type]
 
 
-async def asked(sandbox: Sandbox, **given: object) -> Review:
+async def start_until_review(sandbox: Sandbox, **given: object) -> Review:
     """The review that a new run has come to."""
-    return await come_to(sandbox, (await sandbox.client.start("article", given, tenant="channel")).id)
+    return await work_until_review(sandbox, (await sandbox.client.start("article", given, tenant="channel")).id)
 
 
-async def come_to(sandbox: Sandbox, run: UUID) -> Review:
+async def work_until_review(sandbox: Sandbox, run: UUID) -> Review:
     """Work until a person is asked in this run."""
-    await sandbox.work(until_later=False)
+    await sandbox.work(advance_clock=False)
     (review,) = await sandbox.client.reviews(run=run)
     return review
 

@@ -10,16 +10,16 @@ from fastapi.routing import iter_route_contexts
 from starlette.responses import HTMLResponse, Response
 
 from retoma import App
-from retoma.server import Page, Visit, public
-from retoma.server.edge import PAGE_HEADERS
-from retoma.server.pages.pages import PAGES
+from retoma.server import Page, PageContext, public
+from retoma.server.pages.middleware import PAGES
+from retoma.server.request_limits import PAGE_HEADERS
 from tests.server.api import film
-from tests.server.pages.visitor import Opened
+from tests.server.pages.visitor import OpenPages
 
 NOTHING = str(UUID(int=7))
 
 
-async def a_fragment(visit: Visit) -> Response:
+async def a_fragment(visit: PageContext) -> Response:
     return HTMLResponse("<p>as an application may answer</p>")
 
 
@@ -46,7 +46,7 @@ def addresses(app: App, *routers: object) -> list[str]:
     return sorted(re.sub(r"\{[^}]*\}", NOTHING, path) for path in paths)
 
 
-async def test_all_html_has_a_policy(open_pages: Opened) -> None:
+async def test_all_html_has_a_policy(open_pages: OpenPages) -> None:
     app = an_application()
     async with open_pages(application=app) as visitor:
         asked = [
@@ -69,7 +69,7 @@ async def test_all_html_has_a_policy(open_pages: Opened) -> None:
         assert shown > len(PAGES)
 
 
-async def test_a_policy_of_the_applications_own_stays(open_pages: Opened) -> None:
+async def test_a_policy_of_the_applications_own_stays(open_pages: OpenPages) -> None:
     async with open_pages(application=an_application()) as visitor:
         answer = await visitor.get("/own/policy")
         assert answer.headers.get_list("content-security-policy") == ["default-src 'none'"]

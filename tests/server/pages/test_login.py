@@ -6,20 +6,20 @@ from datetime import timedelta
 
 import pytest
 
-from retoma.engine import sessions
+from retoma.engine import admin_sessions
 from retoma.errors import InvalidInput
-from retoma.server.pages import visit
-from retoma.server.pages.login import _ours
-from retoma.server.pages.visit import OF_STRANGERS
-from retoma.server.sessions import TRIES_PER_MINUTE
+from retoma.server.pages import page_context
+from retoma.server.pages.login import _safe_redirect_path
+from retoma.server.pages.page_context import PUBLIC_FORM_LIMITS
+from retoma.server.sessions import LOGINS_PER_MINUTE
 from retoma.store.database import Database
 from tests.server.api import DEVELOPMENT_TOKEN
-from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, seen, token_of
+from tests.server.pages.visitor import HASH, PASSWORD, SAME_ORIGIN, OpenPages, token_of, visible_text
 
 CLOSED = {"development": False, "admin_password_hash": HASH}
 
 
-async def test_the_login_keeps_the_query_of_the_page_that_was_asked_for(open_pages: Opened) -> None:
+async def test_the_login_keeps_the_query_of_the_page_that_was_asked_for(open_pages: OpenPages) -> None:
     asked = "/reviews?step=approved&tenant=PT"
     async with open_pages(**CLOSED) as visitor:
         sent = await visitor.get(asked)
@@ -29,7 +29,7 @@ async def test_the_login_keeps_the_query_of_the_page_that_was_asked_for(open_pag
         assert answer.headers["location"] == asked
 
 
-async def test_the_password_opens_the_page_that_was_asked_for(open_pages: Opened) -> None:
+async def test_the_password_opens_the_page_that_was_asked_for(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         sent = await visitor.get("/workers")
         assert sent.headers["location"] == "/login?to=%2Fworkers"
@@ -38,7 +38,7 @@ async def test_the_password_opens_the_page_that_was_asked_for(open_pages: Opened
         assert (await visitor.get("/workers")).status_code == 200
 
 
-async def test_a_wrong_password_opens_nothing(open_pages: Opened) -> None:
+async def test_a_wrong_password_opens_nothing(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         for wrong in ("", "guess", PASSWORD.upper(), PASSWORD * 100):
             answer = await visitor.log_in(wrong)
@@ -46,11 +46,11 @@ async def test_a_wrong_password_opens_nothing(open_pages: Opened) -> None:
             assert "This is not the password." in answer.text
 
 
-@pytest.mark.usefixtures("no_bucket_fills")
-async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: Opened) -> None:
+@pytest.mark.usefixtures("frozen_rate_limit")
+async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
-        for _ in range(TRIES_PER_MINUTE):
-            await visitor.post("/login", {"password": "x" * (sessions.LONGEST_PASSWORD + 1)})
+        for _ in range(LOGINS_PER_MINUTE):
+            await visitor.post("/login", {"password": "x" * (admin_sessions.MAX_PASSWORD_LENGTH + 1)})
         answer = await visitor.log_in()
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
 
@@ -58,23 +58,23 @@ async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: O
 @pytest.mark.parametrize(
     "form",
     [
-        b"password=" + b"x" * OF_STRANGERS.size,
-        b"a=%C3&" * OF_STRANGERS.fields,
-        b"a&" * OF_STRANGERS.fields + b"password=x",
+        b"password=" + b"x" * PUBLIC_FORM_LIMITS.size,
+        b"a=%C3&" * PUBLIC_FORM_LIMITS.fields,
+        b"a&" * PUBLIC_FORM_LIMITS.fields + b"password=x",
     ],
 )
 async def test_a_login_form_beyond_its_limits_is_not_parsed(
-    open_pages: Opened, monkeypatch: pytest.MonkeyPatch, form: bytes
+    open_pages: OpenPages, monkeypatch: pytest.MonkeyPatch, form: bytes
 ) -> None:
     parsed: list[bytes] = []
-    monkeypatch.setattr(visit, "_parsed", parsed.append)
+    monkeypatch.setattr(page_context, "_parse_form", parsed.append)
     async with open_pages(**CLOSED) as visitor:
-        headers = OURS | {"Content-Type": "application/x-www-form-urlencoded"}
+        headers = SAME_ORIGIN | {"Content-Type": "application/x-www-form-urlencoded"}
         answer = await visitor.api.post("/login", key=None, content=form, headers=headers)
         assert (answer.status_code, parsed) == (413, [])
 
 
-async def test_login_takes_no_form_from_elsewhere(open_pages: Opened) -> None:
+async def test_login_takes_no_form_from_elsewhere(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         answer = await visitor.post("/login", {"password": PASSWORD}, **{"Sec-Fetch-Site": "cross-site"})
         assert (answer.status_code, visitor.cookies) == (403, {})
@@ -84,7 +84,7 @@ async def test_login_takes_no_form_from_elsewhere(open_pages: Opened) -> None:
     ("public", "name", "secure"), [("https://retoma.example", "__Host-retoma", True), (None, "retoma", False)]
 )
 async def test_the_cookie_is_kept_from_scripts_and_other_sites(
-    open_pages: Opened, public: str | None, name: str, secure: bool
+    open_pages: OpenPages, public: str | None, name: str, secure: bool
 ) -> None:
     async with open_pages(**CLOSED, public_url=public) as visitor:
         answer = await visitor.log_in()
@@ -98,7 +98,7 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(
         assert ("Secure" in line) is secure
 
 
-async def test_logout_ends_the_session_itself(open_pages: Opened) -> None:
+async def test_logout_ends_the_session_itself(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
         kept = dict(visitor.cookies)
@@ -108,44 +108,44 @@ async def test_logout_ends_the_session_itself(open_pages: Opened) -> None:
         assert (await visitor.get("/")).status_code == 303
 
 
-async def test_a_login_ends_the_session_before_it(open_pages: Opened) -> None:
+async def test_a_login_ends_the_session_before_it(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
         former = dict(visitor.cookies)
         await visitor.log_in()
-        assert (await visitor.get("/kit")).status_code == 200
+        assert (await visitor.get("/style-guide")).status_code == 200
         visitor.cookies = former
-        assert (await visitor.get("/kit")).status_code == 303
+        assert (await visitor.get("/style-guide")).status_code == 303
 
 
-async def test_a_session_ends_when_nobody_uses_it(open_pages: Opened) -> None:
+async def test_a_session_ends_when_nobody_uses_it(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
-        await visitor.api.sandbox.clock.advance(sessions.IDLE - timedelta(seconds=1))
-        assert (await visitor.get("/kit")).status_code == 200
-        await visitor.api.sandbox.clock.advance(sessions.IDLE - timedelta(seconds=1))
-        assert (await visitor.get("/kit")).status_code == 200
-        await visitor.api.sandbox.clock.advance(sessions.IDLE)
-        assert (await visitor.get("/kit")).status_code == 303
+        await visitor.api.sandbox.clock.advance(admin_sessions.IDLE_TIMEOUT - timedelta(seconds=1))
+        assert (await visitor.get("/style-guide")).status_code == 200
+        await visitor.api.sandbox.clock.advance(admin_sessions.IDLE_TIMEOUT - timedelta(seconds=1))
+        assert (await visitor.get("/style-guide")).status_code == 200
+        await visitor.api.sandbox.clock.advance(admin_sessions.IDLE_TIMEOUT)
+        assert (await visitor.get("/style-guide")).status_code == 303
 
 
-async def test_a_session_ends_though_it_is_used(open_pages: Opened) -> None:
+async def test_a_session_ends_though_it_is_used(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
         for _ in range(20):
-            assert (await visitor.get("/kit")).status_code == 200
-            await visitor.api.sandbox.clock.advance(sessions.LONGEST / 20)
-        assert (await visitor.get("/kit")).status_code == 303
+            assert (await visitor.get("/style-guide")).status_code == 200
+            await visitor.api.sandbox.clock.advance(admin_sessions.MAX_SESSION_AGE / 20)
+        assert (await visitor.get("/style-guide")).status_code == 303
 
 
 async def test_another_password_ends_all_sessions(database: Database) -> None:
-    token = await sessions.opened(database, HASH)
-    assert await sessions.is_live(database, token, HASH)
-    assert not await sessions.is_live(database, token, sessions.hashed("quite another password"))
+    token = await admin_sessions.open_session(database, HASH)
+    assert await admin_sessions.is_live(database, token, HASH)
+    assert not await admin_sessions.is_live(database, token, admin_sessions.hash_password("quite another password"))
 
 
 async def test_each_login_is_a_session_of_its_own_and_its_token_is_not_kept(
-    open_pages: Opened, database: Database
+    open_pages: OpenPages, database: Database
 ) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
@@ -160,7 +160,7 @@ async def test_each_login_is_a_session_of_its_own_and_its_token_is_not_kept(
         assert not [row for row in rows if first in row[0]]
 
 
-async def test_without_a_password_the_page_says_how_to_make_one(open_pages: Opened) -> None:
+async def test_without_a_password_the_page_says_how_to_make_one(open_pages: OpenPages) -> None:
     async with open_pages(development=False) as visitor:
         assert "retoma password" in (await visitor.get("/login")).text
         assert (await visitor.log_in("")).status_code == 401
@@ -168,15 +168,15 @@ async def test_without_a_password_the_page_says_how_to_make_one(open_pages: Open
         assert (await visitor.get("/")).status_code == 303
 
 
-async def test_the_list_of_components_is_named_in_development_only(open_pages: Opened) -> None:
+async def test_the_list_of_components_is_named_in_development_only(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
-        assert 'href="/kit"' in (await visitor.get("/")).text
+        assert 'href="/style-guide"' in (await visitor.get("/")).text
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
-        assert 'href="/kit"' not in (await visitor.get("/")).text
+        assert 'href="/style-guide"' not in (await visitor.get("/")).text
 
 
-async def test_the_printed_address_lets_the_browser_in_and_leaves_no_token_in_sight(open_pages: Opened) -> None:
+async def test_the_printed_address_lets_the_browser_in_and_leaves_no_token_in_sight(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         visitor.cookies.clear()
         opened = await visitor.get(f"/runs?token={DEVELOPMENT_TOKEN}&state=failed")
@@ -187,7 +187,7 @@ async def test_the_printed_address_lets_the_browser_in_and_leaves_no_token_in_si
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Via": "1.1 proxy"}, {"X_Forwarded_Proto": "https"}])
 async def test_the_printed_address_is_worth_nothing_through_a_proxy(
-    open_pages: Opened, headers: dict[str, str]
+    open_pages: OpenPages, headers: dict[str, str]
 ) -> None:
     async with open_pages() as visitor:
         visitor.cookies.clear()
@@ -196,7 +196,7 @@ async def test_the_printed_address_is_worth_nothing_through_a_proxy(
         assert visitor.cookies == {}
 
 
-async def test_a_wrong_token_opens_nothing(open_pages: Opened) -> None:
+async def test_a_wrong_token_opens_nothing(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         visitor.cookies.clear()
         assert (await visitor.get("/?token=guessed")).headers["location"] == "/login"
@@ -214,17 +214,17 @@ async def test_a_wrong_token_opens_nothing(open_pages: Opened) -> None:
     ],
 )
 async def test_the_refusal_of_development_says_why_and_what_to_do(
-    open_pages: Opened, language: str, headers: dict[str, str], sentence: str
+    open_pages: OpenPages, language: str, headers: dict[str, str], sentence: str
 ) -> None:
     async with open_pages() as visitor:
         visitor.cookies.clear()
         shown = await visitor.get("/login", Accept_Language=language, **headers)
         assert shown.status_code == 401
-        assert sentence in seen(shown)
+        assert sentence in visible_text(shown)
         assert "retoma password" not in shown.text
 
 
-async def test_development_opens_pages_to_this_machine_only(open_pages: Opened) -> None:
+async def test_development_opens_pages_to_this_machine_only(open_pages: OpenPages) -> None:
     async with open_pages(address="203.0.113.9") as visitor:
         assert (await visitor.get("/")).status_code == 303
     async with open_pages() as visitor:
@@ -237,9 +237,9 @@ async def test_development_opens_pages_to_this_machine_only(open_pages: Opened) 
     "to", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:x", "", "/a\nb"]
 )
 def test_login_leads_nowhere_else(to: str) -> None:
-    assert _ours(to) == "/"
+    assert _safe_redirect_path(to) == "/"
 
 
 def test_a_short_password_is_refused() -> None:
     with pytest.raises(InvalidInput, match="12 to"):
-        sessions.hashed("short")
+        admin_sessions.hash_password("short")

@@ -5,30 +5,30 @@ from pathlib import Path
 from starlette.responses import Response
 
 from retoma import App
-from retoma.server import Page, Visit
+from retoma.server import Page, PageContext
 from tests.server.api import film
-from tests.server.pages.visitor import HASH, Opened, token_of
+from tests.server.pages.visitor import HASH, OpenPages, token_of
 
 TEMPLATE = """{% extends "base.html" %}{% block title %}x{% endblock %}{% block main %}
-<form method="post"><input type="hidden" name="csrf" value="{{ visit.csrf }}"></form><p>{{ given }}</p>{% endblock %}"""
+<form method="post"><input type="hidden" name="csrf" value="{{ context.csrf_token }}"></form><p>{{ given }}</p>{% endblock %}"""
 
 
-async def show(visit: Visit) -> Response:
-    return visit.show("shelf.html", given=visit.asked.get("given", ""))
+async def show(visit: PageContext) -> Response:
+    return visit.render("shelf.html", given=visit.query.get("given", ""))
 
 
-async def act(visit: Visit) -> Response:
+async def submit(visit: PageContext) -> Response:
     await visit.client.start("film", {"topic": visit.fields["topic"]})
-    return visit.go("/shelf")
+    return visit.redirect("/shelf")
 
 
 def an_app(folder: Path) -> App:
     (folder / "shelf.html").write_text(TEMPLATE)
-    pages = [Page("/shelf", show, act, nav=("Shelf", "Estante"))]
+    pages = [Page("/shelf", show, submit, nav=("Shelf", "Estante"))]
     return App("films", pipelines=[film], pages=pages, templates=folder)
 
 
-async def test_an_application_brings_its_own_pages(open_pages: Opened, tmp_path: Path) -> None:
+async def test_an_application_brings_its_own_pages(open_pages: OpenPages, tmp_path: Path) -> None:
     async with open_pages(application=an_app(tmp_path)) as visitor:
         assert '<a href="/shelf">Estante</a>' in (await visitor.get("/", Accept_Language="pt")).text
         shown = await visitor.get("/shelf?given=<b>")
@@ -38,14 +38,14 @@ async def test_an_application_brings_its_own_pages(open_pages: Opened, tmp_path:
         assert len(await visitor.client.runs()) == 1
 
 
-async def test_its_pages_need_the_login_too(open_pages: Opened, tmp_path: Path) -> None:
+async def test_its_pages_need_the_login_too(open_pages: OpenPages, tmp_path: Path) -> None:
     async with open_pages(application=an_app(tmp_path), development=False, admin_password_hash=HASH) as visitor:
         assert (await visitor.get("/shelf")).status_code == 303
         await visitor.log_in()
         assert (await visitor.get("/shelf")).status_code == 200
 
 
-async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages: Opened, tmp_path: Path) -> None:
+async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages: OpenPages, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     folder.mkdir()
     (folder / "shelf.js").write_text("export const shelf = 1;")

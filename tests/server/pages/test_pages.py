@@ -14,15 +14,15 @@ import pytest
 
 from retoma import App, Pipeline, Retry, Webhook
 from retoma.engine.watchdog import NO_PROGRESS, NOTHING_RUNS
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma.records import WaitReason
-from retoma.server.edge import POLICY
-from retoma.server.pages import drawing, words
-from retoma.server.pages.pages import PAGES
+from retoma.server.pages import badges, words
+from retoma.server.pages.middleware import PAGES
+from retoma.server.request_limits import CONTENT_SECURITY_POLICY
 from retoma.states import DeliveryState, JobState, RunState
 from retoma.store.database import Database
 from tests.conftest import RowsRead
-from tests.server.pages.visitor import HASH, OURS, PASSWORD, Opened, Visitor, a_dead_delivery, seen
+from tests.server.pages.visitor import HASH, PASSWORD, SAME_ORIGIN, OpenPages, Visitor, a_dead_delivery, visible_text
 
 HERE = files("retoma.server.pages")
 HOSTILE = (
@@ -56,14 +56,14 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         "/workers",
         "/deliveries",
         f"/deliveries/{delivery}",
-        "/kit",
+        "/style-guide",
     ]
 
 
 @pytest.mark.parametrize(
     ("language", "said"), [("en", "All times are in UTC."), ("pt-BR", "Todos os horários em UTC.")]
 )
-async def test_every_page_speaks_the_visitors_language(open_pages: Opened, language: str, said: str) -> None:
+async def test_every_page_speaks_the_visitors_language(open_pages: OpenPages, language: str, said: str) -> None:
     async with open_pages() as visitor:
         for address in [*await addresses(visitor), "/login?"]:
             answer = await visitor.get(address, Accept_Language=f"{language},fr;q=0.5")
@@ -72,7 +72,7 @@ async def test_every_page_speaks_the_visitors_language(open_pages: Opened, langu
             assert answer.status_code == 200, f"{address}: {answer.text}"
             assert f'<html lang="{language}"' in answer.text
             assert said in answer.text
-            assert answer.headers["content-security-policy"] == POLICY
+            assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
             assert not re.search(r"\sstyle=|<script(?! type=\"module\" src=\"/static/)", answer.text)
 
 
@@ -86,7 +86,7 @@ async def test_pages_listen_for_every_kind_of_event(database: Database) -> None:
     assert set(re.findall(r'"(\w+)"', named)) == set(re.findall(r"'(\w+)'", rule))
 
 
-async def test_the_language_and_the_theme_that_were_chosen_stay(open_pages: Opened) -> None:
+async def test_the_language_and_the_theme_that_were_chosen_stay(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         await visitor.get("/?lang=pt")
         await visitor.get("/?theme=dark")
@@ -105,19 +105,19 @@ class Elements(HTMLParser):
         self.attributes += [(name, value or "") for name, value in attrs]
 
 
-async def test_text_of_others_is_only_ever_text(open_pages: Opened) -> None:
+async def test_text_of_others_is_only_ever_text(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         found = await addresses(visitor, tenant=EVERYTHING, topic=f"bad {EVERYTHING}")
         hostile = str(httpx2.QueryParams({"v": EVERYTHING}))[2:]
         asked = [
-            f"/runs?{name}={hostile}" for name in ("q", "state", "pipeline", "tenant", "said", "lang", "theme")
+            f"/runs?{name}={hostile}" for name in ("q", "state", "pipeline", "tenant", "notice", "lang", "theme")
         ] + [f"/runs/{hostile}", f"/deliveries/{hostile}", f"{found[3]}?step={hostile}", f"/static/{hostile}"]
         shown = 0
         for address in found + asked:
             answer = await visitor.get(address)
             elements = Elements()
             elements.feed(answer.text)
-            shown += "alert(1)" in seen(answer) or "alert(1)" in answer.text
+            shown += "alert(1)" in visible_text(answer) or "alert(1)" in answer.text
             assert elements.tags.isdisjoint({"img", "iframe", "object", "embed", "style", "base"}), address
             assert not [name for name, _ in elements.attributes if name.startswith("on")], address
             links = [value for name, value in elements.attributes if name in ("href", "src", "action")]
@@ -126,7 +126,7 @@ async def test_text_of_others_is_only_ever_text(open_pages: Opened) -> None:
         assert shown >= 8
 
 
-async def test_what_is_not_there_is_told_on_a_page(open_pages: Opened) -> None:
+async def test_what_is_not_there_is_told_on_a_page(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         for address in ("/runs/none", "/runs/01a1e0b5-0000-7000-8000-000000000000", "/deliveries/none", "/static/none"):
             answer = await visitor.get(address, Accept_Language="pt")
@@ -136,7 +136,7 @@ async def test_what_is_not_there_is_told_on_a_page(open_pages: Opened) -> None:
 
 
 @pytest.mark.parametrize("address", ["/nada", "/%5Cexample.com"])
-async def test_a_person_whose_address_leads_nowhere_is_told_so_on_a_page(open_pages: Opened, address: str) -> None:
+async def test_a_person_whose_address_leads_nowhere_is_told_so_on_a_page(open_pages: OpenPages, address: str) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         answer = await visitor.get(address, Accept="text/html,*/*;q=0.8", Accept_Language="pt")
         assert (answer.status_code, "Não existe página neste endereço." in answer.text) == (404, True)
@@ -144,7 +144,7 @@ async def test_a_person_whose_address_leads_nowhere_is_told_so_on_a_page(open_pa
         assert not [link for link in links if "example.com" in link]
 
 
-async def test_programs_are_told_of_an_unknown_address_in_json(open_pages: Opened) -> None:
+async def test_programs_are_told_of_an_unknown_address_in_json(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         for address, accepts in (("/nada", "*/*"), ("/api/v1/nada", "text/html")):
             answer = await visitor.get(address, Accept=accepts)
@@ -152,14 +152,14 @@ async def test_programs_are_told_of_an_unknown_address_in_json(open_pages: Opene
         assert (await visitor.get("/healthz", Accept="text/html")).status_code == 200
 
 
-async def test_empty_lists_say_what_to_do(open_pages: Opened) -> None:
+async def test_empty_lists_say_what_to_do(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         assert "retoma start PIPELINE APP" in (await visitor.get("/runs")).text
         assert "No run matches" in (await visitor.get("/runs?tenant=nobody")).text
         assert "Nothing needs you" in (await visitor.get("/")).text
 
 
-async def test_the_list_of_runs_is_filtered_and_paged(open_pages: Opened) -> None:
+async def test_the_list_of_runs_is_filtered_and_paged(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         started = await visitor.client.start_many("film", [{}] * 60, tenant="shop")
         other = await visitor.client.start("film", {}, tenant="blog")
@@ -174,7 +174,7 @@ async def test_the_list_of_runs_is_filtered_and_paged(open_pages: Opened) -> Non
         assert (await visitor.get("/runs?state=failed")).text.count('href="/runs/0') == 0
 
 
-async def test_the_list_of_runs_begins_at_a_day(open_pages: Opened) -> None:
+async def test_the_list_of_runs_begins_at_a_day(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         await visitor.client.start("film", {})
         counts = {
@@ -188,17 +188,17 @@ async def test_the_list_of_runs_begins_at_a_day(open_pages: Opened) -> None:
         assert (await visitor.get("/runs?since=yesterday")).status_code == 404
 
 
-async def test_a_run_shows_its_errors_with_their_stack(open_pages: Opened) -> None:
+async def test_a_run_shows_its_errors_with_their_stack(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {"topic": "bad"})
         await visitor.api.sandbox.work()
-        page = seen(await visitor.get(f"/runs/{run.id}"))
+        page = visible_text(await visitor.get(f"/runs/{run.id}"))
         assert "no paint left" in page
         assert "Traceback (most recent call last)" in page
         assert "0 of 2" in page
 
 
-async def test_a_page_reads_no_more_than_it_shows(open_pages: Opened, rows_read: RowsRead) -> None:
+async def test_a_page_reads_no_more_than_it_shows(open_pages: OpenPages, rows_read: RowsRead) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {"topic": "bad", "scenes": 25})
         await visitor.api.sandbox.work()
@@ -207,37 +207,37 @@ async def test_a_page_reads_no_more_than_it_shows(open_pages: Opened, rows_read:
         runs = [*rows_read["list_runs"], *rows_read["show_run"]]
         assert len(runs) == 3
         assert not [row for row in runs if "bad" in row]
-        assert "and 5 more, by step" in seen(await visitor.get(f"/runs/{run.id}"))
+        assert "and 5 more, by step" in visible_text(await visitor.get(f"/runs/{run.id}"))
         assert len(rows_read["last_errors_of_run"]) == 20
 
 
-def panel(answer: httpx2.Response) -> str:
+def get_panel(answer: httpx2.Response) -> str:
     """What is told of the step that was chosen."""
     return answer.text.partition('id="step"')[2]
 
 
-async def test_items_of_a_step_are_paged_and_filtered(open_pages: Opened) -> None:
+async def test_items_of_a_step_are_paged_and_filtered(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {"scenes": 60})
         await visitor.api.sandbox.work()
-        first = panel(await visitor.get(f"/runs/{run.id}?step=image"))
+        first = get_panel(await visitor.get(f"/runs/{run.id}?step=image"))
         assert first.count("item=tea") == 50
         more = re.search(r'href="([^"]*from=[^"]*)"', first)
         assert more
-        assert panel(await visitor.get(more[1].replace("&amp;", "&"))).count("item=tea") == 10
-        assert panel(await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).count("item=tea") == 0
+        assert get_panel(await visitor.get(more[1].replace("&amp;", "&"))).count("item=tea") == 10
+        assert get_panel(await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).count("item=tea") == 0
 
 
-async def test_an_item_that_is_opened_shows_what_was_given_for_it(open_pages: Opened) -> None:
+async def test_an_item_that_is_opened_shows_what_was_given_for_it(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film")
         await visitor.api.sandbox.work()
-        shown = panel(await visitor.get(f"/runs/{run.id}?step=image&item=tea+1"))
+        shown = get_panel(await visitor.get(f"/runs/{run.id}?step=image&item=tea+1"))
         assert re.search(r"<summary>Input</summary><pre[^>]*>&#34;tea 1&#34;</pre>", shown)
-        assert "<summary>Input</summary>" not in panel(await visitor.get(f"/runs/{run.id}?step=cut"))
+        assert "<summary>Input</summary>" not in get_panel(await visitor.get(f"/runs/{run.id}?step=cut"))
 
 
-async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: Opened) -> None:
+async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: OpenPages) -> None:
     broken = Pipeline("broken", retry=Retry(0))
 
     @broken.step
@@ -254,7 +254,7 @@ async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: Opened) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: Opened, page: object) -> None:
+async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: OpenPages, page: object) -> None:
     assert hasattr(page, "path")
     path = re.sub(r"\{\w+\}", "retoma.css", page.path)
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
@@ -268,16 +268,16 @@ async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: O
     assert PASSWORD not in answer.text
 
 
-def used() -> set[str]:
+def list_used_words() -> set[str]:
     """Every word that templates and code ask for by a name that can be read off."""
     sources = [file.read_text() for file in Path(str(HERE)).rglob("*") if file.suffix in (".html", ".py")]
     text = "\n".join(sources)
-    literal = re.findall(r"(?:\bt|\.say)\(\s*\"([^\"{]+)\"|\bt\('([^']+)'", text)
+    literal = re.findall(r"(?:\bt|\.translate)\(\s*\"([^\"{]+)\"|\bt\('([^']+)'", text)
     return {name for pair in literal for name in pair if name and not name.endswith(" ")}
 
 
 def test_every_word_that_is_asked_for_is_there() -> None:
-    assert used() - set(words._WORDS) == set()
+    assert list_used_words() - set(words._WORDS) == set()
 
 
 def test_no_rule_of_the_stylesheet_is_for_a_class_that_nothing_has() -> None:
@@ -293,7 +293,7 @@ def test_no_rule_of_the_stylesheet_is_for_a_class_that_nothing_has() -> None:
 
 
 def test_no_word_is_kept_that_nobody_says() -> None:
-    said = used() | {name for _, _, name in words.NAVIGATION}
+    said = list_used_words() | {name for _, _, name in words.NAVIGATION}
     made = (
         "state ",
         "wait ",
@@ -328,11 +328,11 @@ def test_every_reason_to_wait_has_a_word() -> None:
 
 def test_every_state_has_a_look_and_a_word() -> None:
     for state in (*RunState, *JobState, *DeliveryState):
-        assert drawing.looks(state).icon
+        assert badges.get_badge_style(state).icon
         assert f"state {state}" in words._WORDS
 
 
-async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages: Opened) -> None:
+async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {"scenes": 60})
         await visitor.api.sandbox.work()
@@ -346,9 +346,9 @@ async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages:
         assert "No item matches" in (await visitor.get(f"/runs/{run.id}?item_state=failed")).text
 
 
-async def test_files_that_a_run_names_are_listed_with_their_links(open_pages: Opened, tmp_path: Path) -> None:
+async def test_files_that_a_run_names_are_listed_with_their_links(open_pages: OpenPages, tmp_path: Path) -> None:
     kept = Pipeline("kept")
-    files = files_of(FileSettings(home=tmp_path, files_url=None))
+    files = create_file_store(FileSettings(home=tmp_path, files_url=None))
     saved = await files.save(b"x" * 12_345, name=EVERYTHING[:100])
 
     @kept.step
@@ -365,18 +365,18 @@ async def test_files_that_a_run_names_are_listed_with_their_links(open_pages: Op
         assert (await visitor.get(f"/api/v1/runs/{run.id}/files/{saved.file}")).content == b"x" * 12_345
 
 
-async def test_a_large_input_is_cut_and_its_whole_is_one_link_away(open_pages: Opened) -> None:
+async def test_a_large_input_is_cut_and_its_whole_is_one_link_away(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         run = await visitor.client.start("film", {"topic": "tea" * 10_000})
         await visitor.log_in()
         page = await visitor.get(f"/runs/{run.id}")
         assert len(page.text) < 60_000
         assert f'href="/api/v1/runs/{run.id}"' in page.text
-        whole = await visitor.get(f"/api/v1/runs/{run.id}", **OURS)
+        whole = await visitor.get(f"/api/v1/runs/{run.id}", **SAME_ORIGIN)
         assert whole.json()["input"]["topic"] == "tea" * 10_000
 
 
-async def test_a_token_in_the_query_of_a_webhooks_url_shows_on_no_page_and_in_no_answer(open_pages: Opened) -> None:
+async def test_a_token_in_the_query_of_a_webhooks_url_shows_on_no_page_and_in_no_answer(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         webhook = Webhook("https://n8n.example.com/hook?flow=1&token=canary", ("run.started",))
         run = await visitor.client.start("film", {}, webhook=webhook)

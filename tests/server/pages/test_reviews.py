@@ -15,54 +15,54 @@ from retoma import App, Decision
 from retoma.errors import DefinitionError
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
-from tests.server.pages.newsroom import TEXT, an_application, article, asked, come_to
+from tests.server.pages.newsroom import TEXT, an_application, article, start_until_review, work_until_review
 from tests.server.pages.test_pages import EVERYTHING
-from tests.server.pages.visitor import Opened, Visitor, seen, token_of
+from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
 
 APPROVE = Decision("approve", by="ana")
 
 
 @pytest.fixture
-async def visitor(open_pages: Opened, tmp_path: Path) -> AsyncIterator[Visitor]:
+async def visitor(open_pages: OpenPages, tmp_path: Path) -> AsyncIterator[Visitor]:
     async with open_pages(application=an_application(tmp_path)) as visitor:
         yield visitor
 
 
-async def decide(visitor: Visitor, review: Review, act: str, **fields: str) -> Any:
+async def decide(visitor: Visitor, review: Review, action: str, **fields: str) -> Any:
     """Send the form of this act, as the page has it."""
     page = await visitor.get(f"/reviews/{review.id}")
-    given = {"csrf": token_of(page), "act": act, "seen": str(review.revision), "key": uuid4().hex}
+    given = {"csrf": token_of(page), "action": action, "seen": str(review.revision), "key": uuid4().hex}
     return await visitor.post(
         f"/reviews/{review.id}", given | {name.replace("__", "."): v for name, v in fields.items()}
     )
 
 
-async def final(visitor: Visitor) -> Review:
+async def start_until_final_review(visitor: Visitor) -> Review:
     """A review with a form of its own."""
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     await visitor.client.decide(review.id, APPROVE)
-    return await come_to(visitor.api.sandbox, review.run)
+    return await work_until_review(visitor.api.sandbox, review.run)
 
 
-async def now_of(visitor: Visitor, review: Review) -> Review:
+async def get_review(visitor: Visitor, review: Review) -> Review:
     return await visitor.client.review(review.id)
 
 
 async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}")
     assert "Tesouro Selic rende quase o mesmo." in page.text
     assert re.search(
         rf'<audio controls preload="metadata" src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}"', page.text
     )
     assert re.search(rf'<img src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}" alt="capa.png"', page.text)
-    assert "due in 2 h" in seen(page)
+    assert "due in 2 h" in visible_text(page)
 
 
 async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> None:
-    first = await asked(visitor.api.sandbox, topic=EVERYTHING)
+    first = await start_until_review(visitor.api.sandbox, topic=EVERYTHING)
     await visitor.client.decide(first.id, Decision("send_back", by=EVERYTHING, notes=EVERYTHING))
-    review = await come_to(visitor.api.sandbox, first.run)
+    review = await work_until_review(visitor.api.sandbox, first.run)
     for address in (f"/reviews/{review.id}", "/reviews", f"/runs/{review.run}?step=draft"):
         page = await visitor.get(address)
         assert page.status_code == 200
@@ -72,25 +72,25 @@ async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> 
 
 
 async def test_an_approval_can_be_undone_for_ten_seconds_and_then_takes_effect(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "approve")
     page = await visitor.get(answer.headers["location"])
-    assert "Decided by administrator: Approved" in seen(page)
+    assert "Decided by administrator: Approved" in visible_text(page)
     assert 'data-countdown="10.0"' in page.text
-    assert "draft_review: decided, takes effect shortly" in seen(await visitor.get(f"/runs/{review.run}"))
+    assert "draft_review: decided, takes effect shortly" in visible_text(await visitor.get(f"/runs/{review.run}"))
     undone = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
-    assert "The decision is taken back." in seen(await visitor.get(undone.headers["location"]))
-    assert (await now_of(visitor, review)).is_open
+    assert "The decision is taken back." in visible_text(await visitor.get(undone.headers["location"]))
+    assert (await get_review(visitor, review)).is_open
     await decide(visitor, review, "approve")
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
-    await visitor.api.sandbox.work(until_later=False)
+    await visitor.api.sandbox.work(advance_clock=False)
     late = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
-    assert "Too late" in seen(await visitor.get(late.headers["location"]))
-    assert (await now_of(visitor, review)).via == "page"
+    assert "Too late" in visible_text(await visitor.get(late.headers["location"]))
+    assert (await get_review(visitor, review)).via == "page"
 
 
 async def test_what_a_person_edits_in_typed_fields_is_what_goes_on(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}")
     assert 'value="Renda fixa em 2026"' in page.text
     fields = {
@@ -100,62 +100,62 @@ async def test_what_a_person_edits_in_typed_fields_is_what_goes_on(visitor: Visi
         "value__score": "9,5",
     }
     assert (await decide(visitor, review, "edit", **fields)).status_code == 303
-    value = (await now_of(visitor, review)).value
+    value = (await get_review(visitor, review)).value
     expected = {"title": "Outro", "text": "um\ndois", "tags": ["a", "b"], "score": 9.5, "passed": False}
     assert {name: value[name] for name in expected} == expected
 
 
 async def test_a_decided_review_says_what_was_edited_before_it_was_approved(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "edit", value__title="Renda fixa em 2027", value__text=TEXT)
     page = await visitor.get(f"/reviews/{review.id}")
-    assert "Decided by administrator: Edited and approved" in seen(page)
-    assert "administrator edited and approved" in seen(page)
+    assert "Decided by administrator: Edited and approved" in visible_text(page)
+    assert "administrator edited and approved" in visible_text(page)
     assert "<ins>2027</ins>" in page.text
 
 
 async def test_filling_in_the_form_of_a_review_is_not_editing(visitor: Visitor) -> None:
-    review = await final(visitor)
+    review = await start_until_final_review(visitor)
     await decide(visitor, review, "approve", value__picture="2", value__title="Meu título")
-    page = seen(await visitor.get(f"/reviews/{review.id}"))
+    page = visible_text(await visitor.get(f"/reviews/{review.id}"))
     assert ("administrator approved" in page, "dited and approved" in page) == (True, False)
     assert re.search(r"What was approved\s+Picture\s+2\s+Title\s+Meu título", page)
 
 
 async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="much")
     assert answer.status_code == 422
     assert re.search(r'id="value.score-why" role="alert">.*This is no number\.', answer.text)
     assert (">mine</textarea>" in answer.text, 'value="much"' in answer.text) == (True, True)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="1")
     assert re.search(r'id="value.title-why" role="alert">.*it takes 1 or more characters', answer.text)
-    assert "Something is still wrong: see below." in seen(answer)
+    assert "Something is still wrong: see below." in visible_text(answer)
     answer = await decide(visitor, review, "edit", value__title="x", value__text="", value__picture="{")
     assert re.search(r'id="value.picture-why" role="alert">.*This is no JSON: see line 1, column 2\.', answer.text)
-    assert (await now_of(visitor, review)).is_open
+    assert (await get_review(visitor, review)).is_open
 
 
 async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: Visitor) -> None:
-    review = await final(visitor)
+    review = await start_until_final_review(visitor)
     page = await visitor.get(f"/reviews/{review.id}")
     assert 'name="value.title" aria-describedby' in page.text
     answer = await decide(visitor, review, "approve", value__picture="0", value__title="Meu título")
     assert (answer.status_code, "It must be at least 1." in answer.text) == (422, True)
     assert 'value="Meu título"' in answer.text
     assert (await decide(visitor, review, "approve", value__picture="2", value__notify="yes")).status_code == 303
-    assert (await now_of(visitor, review)).value == {"picture": 2, "title": None, "notify": True}
+    assert (await get_review(visitor, review)).value == {"picture": 2, "title": None, "notify": True}
 
 
 async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "send_back", notes=" ", to="facts", **{"feedback.with_picture": "yes"})
     assert (answer.status_code, "Say what should become better." in answer.text) == (422, True)
     assert 'value="facts" checked' in answer.text
     await decide(
         visitor, review, "send_back", notes="Mais curto", to="facts", comments="1:02-1:05.5 corte\nalto demais"
     )
-    decided = await now_of(visitor, review)
+    decided = await get_review(visitor, review)
     assert (decided.state, decided.back_to, decided.notes) == (ReviewState.SENT_BACK, "facts", "Mais curto")
     assert decided.feedback["comments"] == [
         {"text": "corte", "at": 62.0, "to": 65.5},
@@ -166,7 +166,7 @@ async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(vi
 
 
 async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     page = (await visitor.get(f"/reviews/{review.id}?lang=pt")).text
     assert (">Tom</label>" in page, "Quente …" in page) == (True, True)
     given = {"feedback.tone": "x" * 21, "feedback.other_words": "1: sol"}
@@ -178,72 +178,72 @@ async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor)
     )
     assert 'value="yes" id="feedback.with_picture"' in bounced.text  # as it was left: without the tick
     await decide(visitor, review, "send_back", **given | {"feedback.tone": "warm"})
-    decided = await now_of(visitor, review)
+    decided = await get_review(visitor, review)
     said = {"tone": "warm", "other_words": {"1": "sol"}, "with_picture": False}
     assert (decided.state, decided.feedback) == (ReviewState.SENT_BACK, {**said, "comments": []})
 
 
 async def test_what_was_filled_in_to_send_it_back_is_told_in_the_readers_language(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     given = {"feedback.tone": "warm", "feedback.other_words": "1: sol", "feedback.speed": "1,2", "feedback.sung": "no"}
     await decide(visitor, review, "send_back", **given, **{"feedback.ends": "um\ndois"})
     told = "Tom: warm\nOther words: 1: sol\nWith picture: não\nSpeed: 1,2\nEnds: um, dois\nCantado: não"
     page = (await visitor.get(f"/reviews/{review.id}?lang=pt")).text
     assert page.count(told) == 2  # where it says how it was decided, and in the history
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
-    await visitor.api.sandbox.work(until_later=False)
+    await visitor.api.sandbox.work(advance_clock=False)
     assert "Ends: um, dois" in (await visitor.get(f"/runs/{review.run}?step=draft")).text
 
 
 async def test_what_may_be_left_open_is_not_called_none(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}?lang=pt")
     assert re.search(r'name="feedback.sung"[^>]*><option value="">como está</option>', page.text)
 
 
 async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> None:
-    review = await final(visitor)
+    review = await start_until_final_review(visitor)
     page = await visitor.get(f"/reviews/{review.id}")
     items = re.findall(r'name="items" value="([^"]+)"', page.text)
     assert len(items) == 2
     await decide(visitor, review, "send_back", notes="brighter", to="image", items=items[1])
-    assert (await now_of(visitor, review)).back_items == (items[1],)
+    assert (await get_review(visitor, review)).back_items == (items[1],)
 
 
-async def test_what_was_made_anew_is_compared_with_what_was_before(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+async def test_a_rerun_result_is_compared_with_the_previous_one(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
     await visitor.client.decide(review.id, Decision("send_back", by="diego", notes="Mais curto"))
-    again = await come_to(visitor.api.sandbox, review.run)
+    again = await work_until_review(visitor.api.sandbox, review.run)
     page = await visitor.get(f"/reviews/{again.id}")
-    assert "Compared with revision 1" in seen(page)
+    assert "Compared with revision 1" in visible_text(page)
     assert '<span class="sr">removed:</span>  Tesouro Selic rende <del>quase</del>' in page.text
     assert "<ins>menos</ins>" in page.text
     (before, now) = re.findall(r'<audio controls preload="metadata" src="([^"]+)"( data-played)?>', page.text)[1:]
     assert (before[1], now[1]) == ("", " data-played")  # comments are about what is there now
     lengths = [len((await visitor.get(address)).content) for address, _ in (before, now)]
     assert lengths[0] > lengths[1]
-    assert "diego sent it back to draft" in seen(page)
-    assert "Mais curto" in seen(page)
+    assert "diego sent it back to draft" in visible_text(page)
+    assert "Mais curto" in visible_text(page)
 
 
 async def test_a_rejection_says_why_and_ends_the_run(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "reject")
     assert (answer.status_code, "Say why it is rejected." in answer.text) == (422, True)
     assert (await decide(visitor, review, "reject", notes="off topic")).status_code == 303
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
-    await visitor.api.sandbox.work(until_later=False)
+    await visitor.api.sandbox.work(advance_clock=False)
     assert (await visitor.client.show(review.run)).state is RunState.REJECTED
 
 
 async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     await visitor.client.decide(review.id, Decision("reject", by="Marina", notes="too late for this"))
-    fields = {"csrf": token, "act": "send_back", "seen": "1", "key": "k", "notes": "my long thoughts"}
+    fields = {"csrf": token, "action": "send_back", "seen": "1", "key": "k", "notes": "my long thoughts"}
     answer = await visitor.post(f"/reviews/{review.id}", fields)
     assert answer.status_code == 409
-    page = seen(answer)
+    page = visible_text(answer)
     assert "A colleague was first" in page
     assert "Marina decided at 2030-01-01 12:00:00: rejected." in page
     assert "my long thoughts" in page
@@ -264,61 +264,61 @@ async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(
 async def test_who_comes_second_keeps_all_that_they_had_filled_in(
     visitor: Visitor, act: str, given: dict[str, str], labels: str
 ) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     await visitor.client.decide(review.id, APPROVE)
-    carried = {"csrf": token, "act": act, "seen": "1", "key": "k"}
+    carried = {"csrf": token, "action": act, "seen": "1", "key": "k"}
     answer = await visitor.post(f"/reviews/{review.id}", carried | given)
     _, is_there, rest = answer.text.partition("What you had written")
-    kept = re.findall(r'<dt>([^<]*)</dt><dd><p class="said">([^<]*)</p>', rest.partition("</details>")[0])
+    kept = re.findall(r'<dt>([^<]*)</dt><dd><p class="user-text">([^<]*)</p>', rest.partition("</details>")[0])
     assert dict(kept) == dict(zip(filter(None, labels.split("|")), given.values(), strict=True))
     assert bool(is_there) is bool(given)
 
 
 async def test_who_goes_back_to_the_form_and_decides_otherwise_is_told_what_stands(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "approve")
     answer = await decide(visitor, review, "reject", notes="off topic")
-    assert (answer.status_code, "decided at 2030-01-01 12:00:00: approved." in seen(answer)) == (409, True)
+    assert (answer.status_code, "decided at 2030-01-01 12:00:00: approved." in visible_text(answer)) == (409, True)
 
 
 async def test_another_revision_than_was_seen_is_not_approved(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "approve", seen="7", notes="my reason")
     assert (answer.status_code, "look at it again" in answer.text) == (409, True)
     assert ">my reason</textarea>" in answer.text
-    assert (await now_of(visitor, review)).is_open
+    assert (await get_review(visitor, review)).is_open
 
 
 async def test_what_is_refused_is_refused_in_the_visitors_language(visitor: Visitor) -> None:
-    review = await final(visitor)
+    review = await start_until_final_review(visitor)
     await visitor.get(f"/reviews/{review.id}?lang=pt")
     changed = await decide(visitor, review, "approve", seen="7", value__picture="1")
-    assert "Foi refeita desde que você a viu" in seen(changed)
+    assert "Foi refeita desde que você a viu" in visible_text(changed)
     missed = await decide(visitor, review, "send_back", to="image", items="no such part")
-    assert (missed.status_code, "Nada da etapa escolhida chega aqui de novo" in seen(missed)) == (422, True)
+    assert (missed.status_code, "Nada da etapa escolhida chega aqui de novo" in visible_text(missed)) == (422, True)
     chosen = {"csrf": token_of(missed), "review": f"{review.id}:{review.revision}", "key": "k"}
-    assert "não aprovada: Abra e preencha o formulário." in seen(await visitor.post("/reviews", chosen))
+    assert "não aprovada: Abra e preencha o formulário." in visible_text(await visitor.post("/reviews", chosen))
 
 
 async def test_an_approval_may_have_notes(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "approve", notes="good, but late")
-    assert (await now_of(visitor, review)).notes == "good, but late"
-    assert "good, but late" in seen(await visitor.get(f"/reviews/{review.id}"))
+    assert (await get_review(visitor, review)).notes == "good, but late"
+    assert "good, but late" in visible_text(await visitor.get(f"/reviews/{review.id}"))
 
 
 async def test_a_review_says_what_its_run_has_cost(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
-    page = seen(await visitor.get(f"/reviews/{review.id}"))
+    review = await start_until_review(visitor.api.sandbox)
+    page = visible_text(await visitor.get(f"/reviews/{review.id}"))
     assert re.search(r"Charges\s+US\$ 0\.0123", page)
 
 
 async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox, words=-1)
+    review = await start_until_review(visitor.api.sandbox, words=-1)
     await visitor.client.decide(review.id, APPROVE)
-    help_ = await come_to(visitor.api.sandbox, review.run)
-    page = seen(await visitor.get(f"/reviews/{help_.id}"))
+    help_ = await work_until_review(visitor.api.sandbox, review.run)
+    page = visible_text(await visitor.get(f"/reviews/{help_.id}"))
     for said in (
         "A step asks for help",
         "TOO_SHORT",
@@ -330,18 +330,18 @@ async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visit
         assert said in page
     assert "Send back" not in page
     assert (await decide(visitor, help_, "edit", value="a longer page")).status_code == 303
-    assert (await now_of(visitor, help_)).value == "a longer page"
+    assert (await get_review(visitor, help_)).value == "a longer page"
 
 
 async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox, topic="late one")
+    review = await start_until_review(visitor.api.sandbox, topic="late one")
     for minutes, colour, said in ((59, "", "in 1 h 1 min"), (2, " c-warn", "in 59 min"), (45, " c-fail", "in 14 min")):
         await visitor.api.sandbox.clock.advance(timedelta(minutes=minutes))
         page = await visitor.get("/reviews")
-        assert (f'<td class="n{colour}" data-l="Due">' in page.text, said in seen(page)) == (True, True), said
+        assert (f'<td class="n{colour}" data-l="Due">' in page.text, said in visible_text(page)) == (True, True), said
     await visitor.api.sandbox.clock.advance(timedelta(minutes=15))
     for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
-        assert "1 min late" in seen(await visitor.get(path)), path
+        assert "1 min late" in visible_text(await visitor.get(path)), path
     await visitor.client.assign_review(review.id, "Diego", by="ana")
     await visitor.client.claim_review(review.id, by="Marina")
     for query, is_there in (
@@ -354,22 +354,22 @@ async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address
         page = await visitor.get(f"/reviews?{query}")
         assert ("late one" in page.text) is is_there, query
     assert re.search(r'Reviews\s+<span class="count you">1</span>', page.text)
-    overview = seen(await visitor.get("/"))
+    overview = visible_text(await visitor.get("/"))
     assert "Waiting for people" in overview
     assert "1 past their time" in overview
 
 
 async def test_an_empty_list_explains_itself(visitor: Visitor) -> None:
-    assert "Nothing waits for people" in seen(await visitor.get("/reviews"))
-    assert "No review matches" in seen(await visitor.get("/reviews?step=x"))
+    assert "Nothing waits for people" in visible_text(await visitor.get("/reviews"))
+    assert "No review matches" in visible_text(await visitor.get("/reviews?step=x"))
     assert (await visitor.get("/reviews?after=x")).status_code == 404
 
 
 async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visitor) -> None:
-    good = await asked(visitor.api.sandbox, topic="good")
-    bad = await final(visitor)
-    taken = await asked(visitor.api.sandbox, topic="taken")
-    old = await asked(visitor.api.sandbox, topic="old")
+    good = await start_until_review(visitor.api.sandbox, topic="good")
+    bad = await start_until_final_review(visitor)
+    taken = await start_until_review(visitor.api.sandbox, topic="taken")
+    old = await start_until_review(visitor.api.sandbox, topic="old")
     token = token_of(await visitor.get("/reviews"))
     await visitor.client.decide(taken.id, Decision("approve", by="Marina"))
     chosen = [
@@ -380,42 +380,42 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
     ]
     answer = await visitor.post("/reviews", {"csrf": token, "review": chosen, "key": "k"})  # type: ignore[dict-item]
     assert answer.status_code == 200
-    outcomes = seen(answer)
+    outcomes = visible_text(answer)
     assert "good · draft_review approved" in " ".join(outcomes.split())
     for said in ("Open it and fill in its form.", "Marina decided at", "look at it again", "there is no review"):
         assert said in outcomes
-    states = [(await now_of(visitor, each)).state for each in (good, bad, taken, old)]
+    states = [(await get_review(visitor, each)).state for each in (good, bad, taken, old)]
     assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED, ReviewState.OPEN]
 
 
 async def test_who_approves_without_choosing_any_is_told_so_where_they_were(visitor: Visitor) -> None:
-    token = token_of(await visitor.get(f"/reviews/{(await asked(visitor.api.sandbox)).id}"))
+    token = token_of(await visitor.get(f"/reviews/{(await start_until_review(visitor.api.sandbox)).id}"))
     answer = await visitor.post("/reviews?tenant=channel", {"csrf": token, "key": "k"})
     page = await visitor.get(answer.headers["location"])
-    assert "Nothing was chosen." in seen(page)
+    assert "Nothing was chosen." in visible_text(page)
     assert 'name="tenant" value="channel"' in page.text
 
 
 async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     assert (await visitor.post(f"/reviews/{review.id}/claim", {"csrf": token, "quiet": "yes"})).status_code == 204
-    assert "you are looking at it" in seen(await visitor.get(f"/reviews/{review.id}"))
+    assert "you are looking at it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
     await visitor.post(f"/reviews/{review.id}/assign", {"csrf": token, "assignee": " Diego "})
-    assert (await now_of(visitor, review)).assignee == "Diego"
+    assert (await get_review(visitor, review)).assignee == "Diego"
     await visitor.api.sandbox.clock.advance(timedelta(minutes=11))
     await visitor.client.claim_review(review.id, by="Marina")
-    assert "Marina is looking at it" in seen(await visitor.get(f"/reviews/{review.id}"))
+    assert "Marina is looking at it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
 
 
-async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: Opened, tmp_path: Path) -> None:
+async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: OpenPages, tmp_path: Path) -> None:
     (tmp_path / "own.html").write_text(
         """<h2>{{ subjects.draft.value.title }} {{ file_url(subjects.draft.value.picture) }} {{ review.step }}</h2>
-        <input name="value.picture" value="{{ given['value.picture'] }}" form="approve">{{ wrong['value.picture'] }}"""
+        <input name="value.picture" value="{{ submitted['value.picture'] }}" form="approve">{{ errors['value.picture'] }}"""
     )
     application = an_application(tmp_path, templates=tmp_path, review_templates={"final_review": "own.html"})
     async with open_pages(application=application) as visitor:
-        review = await final(visitor)
+        review = await start_until_final_review(visitor)
         page = await visitor.get(f"/reviews/{review.id}")
         assert f"Renda fixa em 2026 /api/v1/runs/{review.run}/files/" in page.text
         assert page.text.count('name="value.picture"') == 1
@@ -424,14 +424,14 @@ async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: 
         assert 'name="value.picture" value="0" form="approve">It must be at least 1.' in answer.text
 
 
-async def test_pages_call_steps_what_the_application_calls_them(open_pages: Opened, tmp_path: Path) -> None:
+async def test_pages_call_steps_what_the_application_calls_them(open_pages: OpenPages, tmp_path: Path) -> None:
     labels = {"draft": ("Draft", "Rascunho"), "draft_review": ("Reading", "Leitura")}
     async with open_pages(application=an_application(tmp_path, labels=labels)) as visitor:
-        review = await asked(visitor.api.sandbox)
+        review = await start_until_review(visitor.api.sandbox)
         for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
-            assert "Leitura" in seen(await visitor.get(f"{path}?lang=pt")), path
-        assert "Rascunho" in seen(await visitor.get(f"/reviews/{review.id}"))
-        assert "Leitura: espera a decisão de uma pessoa" in seen(await visitor.get(f"/runs/{review.run}"))
+            assert "Leitura" in visible_text(await visitor.get(f"{path}?lang=pt")), path
+        assert "Rascunho" in visible_text(await visitor.get(f"/reviews/{review.id}"))
+        assert "Leitura: espera a decisão de uma pessoa" in visible_text(await visitor.get(f"/runs/{review.run}"))
 
 
 def test_a_label_for_a_step_that_is_not_there_is_refused() -> None:
@@ -451,10 +451,10 @@ def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:
 async def test_feedback_that_a_step_cannot_follow_bounces_with_the_reason(
     visitor: Visitor, language: str, said: str
 ) -> None:
-    review = await asked(visitor.api.sandbox)
+    review = await start_until_review(visitor.api.sandbox)
     await visitor.get(f"/reviews/{review.id}?lang={language}")
     bounced = await decide(visitor, review, "send_back", notes="add music", to="draft")
     assert (bounced.status_code, said in bounced.text, ">add music</textarea>" in bounced.text) == (422, True, True)
-    assert (await now_of(visitor, review)).is_open
+    assert (await get_review(visitor, review)).is_open
     await decide(visitor, review, "send_back", notes="add music", to="facts")  # which follows whatever is said
-    assert not (await now_of(visitor, review)).is_open
+    assert not (await get_review(visitor, review)).is_open

@@ -12,15 +12,15 @@ from uuid import UUID
 import httpx2
 
 from retoma import Webhook
-from retoma.engine.sessions import hashed
-from tests.receiver import receiver, says
+from retoma.engine.admin_sessions import hash_password
+from tests.receiver import receiver, respond_with
 from tests.server.api import DEVELOPMENT_TOKEN, Api
 from tests.server.conftest import OpenApi
 
 PASSWORD = "a long enough password"
-HASH = hashed(PASSWORD)
-Opened = Callable[..., AbstractAsyncContextManager["Visitor"]]
-OURS = {"Sec-Fetch-Site": "same-origin"}
+HASH = hash_password(PASSWORD)
+OpenPages = Callable[..., AbstractAsyncContextManager["Visitor"]]
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
 
 class Visitor:
@@ -34,12 +34,12 @@ class Visitor:
             self.cookies["retoma-dev-8765"] = DEVELOPMENT_TOKEN
 
     async def get(self, path: str, **headers: str) -> httpx2.Response:
-        return self._kept(await self.api.get(path, key=None, headers=self._headers(headers)))
+        return self._keep_cookies(await self.api.get(path, key=None, headers=self._headers(headers)))
 
     async def post(self, path: str, fields: dict[str, str], **headers: str) -> httpx2.Response:
         """A form of ours, unless headers say otherwise."""
-        given = self._headers(OURS | headers)
-        return self._kept(await self.api.post(path, key=None, data=fields, headers=given))
+        given = self._headers(SAME_ORIGIN | headers)
+        return self._keep_cookies(await self.api.post(path, key=None, data=fields, headers=given))
 
     async def log_in(self, password: str = PASSWORD) -> httpx2.Response:
         return await self.post("/login", {"password": password})
@@ -49,13 +49,13 @@ class Visitor:
         started = await self.client.start("film", {})
         return token_of(await self.get(f"/runs/{started.id}"))
 
-    def _headers(self, given: dict[str, str]) -> dict[str, str]:
+    def _headers(self, extra: dict[str, str]) -> dict[str, str]:
         self.api.forget_cookies()
         cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        named = {name.replace("_", "-"): value for name, value in given.items() if value}
+        named = {name.replace("_", "-"): value for name, value in extra.items() if value}
         return named | ({"Cookie": cookie} if cookie else {})
 
-    def _kept(self, answer: httpx2.Response) -> httpx2.Response:
+    def _keep_cookies(self, answer: httpx2.Response) -> httpx2.Response:
         for line in answer.headers.get_list("set-cookie"):
             name, _, value = line.partition(";")[0].partition("=")
             self.cookies[name] = value.strip('"')
@@ -70,12 +70,12 @@ def token_of(answer: httpx2.Response) -> str:
     return found[1]
 
 
-def seen(answer: httpx2.Response) -> str:
+def visible_text(answer: httpx2.Response) -> str:
     """Its text as people read it."""
     return html.unescape(re.sub(r"<[^>]+>", " ", answer.text))
 
 
-def opened(open_api: OpenApi) -> Opened:
+def visit_pages(open_api: OpenApi) -> OpenPages:
     @asynccontextmanager
     async def opened(*, development: bool = True, **options: Any) -> AsyncIterator[Visitor]:
         if development:
@@ -88,7 +88,7 @@ def opened(open_api: OpenApi) -> Opened:
 
 async def a_dead_delivery(visitor: Visitor, tenant: str = "default", answer: bytes = b"no") -> UUID:
     """A webhook that was tried once, answered with 500, and given up."""
-    async with receiver(says(500, answer)) as there:
+    async with receiver(respond_with(500, answer)) as there:
         webhook = Webhook(there.url, ("run.started",), retries=0)
         run = await visitor.client.start("film", {}, tenant=tenant, webhook=webhook)
         await visitor.api.sandbox.send_webhooks()

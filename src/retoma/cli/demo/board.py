@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from retoma.cli import output
+from retoma.cli import printing
 from retoma.define.graph import Graph
 from retoma.records import Job
 from retoma.states import JobState
@@ -31,16 +31,16 @@ class Snapshot:
 
 
 class Board(Protocol):
-    def say(self, line: str, style: str = "") -> None: ...
-    def tell(self, line: str, style: str = "") -> None: ...
+    def print_line(self, line: str, style: str = "") -> None: ...
+    def print_timed(self, line: str, style: str = "") -> None: ...
     def show(self, snapshot: Snapshot) -> None: ...
-    def put(self, what: RenderableType) -> None: ...
+    def print_renderable(self, renderable: RenderableType) -> None: ...
     def clear(self) -> None: ...
 
 
 @contextmanager
 def open_board() -> Iterator[Board]:
-    console = output.out()
+    console = printing.stdout()
     if not console.is_terminal:
         yield PlainBoard(console)
         return
@@ -51,38 +51,40 @@ def open_board() -> Iterator[Board]:
         made.clear()
 
 
-class _Board:
+class _BaseBoard:
     """`say` prints a line, `tell` one with the time since the beginning."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
-    def say(self, line: str, style: str = "") -> None:
-        self.put(Text(line, style=style))
+    def print_line(self, line: str, style: str = "") -> None:
+        self.print_renderable(Text(line, style=style))
 
-    def tell(self, line: str, style: str = "") -> None:
-        self.put(Text.assemble((f"{decimal(time.monotonic() - self._began):>5} s  ", "dim"), (line, style)))
+    def print_timed(self, line: str, style: str = "") -> None:
+        self.print_renderable(
+            Text.assemble((f"{decimal(time.monotonic() - self._started_at):>5} s  ", "dim"), (line, style))
+        )
 
-    def put(self, what: RenderableType) -> None:
-        self._console.print(what)
+    def print_renderable(self, renderable: RenderableType) -> None:
+        self._console.print(renderable)
         self._console.file.flush()
 
 
-class PlainBoard(_Board):
+class PlainBoard(_BaseBoard):
     _last = ""
 
     def show(self, snapshot: Snapshot) -> None:
-        line = "  ".join(f"{step} {_count(jobs)}" for step, jobs in _by_step(snapshot))
+        line = "  ".join(f"{step} {_format_count(jobs)}" for step, jobs in _group_by_step(snapshot))
         if line != self._last:
             self._last = line
-            self.tell(line)
+            self.print_timed(line)
 
     def clear(self) -> None:
         """Lines stay."""
 
 
-class LiveBoard(_Board):
+class LiveBoard(_BaseBoard):
     """Lines scroll by above the board, which stays at the bottom and moves."""
 
     def __init__(self, console: Console) -> None:
@@ -94,7 +96,7 @@ class LiveBoard(_Board):
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
-        self._live.update(self._board(snapshot), refresh=True)
+        self._live.update(self._render(snapshot), refresh=True)
 
     def clear(self) -> None:
         """Let the board stand as it is; what comes next is below it."""
@@ -102,29 +104,31 @@ class LiveBoard(_Board):
             self._live.stop()
             self._live = None
 
-    def _board(self, snapshot: Snapshot) -> RenderableType:
+    def _render(self, snapshot: Snapshot) -> RenderableType:
         board = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-        for step, jobs in _by_step(snapshot):
+        for step, jobs in _group_by_step(snapshot):
             cells = Text()
             for job in jobs:
-                cells.append(*self._cell(job, snapshot.lost))
+                cells.append(*self._render_cell(job, snapshot.lost))
                 cells.append(" ")
-            board.add_row(Text(step, style="bold"), cells or Text(self._glyphs["waiting"], style="dim"), _count(jobs))
+            board.add_row(
+                Text(step, style="bold"), cells or Text(self._glyphs["waiting"], style="dim"), _format_count(jobs)
+            )
         legend = Text(f"  {text('legend', **self._glyphs)}", style="dim")
         return Group(Text(), board, Text(), legend, Text(f"  {snapshot.note}" if snapshot.note else "", style="yellow"))
 
-    def _cell(self, job: Job, lost: frozenset[tuple[str, str]]) -> tuple[str, str]:
+    def _render_cell(self, job: Job, lost: frozenset[tuple[str, str]]) -> tuple[str, str]:
         if (job.step, job.item) in lost:
             return self._glyphs["lost"], "bold red"
         if job.state is JobState.SUCCEEDED and job.attempt > 1:
             return self._glyphs["again"], "yellow"
-        name, style = _LOOKS.get(job.state, ("waiting", "dim"))
+        name, style = _STYLES.get(job.state, ("waiting", "dim"))
         return self._glyphs[name], style
 
 
 _GLYPHS = {"waiting": "·", "ready": "○", "running": "▶", "done": "●", "lost": "✗", "again": "◉"}
 _ASCII = {"waiting": ".", "ready": "o", "running": ">", "done": "#", "lost": "x", "again": "@"}
-_LOOKS = {
+_STYLES = {
     JobState.READY: ("ready", "blue"),
     JobState.RUNNING: ("running", "bold cyan"),
     JobState.SUCCEEDED: ("done", "green"),
@@ -132,13 +136,13 @@ _LOOKS = {
 }
 
 
-def _by_step(snapshot: Snapshot) -> Iterator[tuple[str, list[Job]]]:
+def _group_by_step(snapshot: Snapshot) -> Iterator[tuple[str, list[Job]]]:
     for shape in snapshot.graph.steps:
-        if not shape.hidden:
+        if not shape.internal:
             jobs = [job for job in snapshot.jobs if job.step == shape.name]
             yield shape.name, sorted(jobs, key=lambda job: job.position)
 
 
-def _count(jobs: Sequence[Job]) -> str:
+def _format_count(jobs: Sequence[Job]) -> str:
     done = sum(job.state is JobState.SUCCEEDED for job in jobs)
     return f"{done}/{len(jobs)}" if jobs else "-"

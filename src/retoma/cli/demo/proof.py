@@ -19,10 +19,10 @@ from retoma.records import Job
 from retoma.states import JobState
 from retoma.texts import decimal, text
 
-Name = tuple[str, str]  # a job's step and item
+JobName = tuple[str, str]  # a job's step and item
 
 
-def name_of(job: Job) -> Name:
+def get_job_name(job: Job) -> JobName:
     return job.step, job.item
 
 
@@ -30,40 +30,40 @@ def name_of(job: Job) -> Name:
 class Proof:
     """The jobs that the killed worker had finished, and those that it was at."""
 
-    finished: frozenset[Name] = frozenset()
-    interrupted: frozenset[Name] = frozenset()
+    finished: frozenset[JobName] = frozenset()
+    interrupted: frozenset[JobName] = frozenset()
 
-    def take_stock(self, jobs: Iterable[Job]) -> None:
-        by_state = [(job.state, name_of(job)) for job in jobs]
+    def record_jobs(self, jobs: Iterable[Job]) -> None:
+        by_state = [(job.state, get_job_name(job)) for job in jobs]
         self.finished = frozenset(name for state, name in by_state if state is JobState.SUCCEEDED)
         self.interrupted = frozenset(name for state, name in by_state if state is JobState.RUNNING)
 
     async def show(self, client: Client, run: UUID, board: Board) -> bool:
         """Compare with what the steps wrote outside the database. False if it is not as promised."""
-        file = demo.effects_of(run)
-        bodies = counted(file)
-        board.say("")
-        if objections := list(self.objections(bodies)):
-            _show_objections(objections, file, board)
+        file = demo.effects_path(run)
+        bodies = count_calls(file)
+        board.print_line("")
+        if objections := list(self.find_violations(bodies)):
+            _show_violations(objections, file, board)
             return False
-        board.put(self._table(bodies))
-        board.say(text("counted", file=file), style="dim")
+        board.print_renderable(self._build_table(bodies))
+        board.print_line(text("counted", file=file), style="dim")
         await _show_film(client, run, board)
         return True
 
-    def objections(self, bodies: Counter[Name]) -> Iterator[str]:
+    def find_violations(self, calls: Counter[JobName]) -> Iterator[str]:
         if not self.interrupted or not self.finished:
             yield text("not killed")
-        for name, times in bodies.items():
+        for name, times in calls.items():
             if name in self.interrupted and times < 2:
-                yield text("only once", job=_said(name))
+                yield text("only once", job=_format_name(name))
             elif name not in self.interrupted and times != 1:
-                yield text("too often", job=_said(name), times=times)
-        for name in sorted(self.finished - set(bodies)):
-            yield text("no trace", job=_said(name))
+                yield text("too often", job=_format_name(name), times=times)
+        for name in sorted(self.finished - set(calls)):
+            yield text("no trace", job=_format_name(name))
 
-    def _table(self, bodies: Counter[Name]) -> Table:
-        rest = frozenset(bodies) - self.finished - self.interrupted
+    def _build_table(self, calls: Counter[JobName]) -> Table:
+        rest = frozenset(calls) - self.finished - self.interrupted
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2))
         table.add_column(text("proof"))
         table.add_column(text("jobs"), justify="right")
@@ -74,31 +74,33 @@ class Proof:
             ("interrupted", self.interrupted, "again"),
             ("rest", rest, "once"),
         ):
-            times = sum(bodies[name] for name in names)
+            times = sum(calls[name] for name in names)
             table.add_row(text(kind), str(len(names)), str(times), Text(text(verdict), style="green"))
         return table
 
 
-def counted(file: Path) -> Counter[Name]:
+def count_calls(file: Path) -> Counter[JobName]:
     """How often each step's function began, by the lines that it wrote."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     return Counter((line["step"], line["item"]) for line in lines)
 
 
-def _said(name: Name) -> str:
+def _format_name(name: JobName) -> str:
     return " ".join(name).strip()
 
 
-def _show_objections(objections: Iterable[str], file: Path, board: Board) -> None:
-    board.say(text("not proven"), style="bold red")
-    for objection in objections:
-        board.say(f"  {objection}", style="red")
-    board.say(text("report", file=file))
+def _show_violations(violations: Iterable[str], file: Path, board: Board) -> None:
+    board.print_line(text("not proven"), style="bold red")
+    for objection in violations:
+        board.print_line(f"  {objection}", style="red")
+    board.print_line(text("report", file=file))
 
 
 async def _show_film(client: Client, run: UUID, board: Board) -> None:
     film = demo.Film.model_validate((await client.results(run))["film"])
-    board.say("")
-    board.say(text("result", title=film.title, scenes=len(film.frames), seconds=decimal(film.seconds)), style="bold")
+    board.print_line("")
+    board.print_line(
+        text("result", title=film.title, scenes=len(film.frames), seconds=decimal(film.seconds)), style="bold"
+    )
     for frame in film.frames:
-        board.say(f"  {frame.picture}  {frame.text}")
+        board.print_line(f"  {frame.picture}  {frame.text}")

@@ -6,23 +6,25 @@ from starlette.responses import Response
 
 from retoma.errors import InvalidInput
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import Visit
+from retoma.server.pages.page_context import PageContext
 
 
-async def pools(visit: Visit) -> Response:
-    return visit.show("pools.html", pools=await visit.client.pools(), queues=(await visit.client.standing()).queues)
+async def show_pools(context: PageContext) -> Response:
+    return context.render(
+        "pools.html", pools=await context.client.pools(), queues=(await context.client.standing()).queues
+    )
 
 
-async def set_pool(visit: Visit) -> Response:
-    given = visit.fields.get("capacity", "")
+async def set_pool(context: PageContext) -> Response:
+    given = context.fields.get("capacity", "")
     if not (given.isascii() and given.isdigit() and len(given) < 8):
-        raise InvalidInput(visit.say("capacity is a number"))
-    await visit.client.set_pool(visit.fields.get("pool", ""), capacity=int(given))
-    return visit.go("/pools", "pool_set")
+        raise InvalidInput(context.translate("capacity is a number"))
+    await context.client.set_pool(context.fields.get("pool", ""), capacity=int(given))
+    return context.redirect("/pools", "pool_set")
 
 
-async def workers(visit: Visit) -> Response:
-    return visit.show("workers.html", workers=await visit.client.workers(), now=await visit.client.now())
+async def show_workers(context: PageContext) -> Response:
+    return context.render("workers.html", workers=await context.client.workers(), now=await context.client.now())
 
 
-PAGES = (Page("/pools", pools, set_pool), Page("/workers", workers))
+PAGES = (Page("/pools", show_pools, set_pool), Page("/workers", show_workers))

@@ -8,60 +8,60 @@ from uuid import UUID
 from starlette.responses import Response
 
 from retoma.errors import NotFound
-from retoma.outgoing import without_values
+from retoma.outgoing import mask_query_values
 from retoma.records import Delivery
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import Visit
+from retoma.server.pages.page_context import PageContext
 from retoma.states import DeliveryState
 
-SIZE = 50
+PAGE_SIZE = 50
 
 
-async def listed(visit: Visit) -> Response:
-    asked = visit.asked
-    state = visit.choice("state", DeliveryState)
-    found = await visit.client.deliveries(
+async def show_deliveries(context: PageContext) -> Response:
+    asked = context.query
+    state = context.get_query_choice("state", DeliveryState)
+    found = await context.client.deliveries(
         states=[state] if state else None,
         tenant=asked.get("tenant") or None,
-        run=_id(asked.get("run", "")),
-        before=_id(asked.get("before", "")),
-        limit=SIZE + 1,
+        run=_parse_id(asked.get("run", "")),
+        before=_parse_id(asked.get("before", "")),
+        limit=PAGE_SIZE + 1,
     )
-    return visit.show(
+    return context.render(
         "deliveries.html",
-        deliveries=[_masked(each) for each in found[:SIZE]],
-        next=found[SIZE - 1].id if len(found) > SIZE else None,
+        deliveries=[_mask_url(each) for each in found[:PAGE_SIZE]],
+        next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(DeliveryState),
-        asked=asked,
+        query=asked,
         filtered=any(asked.get(name) for name in ("state", "tenant", "run", "before")),
-        now=await visit.client.now(),
+        now=await context.client.now(),
     )
 
 
-async def shown(visit: Visit) -> Response:
-    delivery = await visit.client.delivery(visit.id("delivery"))
-    return visit.show("delivery.html", delivery=_masked(delivery), now=await visit.client.now())
+async def show_delivery(context: PageContext) -> Response:
+    delivery = await context.client.delivery(context.get_path_id("delivery"))
+    return context.render("delivery.html", delivery=_mask_url(delivery), now=await context.client.now())
 
 
-async def redrive(visit: Visit) -> Response:
-    delivery = visit.id("delivery")
-    await visit.client.redrive(delivery)
-    return visit.go(f"/deliveries/{delivery}", "sent_again")
+async def redrive_delivery(context: PageContext) -> Response:
+    delivery = context.get_path_id("delivery")
+    await context.client.redrive(delivery)
+    return context.redirect(f"/deliveries/{delivery}", "sent_again")
 
 
-def _masked(delivery: Delivery) -> Delivery:
-    return replace(delivery, url=without_values(delivery.url))
+def _mask_url(delivery: Delivery) -> Delivery:
+    return replace(delivery, url=mask_query_values(delivery.url))
 
 
-def _id(given: str) -> UUID | None:
+def _parse_id(text: str) -> UUID | None:
     try:
-        return UUID(given) if given else None
+        return UUID(text) if text else None
     except ValueError:
         raise NotFound("this is no id") from None
 
 
 PAGES = (
-    Page("/deliveries", listed),
-    Page("/deliveries/{delivery}", shown),
-    Page("/deliveries/{delivery}/redrive", act=redrive),
+    Page("/deliveries", show_deliveries),
+    Page("/deliveries/{delivery}", show_delivery),
+    Page("/deliveries/{delivery}/redrive", submit=redrive_delivery),
 )

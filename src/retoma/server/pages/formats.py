@@ -9,7 +9,7 @@ from typing import Any
 
 from retoma.server.pages.words import word
 
-LONGEST_SHOWN = 200_000
+MAX_JSON_LENGTH = 200_000
 NOTHING = "\N{EN DASH}"
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -19,13 +19,13 @@ class Formats:
     def __init__(self, language: str) -> None:
         self.language = language
 
-    def number(self, given: float) -> str:
-        shown = f"{given:,.1f}" if isinstance(given, float) and not given.is_integer() else f"{given:,.0f}"
+    def number(self, value: float) -> str:
+        shown = f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
         return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
 
-    def exact(self, given: float) -> str:
+    def exact(self, value: float) -> str:
         """With all digits that are not nothing."""
-        shown = f"{int(given) if given == int(given) else given:,}"
+        shown = f"{int(value) if value == int(value) else value:,}"
         return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
 
     def money(self, micros: int) -> str:
@@ -40,14 +40,14 @@ class Formats:
             shown, unit = shown / 1000, unit + 1
         return f"{self.number(round(shown, 1))} {_SIZES[unit]}"
 
-    def duration(self, given: timedelta | float | None) -> str:
+    def duration(self, value: timedelta | float | None) -> str:
         """In its two largest units; less than ten seconds with a tenth."""
-        if given is None:
+        if value is None:
             return NOTHING
-        seconds = given.total_seconds() if isinstance(given, timedelta) else float(given)
+        seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
         if seconds < 10:
             return f"{self.number(max(0.0, round(seconds, 1)))} s"
-        return " ".join(_two_largest(round(seconds)))
+        return " ".join(_split_duration(round(seconds)))
 
     def between(self, first: datetime | None, last: datetime | None) -> str:
         return NOTHING if first is None or last is None else self.duration(last - first)
@@ -66,18 +66,18 @@ class Formats:
         return word(self.language, name, time=self.duration(abs(now - at)))
 
 
-def worded(name: str) -> str:
+def humanize(name: str) -> str:
     """The name of a property, as people read it."""
     return re.sub(r"\burl\b", "URL", name.replace("_", " ").capitalize(), flags=re.IGNORECASE)
 
 
-def pretty(given: Any) -> str:
+def format_json(value: Any) -> str:
     """JSON for people, cut where it is too long to be read."""
-    text = json.dumps(given, indent=2, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}\n…"
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return text if len(text) <= MAX_JSON_LENGTH else f"{text[:MAX_JSON_LENGTH]}\n…"
 
 
-def _two_largest(seconds: int) -> list[str]:
+def _split_duration(seconds: int) -> list[str]:
     parts: list[str] = []
     for size, name in _UNITS:
         count, seconds = divmod(seconds, size)

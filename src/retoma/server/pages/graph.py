@@ -10,7 +10,7 @@ from retoma.records import StepProgress
 from retoma.states import JobState
 
 WIDTH, HEIGHT = 200, 46
-ACROSS, DOWN = 66, 18
+COLUMN_GAP, ROW_GAP = 66, 18
 MARGIN = 8
 
 
@@ -40,29 +40,31 @@ class Drawing:
     height: int
 
 
-def drawn(graph: Graph, progress: Mapping[str, StepProgress], asking: Container[str] = ()) -> Drawing:
+def draw_graph(graph: Graph, progress: Mapping[str, StepProgress], waiting_for_review: Container[str] = ()) -> Drawing:
     """Only what the user wrote: a hidden step's lines go through it. `asking` are the steps that wait for people."""
-    edges = visible_edges(graph)
-    columns = _columns([step.name for step in graph.steps if not step.hidden], edges)
-    places = _places(columns)
+    edges = list_visible_edges(graph)
+    columns = _assign_columns([step.name for step in graph.steps if not step.internal], edges)
+    places = _assign_positions(columns)
     each = {step.name: step.each for step in graph.steps}
-    nodes = [_node(step, each[step], progress.get(step), step in asking, *places[step]) for step in places]
+    nodes = [
+        _make_node(step, each[step], progress.get(step), step in waiting_for_review, *places[step]) for step in places
+    ]
     done = {node.step for node in nodes if node.state is JobState.SUCCEEDED}
-    lines = [Line(_path(places[first], places[last]), first in done) for first, last in edges]
-    return Drawing(nodes, lines, _extent(places, 0, WIDTH), _extent(places, 1, HEIGHT))
+    lines = [Line(_draw_path(places[first], places[last]), first in done) for first, last in edges]
+    return Drawing(nodes, lines, _get_extent(places, 0, WIDTH), _get_extent(places, 1, HEIGHT))
 
 
-def needs(graph: Graph) -> dict[str, list[str]]:
+def list_dependencies(graph: Graph) -> dict[str, list[str]]:
     """Which steps must be over before a step's first job can be ready; items of one list follow each other freely."""
     each = {step.name for step in graph.steps if step.each}
     found: dict[str, list[str]] = {}
-    for first, last in visible_edges(graph):
+    for first, last in list_visible_edges(graph):
         if first not in each or last not in each:
             found.setdefault(last, []).append(first)
     return found
 
 
-def overall(step: StepProgress | None) -> JobState | None:
+def summarize_state(step: StepProgress | None) -> JobState | None:
     """One state for all jobs of a step: the one that says most about what it needs. None: it has none yet."""
     order = (
         JobState.FAILED,
@@ -78,13 +80,13 @@ def overall(step: StepProgress | None) -> JobState | None:
     return None if step is None else next((state for state in order if step.jobs.get(state)), None)
 
 
-def shown(state: JobState | None, is_asking: bool) -> str | None:
+def get_display_state(state: JobState | None, in_review: bool) -> str | None:
     """The state as people should read it: what is parked waits for a person, or for work outside."""
-    return "asked" if is_asking and state is JobState.PARKED else state
+    return "asked" if in_review and state is JobState.PARKED else state
 
 
-def visible_edges(graph: Graph) -> list[tuple[str, str]]:
-    hidden = {step.name for step in graph.steps if step.hidden}
+def list_visible_edges(graph: Graph) -> list[tuple[str, str]]:
+    hidden = {step.name for step in graph.steps if step.internal}
     needs: dict[str, list[str]] = {}
     for edge in graph.edges:
         needs.setdefault(edge.to_step, []).append(edge.from_step)
@@ -93,11 +95,11 @@ def visible_edges(graph: Graph) -> list[tuple[str, str]]:
         direct = needs.get(step, [])
         return [name for need in direct for name in (sources(need) if need in hidden else [need])]
 
-    visible = [step.name for step in graph.steps if not step.hidden]
+    visible = [step.name for step in graph.steps if not step.internal]
     return list(dict.fromkeys((source, step) for step in visible for source in sources(step)))
 
 
-def _columns(steps: list[str], edges: list[tuple[str, str]]) -> list[list[str]]:
+def _assign_columns(steps: list[str], edges: list[tuple[str, str]]) -> list[list[str]]:
     """Each step one column right of the last of its needs. Steps come after their needs."""
     depth = dict.fromkeys(steps, 0)
     for step in steps:
@@ -105,31 +107,31 @@ def _columns(steps: list[str], edges: list[tuple[str, str]]) -> list[list[str]]:
     return [[step for step in steps if depth[step] == column] for column in range(max(depth.values(), default=0) + 1)]
 
 
-def _places(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
+def _assign_positions(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
     tallest = max((len(column) for column in columns), default=0)
     return {
         step: (
-            MARGIN + number * (WIDTH + ACROSS),
-            MARGIN + row * (HEIGHT + DOWN) + (tallest - len(column)) * (HEIGHT + DOWN) // 2,
+            MARGIN + number * (WIDTH + COLUMN_GAP),
+            MARGIN + row * (HEIGHT + ROW_GAP) + (tallest - len(column)) * (HEIGHT + ROW_GAP) // 2,
         )
         for number, column in enumerate(columns)
         for row, step in enumerate(column)
     }
 
 
-def _node(step: str, each: bool, progress: StepProgress | None, is_asking: bool, x: int, y: int) -> Node:
+def _make_node(step: str, each: bool, progress: StepProgress | None, in_review: bool, x: int, y: int) -> Node:
     jobs = {} if progress is None else progress.jobs
-    state = shown(overall(progress), is_asking)
+    state = get_display_state(summarize_state(progress), in_review)
     failed = jobs.get(JobState.FAILED, 0) + jobs.get(JobState.QUARANTINED, 0)
     return Node(step, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), failed, each, x, y)
 
 
-def _path(first: tuple[int, int], last: tuple[int, int]) -> str:
+def _draw_path(first: tuple[int, int], last: tuple[int, int]) -> str:
     x1, y1 = first[0] + WIDTH, first[1] + HEIGHT // 2
     x2, y2 = last[0], last[1] + HEIGHT // 2
-    bend = ACROSS // 2
+    bend = COLUMN_GAP // 2
     return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
 
 
-def _extent(places: Mapping[str, tuple[int, int]], axis: int, size: int) -> int:
-    return max((place[axis] for place in places.values()), default=0) + size + MARGIN
+def _get_extent(positions: Mapping[str, tuple[int, int]], axis: int, size: int) -> int:
+    return max((place[axis] for place in positions.values()), default=0) + size + MARGIN

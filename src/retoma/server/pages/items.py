@@ -6,38 +6,38 @@ from typing import Any
 
 from retoma.define.graph import Graph
 from retoma.records import Run
-from retoma.server.pages.visit import Visit
-from retoma.server.views import sources
+from retoma.server.pages.page_context import PageContext
+from retoma.server.serializers import list_item_sources
 from retoma.states import JobState
 
-SIZE = 25
-LONGEST_SEARCH = 500
+PAGE_SIZE = 25
+MAX_SEARCH_LENGTH = 500
 
 
-async def shown(visit: Visit, run: Run, graph: Graph) -> dict[str, Any]:
+async def load_items(context: PageContext, run: Run, graph: Graph) -> dict[str, Any]:
     """What the template needs; `source` is None where the run has no items."""
-    given, asked = sources(graph), visit.asked
+    given, asked = list_item_sources(graph), context.query
     source = asked["items"] if asked.get("items") in given else next(iter(given), None)
     if source is None:
         return {"sources": [], "source": None}
-    state, search = visit.choice("item_state", JobState), asked.get("search", "")[:LONGEST_SEARCH]
-    found = await visit.client.items(
+    state, search = context.get_query_choice("item_state", JobState), asked.get("search", "")[:MAX_SEARCH_LENGTH]
+    found = await context.client.items(
         run.id,
         source,
         states=[state] if state else None,
         search=search or None,
-        after=number(asked.get("item_from", ""), -1),
-        limit=SIZE + 1,
+        after=parse_number(asked.get("item_from", ""), -1),
+        limit=PAGE_SIZE + 1,
     )
     return {
         "sources": given,
         "source": source,
-        "items": found[:SIZE],
-        "item_counts": (await visit.client.item_totals(run.id, source)).states,
+        "items": found[:PAGE_SIZE],
+        "item_counts": (await context.client.item_totals(run.id, source)).states,
         "search": search,
-        "next_item": found[SIZE - 1].position if len(found) > SIZE else None,
+        "next_item": found[PAGE_SIZE - 1].position if len(found) > PAGE_SIZE else None,
     }
 
 
-def number(given: str, otherwise: int) -> int:
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else otherwise
+def parse_number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

@@ -4,48 +4,50 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from retoma.server.door import address_of
+from retoma.server.auth import get_client_address
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import Visit
+from retoma.server.pages.page_context import PageContext
 
 
-async def show(visit: Visit) -> Response:
-    return visit.go("/") if visit.token is not None else _form(visit, visit.asked.get("to", ""))
+async def show_login(context: PageContext) -> Response:
+    return context.redirect("/") if context.token is not None else _render_form(context, context.query.get("to", ""))
 
 
-async def log_in(visit: Visit) -> Response:
-    sessions = visit.site.sessions
-    to = visit.fields.get("to", "")
-    token = await sessions.open(visit.fields.get("password", ""), address_of(visit.request))
+async def log_in(context: PageContext) -> Response:
+    sessions = context.site.sessions
+    to = context.fields.get("to", "")
+    token = await sessions.log_in(context.fields.get("password", ""), get_client_address(context.request))
     if token is None:
-        return _form(visit, to, status=401, wrong=True)
-    if visit.token is not None:
-        await sessions.end(visit.token)
-    answer = visit.go(_ours(to))
-    sessions.keep(visit.request, answer, token)
+        return _render_form(context, to, status=401, wrong_password=True)
+    if context.token is not None:
+        await sessions.log_out(context.token)
+    answer = context.redirect(_safe_redirect_path(to))
+    sessions.set_cookie(context.request, answer, token)
     return answer
 
 
-async def log_out(visit: Visit) -> Response:
-    if visit.token is not None:
-        await visit.site.sessions.end(visit.token)
-    answer = visit.go("/login", "logged_out")
-    visit.site.sessions.forget(visit.request, answer)
+async def log_out(context: PageContext) -> Response:
+    if context.token is not None:
+        await context.site.sessions.log_out(context.token)
+    answer = context.redirect("/login", "logged_out")
+    context.site.sessions.delete_cookie(context.request, answer)
     return answer
 
 
-def _form(visit: Visit, to: str, status: int = 200, wrong: bool = False) -> Response:
-    refusal = visit.site.door.refusal(visit.request)
-    possible = visit.site.sessions.is_possible
+def _render_form(context: PageContext, to: str, status: int = 200, wrong_password: bool = False) -> Response:
+    refusal = context.site.auth.explain_dev_refusal(context.request)
+    possible = context.site.sessions.can_log_in
     if refusal is not None and not possible:
         status = 401
-    return visit.show("login.html", status, to=_ours(to), wrong=wrong, possible=possible, refusal=refusal)
+    return context.render(
+        "login.html", status, to=_safe_redirect_path(to), wrong=wrong_password, possible=possible, refusal=refusal
+    )
 
 
-def _ours(to: str) -> str:
+def _safe_redirect_path(to: str) -> str:
     """Only a path of this server: `//elsewhere` and `/\\elsewhere` are other hosts to a browser."""
     plain = to.startswith("/") and to[1:2] not in ("/", "\\") and to.isprintable()
     return to if plain else "/"
 
 
-PAGES = (Page("/login", show, log_in, is_open=True), Page("/logout", act=log_out))
+PAGES = (Page("/login", show_login, log_in, is_public=True), Page("/logout", submit=log_out))

@@ -8,24 +8,24 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from retoma.figures import Standing
+from retoma.metrics import MetricsSnapshot
 from retoma.records import ReviewCount, Run, Stuck
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import Visit
+from retoma.server.pages.page_context import PageContext
 from retoma.states import RunState
 
 DAY = timedelta(hours=24)
-MOST_FAILED = 100
-MOST_SHOWN = 5
+MAX_FAILED_RUNS = 100
+MAX_TASKS_PER_KIND = 5
 
 
 @dataclass(frozen=True)
-class Figure:
+class StatCard:
     name: str
     icon: str
     colour: str
     value: str
-    under: str
+    caption: str
     link: str
 
 
@@ -35,149 +35,154 @@ class Task:
 
     icon: str
     colour: str
-    what: str
-    why: str
+    title: str
+    detail: str
     age: str
     link: str
     button: str
 
 
-async def show(visit: Visit) -> Response:
-    client = visit.client
+async def show_overview(context: PageContext) -> Response:
+    client = context.client
     now, figures = await client.now(), await client.standing()
-    failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MOST_FAILED, with_input=False)
-    stuck = await client.stuck(limit=MOST_SHOWN)
+    failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MAX_FAILED_RUNS, with_input=False)
+    stuck = await client.stuck(limit=MAX_TASKS_PER_KIND)
     asked = await client.review_counts()
-    return visit.show(
+    return context.render(
         "overview.html",
-        figures=_figures(visit, figures, failed, asked),
+        stats=_build_stat_cards(context, figures, failed, asked),
         tasks=[
-            *_stuck(visit, stuck, now),
-            *_unserved(visit, figures),
-            *_dead(visit, figures),
-            *_asked(visit, asked, now),
-            *_failed(visit, failed, now),
+            *_stuck_tasks(context, stuck, now),
+            *_unserved_queue_tasks(context, figures),
+            *_dead_letter_tasks(context, figures),
+            *_review_tasks(context, asked, now),
+            *_failed_tasks(context, failed, now),
         ],
         pools=figures.pools,
         queues=sorted(figures.queues, key=lambda queue: queue.oldest_for or timedelta(), reverse=True),
     )
 
 
-def _figures(visit: Visit, figures: Standing, failed: list[Run], asked: list[ReviewCount]) -> list[Figure]:
-    jobs = {state: sum(queue.jobs.get(state, 0) for queue in figures.queues) for state in ("ready", "running")}
-    oldest = max((queue.oldest_for for queue in figures.queues if queue.oldest_for), default=None)
-    number, t = visit.formats.number, visit.say
-    overdue = sum(each.overdue for each in asked)
+def _build_stat_cards(
+    context: PageContext, snapshot: MetricsSnapshot, failed: list[Run], review_counts: list[ReviewCount]
+) -> list[StatCard]:
+    jobs = {state: sum(queue.jobs.get(state, 0) for queue in snapshot.queues) for state in ("ready", "running")}
+    oldest = max((queue.oldest_for for queue in snapshot.queues if queue.oldest_for), default=None)
+    number, t = context.formats.number, context.translate
+    overdue = sum(each.overdue for each in review_counts)
     late = t("overdue", count=number(overdue)) if overdue else t("none overdue")
-    many = f"{MOST_FAILED}+" if len(failed) == MOST_FAILED else number(len(failed))
+    many = f"{MAX_FAILED_RUNS}+" if len(failed) == MAX_FAILED_RUNS else number(len(failed))
     return [
-        Figure(
+        StatCard(
             t("queued"),
             "ring",
             "wait",
             number(jobs["ready"]),
-            t("oldest", time=visit.formats.duration(oldest)),
+            t("oldest", time=context.formats.duration(oldest)),
             "/pools",
         ),
-        Figure(
+        StatCard(
             t("jobs running"),
             "run",
             "run",
             number(jobs["running"]),
-            t("of workers", count=number(figures.workers)),
+            t("of workers", count=number(snapshot.workers)),
             "/workers",
         ),
-        Figure(t("for people"), "hand", "human", number(sum(each.open for each in asked)), late, "/reviews"),
-        Figure(t("open runs"), "runs", "wait", number(figures.open_runs), t("not over"), "/runs"),
-        Figure(
+        StatCard(t("for people"), "hand", "human", number(sum(each.open for each in review_counts)), late, "/reviews"),
+        StatCard(t("open runs"), "runs", "wait", number(snapshot.open_runs), t("not over"), "/runs"),
+        StatCard(
             t("stuck runs"),
             "stuck",
             "stuck",
-            number(figures.stuck),
+            number(snapshot.stuck),
             t("need a push"),
             "/stuck",
         ),
-        Figure(t("failed in a day"), "fail", "fail", many, t("runs that failed"), "/runs?state=failed"),
-        Figure(
+        StatCard(t("failed in a day"), "fail", "fail", many, t("runs that failed"), "/runs?state=failed"),
+        StatCard(
             t("dead letters"),
             "dead",
             "fail",
-            number(figures.deliveries.dead),
+            number(snapshot.deliveries.dead),
             t("webhooks given up"),
             "/deliveries?state=dead",
         ),
     ]
 
 
-def _stuck(visit: Visit, stuck: list[Stuck], now: datetime) -> list[Task]:
+def _stuck_tasks(context: PageContext, stuck: list[Stuck], now: datetime) -> list[Task]:
     return [
         Task(
             "stuck",
             "stuck",
-            visit.say("run is stuck", pipeline=each.pipeline),
-            visit.say("of tenant", tenant=each.tenant, run=str(each.run)[:13]),
-            visit.formats.ago(each.since, now),
+            context.translate("run is stuck", pipeline=each.pipeline),
+            context.translate("of tenant", tenant=each.tenant, run=str(each.run)[:13]),
+            context.formats.ago(each.since, now),
             f"/runs/{each.run}",
-            visit.say("open"),
+            context.translate("open"),
         )
         for each in stuck
     ]
 
 
-def _failed(visit: Visit, failed: list[Run], now: datetime) -> list[Task]:
+def _failed_tasks(context: PageContext, failed: list[Run], now: datetime) -> list[Task]:
     return [
         Task(
             "fail",
             "fail",
-            visit.say("run failed", pipeline=run.pipeline),
-            visit.say("of tenant", tenant=run.tenant, run=str(run.id)[:13]),
-            visit.formats.ago(run.ended_at, now),
+            context.translate("run failed", pipeline=run.pipeline),
+            context.translate("of tenant", tenant=run.tenant, run=str(run.id)[:13]),
+            context.formats.ago(run.ended_at, now),
             f"/runs/{run.id}",
-            visit.say("open"),
+            context.translate("open"),
         )
-        for run in failed[:MOST_SHOWN]
+        for run in failed[:MAX_TASKS_PER_KIND]
     ]
 
 
-def _asked(visit: Visit, asked: list[ReviewCount], now: datetime) -> list[Task]:
-    number = visit.formats.number
+def _review_tasks(context: PageContext, review_counts: list[ReviewCount], now: datetime) -> list[Task]:
+    number = context.formats.number
     return [
         Task(
             "hand",
             "human",
-            visit.say("people are asked", count=number(each.open), step=visit.label(each.step)),
-            visit.say("people are asked why", pipeline=each.pipeline, overdue=number(each.overdue)),
-            visit.formats.ago(each.oldest_at, now),
+            context.translate("people are asked", count=number(each.open), step=context.get_step_label(each.step)),
+            context.translate("people are asked why", pipeline=each.pipeline, overdue=number(each.overdue)),
+            context.formats.ago(each.oldest_at, now),
             f"/reviews?{urlencode({'pipeline': each.pipeline, 'step': each.step})}",
-            visit.say("review them"),
+            context.translate("review them"),
         )
-        for each in asked[:MOST_SHOWN]
+        for each in review_counts[:MAX_TASKS_PER_KIND]
     ]
 
 
-def _unserved(visit: Visit, figures: Standing) -> list[Task]:
+def _unserved_queue_tasks(context: PageContext, snapshot: MetricsSnapshot) -> list[Task]:
     """Queues with work and nobody to do it."""
-    left = [queue for queue in figures.queues if queue.jobs.get("ready") and not queue.workers]
+    left = [queue for queue in snapshot.queues if queue.jobs.get("ready") and not queue.workers]
     return [
         Task(
             "stuck",
             "warn",
-            visit.say("nobody serves", queue=queue.queue),
-            visit.say("start a worker", jobs=visit.formats.number(queue.jobs["ready"]), queue=queue.queue),
-            visit.formats.duration(queue.oldest_for),
+            context.translate("nobody serves", queue=queue.queue),
+            context.translate("start a worker", jobs=context.formats.number(queue.jobs["ready"]), queue=queue.queue),
+            context.formats.duration(queue.oldest_for),
             "/workers",
-            visit.say("see workers"),
+            context.translate("see workers"),
         )
         for queue in left
     ]
 
 
-def _dead(visit: Visit, figures: Standing) -> list[Task]:
-    dead = figures.deliveries.dead
+def _dead_letter_tasks(context: PageContext, snapshot: MetricsSnapshot) -> list[Task]:
+    dead = snapshot.deliveries.dead
     if not dead:
         return []
-    what, why = visit.say("dead deliveries", count=visit.formats.number(dead)), visit.say("send them again")
-    return [Task("dead", "fail", what, why, "", "/deliveries?state=dead", visit.say("see deliveries"))]
+    what, why = (
+        context.translate("dead deliveries", count=context.formats.number(dead)),
+        context.translate("send them again"),
+    )
+    return [Task("dead", "fail", what, why, "", "/deliveries?state=dead", context.translate("see deliveries"))]
 
 
-PAGES = (Page("/", show),)
+PAGES = (Page("/", show_overview),)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 if TYPE_CHECKING:
-    from retoma.server.pages.visit import Visit
+    from retoma.server.pages.page_context import PageContext
 
-Shown = Callable[["Visit"], Awaitable[Response]]
+PageHandler = Callable[["PageContext"], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Page:
     and in Portuguese. Who has not logged in sees it only if it `is_open`."""
 
     path: str
-    show: Shown | None = None
-    act: Shown | None = None
+    show: PageHandler | None = None
+    submit: PageHandler | None = None
     nav: tuple[str, str] | None = None
-    is_open: bool = False
+    is_public: bool = False

@@ -11,15 +11,15 @@ from starlette.responses import Response
 
 from retoma.engine.reviews import Decision
 from retoma.errors import NotFound
-from retoma.records import Decided, Review
-from retoma.server.pages.asked import Urgency, not_approved, urgency
+from retoma.records import DecisionResult, Review
 from retoma.server.pages.page import Page
-from retoma.server.pages.review import UNDO
-from retoma.server.pages.visit import Visit
+from retoma.server.pages.page_context import PageContext
+from retoma.server.pages.review import UNDO_PERIOD
+from retoma.server.pages.review_summary import Urgency, explain_not_approved, get_urgency
 from retoma.states import ReviewState
 
-SIZE = 50
-MOST_AT_ONCE = 200
+PAGE_SIZE = 50
+MAX_APPROVALS = 200
 FILTERS = ("pipeline", "step", "tenant", "assignee", "state", "after")
 
 
@@ -33,106 +33,112 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ReviewGroup:
     pipeline: str
     step: str
     rows: list[Row]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ApprovalOutcome:
     """How one of many decisions ended."""
 
     review: UUID
     about: str
     step: str
-    why: str
+    error: str
     can_be_undone: bool
 
 
-async def show(visit: Visit, outcomes: list[Outcome] | None = None) -> Response:
-    client, asked, now = visit.client, visit.asked, await visit.client.now()
-    found = await _listed(visit)
-    return visit.show(
+async def show_reviews(context: PageContext, outcomes: list[ApprovalOutcome] | None = None) -> Response:
+    client, asked, now = context.client, context.query, await context.client.now()
+    found = await _list_reviews(context)
+    return context.render(
         "reviews.html",
-        kinds=await _kinds(visit, found[:SIZE], now),
+        kinds=await _group_reviews(context, found[:PAGE_SIZE], now),
         counts=await client.review_counts(),
-        next=found[SIZE - 1].id if len(found) > SIZE else None,
+        next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(ReviewState),
-        asked=asked,
-        filtered=any(_filters(visit).values()),
-        may_approve=any(review.is_open for review in found[:SIZE]),
+        query=asked,
+        filtered=any(_read_filters(context).values()),
+        may_approve=any(review.is_open for review in found[:PAGE_SIZE]),
         outcomes=outcomes or [],
         now=now,
     )
 
 
-async def approve(visit: Visit) -> Response:
+async def approve_reviews(context: PageContext) -> Response:
     """Each of those that were checked, as it was seen; what cannot be approved says why."""
-    chosen = [each for each in map(_seen, visit.several("review")[:MOST_AT_ONCE]) if each is not None]
+    chosen = [
+        each for each in map(_parse_checked, context.get_field_values("review")[:MAX_APPROVALS]) if each is not None
+    ]
     if not chosen:
-        return visit.go("/reviews", "nothing_chosen", **_filters(visit))
+        return context.redirect("/reviews", "nothing_chosen", **_read_filters(context))
     decisions = {
-        review: Decision("approve", by=visit.by, seen=seen, via="page", undo=UNDO, key=visit.key)
+        review: Decision("approve", by=context.by, seen=seen, via="page", undo=UNDO_PERIOD, key=context.idempotency_key)
         for review, seen in chosen
     }
-    return await show(visit, [await _outcome(visit, each) for each in await visit.client.decide_many(decisions)])
+    return await show_reviews(
+        context, [await _build_outcome(context, each) for each in await context.client.decide_many(decisions)]
+    )
 
 
-def _filters(visit: Visit) -> dict[str, str]:
-    return {name: visit.asked.get(name, "") for name in FILTERS}
+def _read_filters(context: PageContext) -> dict[str, str]:
+    return {name: context.query.get(name, "") for name in FILTERS}
 
 
-async def _listed(visit: Visit) -> list[Review]:
-    asked, state = visit.asked, visit.choice("state", ReviewState)
-    return await visit.client.reviews(
+async def _list_reviews(context: PageContext) -> list[Review]:
+    asked, state = context.query, context.get_query_choice("state", ReviewState)
+    return await context.client.reviews(
         pipeline=asked.get("pipeline") or None,
         step=asked.get("step") or None,
         tenant=asked.get("tenant") or None,
         assignee=asked.get("assignee") or None,
         states=[state or ReviewState.OPEN],
-        after=await visit.client.review(_id(asked["after"])) if asked.get("after") else None,
-        limit=SIZE + 1,
+        after=await context.client.review(_parse_id(asked["after"])) if asked.get("after") else None,
+        limit=PAGE_SIZE + 1,
     )
 
 
-async def _kinds(visit: Visit, reviews: list[Review], now: datetime) -> list[Kind]:
-    runs = {run: (await visit.client.show(run)).about for run in {review.run for review in reviews}}
-    ordered = sorted(reviews, key=_kind)  # keeps the oldest first within each
+async def _group_reviews(context: PageContext, reviews: list[Review], now: datetime) -> list[ReviewGroup]:
+    runs = {run: (await context.client.show(run)).about for run in {review.run for review in reviews}}
+    ordered = sorted(reviews, key=_group_key)  # keeps the oldest first within each
     return [
-        Kind(pipeline, step, [Row(each, runs[each.run], urgency(each, now)) for each in rows])
-        for (pipeline, step), rows in groupby(ordered, key=_kind)
+        ReviewGroup(pipeline, step, [Row(each, runs[each.run], get_urgency(each, now)) for each in rows])
+        for (pipeline, step), rows in groupby(ordered, key=_group_key)
     ]
 
 
-def _kind(review: Review) -> tuple[str, str]:
+def _group_key(review: Review) -> tuple[str, str]:
     return review.pipeline, review.step
 
 
-async def _outcome(visit: Visit, decided: Decided) -> Outcome:
+async def _build_outcome(context: PageContext, decided: DecisionResult) -> ApprovalOutcome:
     try:
-        review = decided.now or await visit.client.review(decided.review)
+        review = decided.current or await context.client.review(decided.review)
     except NotFound as error:
-        return Outcome(decided.review, str(decided.review)[:13], "", not_approved(visit, error), can_be_undone=False)
-    about = (await visit.client.show(review.run)).about or str(review.run)[:13]
-    why = "" if decided.error is None else not_approved(visit, decided.error)
-    return Outcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
+        return ApprovalOutcome(
+            decided.review, str(decided.review)[:13], "", explain_not_approved(context, error), can_be_undone=False
+        )
+    about = (await context.client.show(review.run)).about or str(review.run)[:13]
+    why = "" if decided.error is None else explain_not_approved(context, decided.error)
+    return ApprovalOutcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
 
 
-def _seen(given: str) -> tuple[UUID, int] | None:
+def _parse_checked(text: str) -> tuple[UUID, int] | None:
     """A review and the revision of it that the person saw."""
-    review, _, revision = given.partition(":")
+    review, _, revision = text.partition(":")
     try:
         return UUID(review), int(revision)
     except ValueError:
         return None
 
 
-def _id(given: str) -> UUID:
+def _parse_id(text: str) -> UUID:
     try:
-        return UUID(given)
+        return UUID(text)
     except ValueError:
         raise NotFound("there is no such page of the list") from None
 
 
-PAGES = (Page("/reviews", show, approve),)
+PAGES = (Page("/reviews", show_reviews, approve_reviews),)

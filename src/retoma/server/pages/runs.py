@@ -10,59 +10,61 @@ from starlette.responses import Response
 from retoma.errors import NotFound
 from retoma.records import Run
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import Visit
+from retoma.server.pages.page_context import PageContext
 from retoma.states import RunState
 
-SIZE = 50
+PAGE_SIZE = 50
 
 
-async def show(visit: Visit) -> Response:
-    asked = visit.asked
-    found = await _named(visit, asked["q"]) if asked.get("q") else await _listed(visit)
-    return visit.show(
+async def show_runs(context: PageContext) -> Response:
+    asked = context.query
+    found = await _find_runs(context, asked["q"]) if asked.get("q") else await _list_runs(context)
+    return context.render(
         "runs.html",
-        runs=found[:SIZE],
-        next=found[SIZE - 1].id if len(found) > SIZE else None,
+        runs=found[:PAGE_SIZE],
+        next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(RunState),
-        pipelines=[] if visit.client.app is None else sorted(visit.client.app.pipelines),
-        asked=asked,
+        pipelines=[] if context.client.app is None else sorted(context.client.app.pipelines),
+        query=asked,
         filtered=any(asked.get(name) for name in ("q", "state", "pipeline", "tenant", "since", "before")),
-        now=await visit.client.now(),
+        now=await context.client.now(),
     )
 
 
-async def _listed(visit: Visit) -> list[Run]:
-    asked = visit.asked
-    state = visit.choice("state", RunState)
-    return await visit.client.runs(
+async def _list_runs(context: PageContext) -> list[Run]:
+    asked = context.query
+    state = context.get_query_choice("state", RunState)
+    return await context.client.runs(
         tenant=asked.get("tenant") or None,
         pipeline=asked.get("pipeline") or None,
         states=[state] if state else None,
-        before=_id(asked.get("before", "")),
-        since=_day(asked.get("since", "")),
-        limit=SIZE + 1,
+        before=_parse_id(asked.get("before", "")),
+        since=_parse_day(asked.get("since", "")),
+        limit=PAGE_SIZE + 1,
         with_input=False,
     )
 
 
-async def _named(visit: Visit, text: str) -> list[Run]:
+async def _find_runs(context: PageContext, text: str) -> list[Run]:
     """Those whose ids begin like this."""
-    return [await visit.client.show(run, with_input=False) for run in await visit.client.find(text, limit=SIZE)]
+    return [
+        await context.client.show(run, with_input=False) for run in await context.client.find(text, limit=PAGE_SIZE)
+    ]
 
 
-def _id(given: str) -> UUID | None:
+def _parse_id(text: str) -> UUID | None:
     try:
-        return UUID(given) if given else None
+        return UUID(text) if text else None
     except ValueError:
         raise NotFound("there is no such page of the list") from None
 
 
-def _day(given: str) -> datetime | None:
+def _parse_day(text: str) -> datetime | None:
     """Return the first moment of a day, in UTC as all times of the pages."""
     try:
-        return datetime.combine(date.fromisoformat(given), datetime.min.time(), UTC) if given else None
+        return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC) if text else None
     except ValueError:
         raise NotFound("`since` is a day, as 2030-01-31") from None
 
 
-PAGES = (Page("/runs", show),)
+PAGES = (Page("/runs", show_runs),)

@@ -13,42 +13,45 @@ from starlette.responses import Response
 
 from retoma.errors import NotFound
 from retoma.server.pages.page import Page
-from retoma.server.pages.visit import HEADERS, Visit
+from retoma.server.pages.page_context import HEADERS, PageContext
 
-TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
-
-
-def _read(found: Iterable[Traversable]) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in found if file.name.rpartition(".")[2] in TYPES}
+MEDIA_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
-_FILES = _read((files("retoma.server") / "static").iterdir())
+def _read_files(found: Iterable[Traversable]) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in found if file.name.rpartition(".")[2] in MEDIA_TYPES}
 
 
-async def show(visit: Visit) -> Response:
-    return _answer(visit, _FILES)
+_FILES = _read_files((files("retoma.server") / "static").iterdir())
 
 
-async def show_own(visit: Visit) -> Response:
-    app = visit.site.app
-    return _answer(visit, {} if app is None or app.static is None else _own_files(app.static))
+async def serve_file(context: PageContext) -> Response:
+    return _respond(context, _FILES)
+
+
+async def serve_application_file(context: PageContext) -> Response:
+    app = context.site.app
+    return _respond(context, {} if app is None or app.static is None else _read_application_files(app.static))
 
 
 @cache
-def _own_files(folder: Path) -> dict[str, bytes]:
+def _read_application_files(folder: Path) -> dict[str, bytes]:
     """Read once: what a request names is looked up here, and never becomes a path."""
-    return _read(folder.iterdir())
+    return _read_files(folder.iterdir())
 
 
-def _answer(visit: Visit, known: dict[str, bytes]) -> Response:
-    name = visit.request.path_params["name"]
-    if name not in known:
-        raise NotFound(visit.say("no file"))
-    tag = f'"{hashlib.sha256(known[name]).hexdigest()[:16]}"'
+def _respond(context: PageContext, files_by_name: dict[str, bytes]) -> Response:
+    name = context.request.path_params["name"]
+    if name not in files_by_name:
+        raise NotFound(context.translate("no file"))
+    tag = f'"{hashlib.sha256(files_by_name[name]).hexdigest()[:16]}"'
     headers = {**HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
-    if visit.request.headers.get("if-none-match") == tag:
+    if context.request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    return Response(known[name], headers=headers, media_type=TYPES[name.rpartition(".")[2]])
+    return Response(files_by_name[name], headers=headers, media_type=MEDIA_TYPES[name.rpartition(".")[2]])
 
 
-PAGES = (Page("/static/{name}", show, is_open=True), Page("/static/app/{name}", show_own, is_open=True))
+PAGES = (
+    Page("/static/{name}", serve_file, is_public=True),
+    Page("/static/app/{name}", serve_application_file, is_public=True),
+)

@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from retoma.records import Job, Outside, Review, StepProgress, Try
-from retoma.states import JOB_ENDS
+from retoma.records import ExternalWork, FailedAttempt, Job, Review, StepProgress
+from retoma.states import JOB_FINAL_STATES
 
-IDLE = timedelta(minutes=10)
-BAND = 5.0  # percent of the axis
-LABEL = 12.0  # percent of the axis that a label takes
-THINNEST = 0.4
-TICKS = 5
+MIN_IDLE = timedelta(minutes=10)
+BAND_WIDTH = 5.0  # percent of the axis
+LABEL_WIDTH = 12.0  # percent of the axis that a label takes
+MIN_BAR_WIDTH = 0.4
+TICK_COUNT = 5
 
 
 @dataclass(frozen=True)
 class Span:
-    first: datetime
-    last: datetime
+    start: datetime
+    end: datetime
 
 
 Part = tuple[str, Span]
@@ -31,7 +31,7 @@ TOTALS = {
     "queue": ("queue",),
     "run": ("run", "bad"),
     "again": ("again",),
-    "outside": ("outside",),
+    "external": ("external",),
     "human": ("human",),
 }
 
@@ -44,7 +44,7 @@ class Bar:
     kind: str
     x: float
     width: float
-    lasted: timedelta
+    duration: timedelta
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Lane:
     step: str
     item: str | None
     bars: list[Bar]
-    lasted: timedelta | None
+    duration: timedelta | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Band:
 
     x: float
     width: float
-    lasted: timedelta
+    duration: timedelta
     label_x: float | None = None
     anchor: str = "middle"
     on_phones: bool = False
@@ -82,17 +82,17 @@ class Waterfall:
     bands: list[Band]
     ticks: list[Tick]
     totals: dict[str, timedelta]
-    people: timedelta
+    review_time: timedelta
     """For how long people were asked. Reviews that were open at once count once."""
 
 
-def drawn(
+def draw_waterfall(
     steps: Sequence[StepProgress],
-    needs: Mapping[str, Sequence[str]],
-    outside: Sequence[Outside],
-    begins: datetime,
-    ends: datetime,
-    tries: Sequence[Try] = (),
+    dependencies: Mapping[str, Sequence[str]],
+    external_work: Sequence[ExternalWork],
+    start: datetime,
+    end: datetime,
+    failed_attempts: Sequence[FailedAttempt] = (),
     job: Job | None = None,
     reviews: Sequence[Review] = (),
 ) -> Waterfall:
@@ -100,31 +100,43 @@ def drawn(
 
     `tries` are shown one by one, of steps that have one job; `job` is of an item that gets a lane of its own.
     """
-    over = {step.step: _over(step) for step in steps}
+    over = {step.step: _end_of_step(step) for step in steps}
     parts = {
-        step.step: _with_people(
-            _parts(step, [over.get(need) for need in needs.get(step.step, ())], outside, tries, ends),
+        step.step: _add_reviews(
+            _build_parts(
+                step, [over.get(need) for need in dependencies.get(step.step, ())], external_work, failed_attempts, end
+            ),
             [review for review in reviews if review.step == step.step],
-            ends,
+            end,
         )
         for step in steps
     }
-    axis = Axis(begins, ends, [span for spans in parts.values() for kind, span in spans if kind not in IDLE_KINDS])
-    lanes = [_lane(step, parts[step.step], axis) for step in steps]
+    axis = Axis(start, end, [span for spans in parts.values() for kind, span in spans if kind not in IDLE_KINDS])
+    lanes = [_build_lane(step, parts[step.step], axis) for step in steps]
     totals = {
-        kind: sum((bar.lasted for lane in lanes for bar in lane.bars if bar.kind in kinds), timedelta())
+        kind: sum((bar.duration for lane in lanes for bar in lane.bars if bar.kind in kinds), timedelta())
         for kind, kinds in TOTALS.items()
     }
-    people = _joined([_asked(review, ends) for review in reviews])
-    return Waterfall(_with_item(lanes, job, tries, axis, ends), axis.bands, axis.ticks, totals, people=_length(people))
+    people = _merge_spans([_review_span(review, end) for review in reviews])
+    return Waterfall(
+        _add_item_lane(lanes, job, failed_attempts, axis, end),
+        axis.bands,
+        axis.ticks,
+        totals,
+        review_time=_sum_spans(people),
+    )
 
 
-def _with_item(lanes: list[Lane], job: Job | None, tries: Sequence[Try], axis: Axis, ends: datetime) -> list[Lane]:
+def _add_item_lane(
+    lanes: list[Lane], job: Job | None, failed_attempts: Sequence[FailedAttempt], axis: Axis, end: datetime
+) -> list[Lane]:
     """The lane of one item stands below that of its step."""
     if job is None:
         return lanes
-    worked = _worked([each for each in tries if (each.step, each.item) == (job.step, job.item)], job, ends)
-    bars = [_bar(kind, span, axis) for kind, span in worked]
+    worked = _attempt_parts(
+        [each for each in failed_attempts if (each.step, each.item) == (job.step, job.item)], job, end
+    )
+    bars = [_build_bar(kind, span, axis) for kind, span in worked]
     lasted = job.ended_at - job.started_at if job.ended_at and job.started_at else None
     place = next((number for number, lane in enumerate(lanes) if lane.step == job.step), len(lanes)) + 1
     return [*lanes[:place], Lane(job.step, job.item, bars, lasted), *lanes[place:]]
@@ -133,172 +145,175 @@ def _with_item(lanes: list[Lane], job: Job | None, tries: Sequence[Try], axis: A
 class Axis:
     """Maps times to percent, with what is idle for long squeezed into bands."""
 
-    def __init__(self, begins: datetime, ends: datetime, active: list[Span]) -> None:
-        self._idle = list(_idle(begins, max(begins, ends), active))
-        self._begins, self._ends = begins, max(begins, ends)
-        squeezed = sum((span.last - span.first for span in self._idle), timedelta())
-        shown = (self._ends - begins - squeezed).total_seconds()
-        self._per_second = (100 - BAND * len(self._idle)) / shown if shown > 0 else 0.0
-        self.bands = _labelled([Band(self.x(span.first), BAND, span.last - span.first) for span in self._idle])
-        self.ticks = [Tick(self.x(at), at) for at in self._marks()]
+    def __init__(self, start: datetime, end: datetime, active: list[Span]) -> None:
+        self._idle = list(_find_idle_spans(start, max(start, end), active))
+        self._start, self._end = start, max(start, end)
+        squeezed = sum((span.end - span.start for span in self._idle), timedelta())
+        shown = (self._end - start - squeezed).total_seconds()
+        self._per_second = (100 - BAND_WIDTH * len(self._idle)) / shown if shown > 0 else 0.0
+        self.bands = _label_bands([Band(self.x(span.start), BAND_WIDTH, span.end - span.start) for span in self._idle])
+        self.ticks = [Tick(self.x(at), at) for at in self._tick_times()]
 
     def x(self, at: datetime) -> float:
-        at = min(max(at, self._begins), self._ends)
-        seconds, bands = (at - self._begins).total_seconds(), 0.0
+        at = min(max(at, self._start), self._end)
+        seconds, bands = (at - self._start).total_seconds(), 0.0
         for span in self._idle:
-            if at <= span.first:
+            if at <= span.start:
                 break
-            within = min(at, span.last) - span.first
+            within = min(at, span.end) - span.start
             seconds -= within.total_seconds()
-            bands += BAND * (within / (span.last - span.first))
+            bands += BAND_WIDTH * (within / (span.end - span.start))
         return round(min(100.0, seconds * self._per_second + bands), 2)
 
-    def _marks(self) -> list[datetime]:
+    def _tick_times(self) -> list[datetime]:
         """Only both ends where bands lie between them: times would not be evenly spaced."""
-        last = 1 if self._idle else TICKS - 1
-        return [self._begins + (self._ends - self._begins) * number / last for number in range(last + 1)]
+        last = 1 if self._idle else TICK_COUNT - 1
+        return [self._start + (self._end - self._start) * number / last for number in range(last + 1)]
 
 
-def _labelled(bands: list[Band]) -> list[Band]:
+def _label_bands(bands: list[Band]) -> list[Band]:
     """With labels where they do not touch each other; the longest band has one in any case."""
     if not bands:
         return []
-    longest = max(bands, key=lambda band: band.lasted)
-    labelled: list[Band] = [_with_label(longest, on_phones=True)]
+    longest = max(bands, key=lambda band: band.duration)
+    labelled: list[Band] = [_add_label(longest, on_phones=True)]
     for band in bands:
-        at = _with_label(band).label_x
-        if at is not None and all(abs(at - (one.label_x or 0)) >= LABEL for one in labelled):
-            labelled.append(_with_label(band))
+        at = _add_label(band).label_x
+        if at is not None and all(abs(at - (one.label_x or 0)) >= LABEL_WIDTH for one in labelled):
+            labelled.append(_add_label(band))
     found = {band.x: band for band in labelled}
     return [found.get(band.x, band) for band in bands]
 
 
-def _with_label(band: Band, *, on_phones: bool = False) -> Band:
+def _add_label(band: Band, *, on_phones: bool = False) -> Band:
     middle = band.x + band.width / 2
-    if middle > 100 - LABEL / 2:
+    if middle > 100 - LABEL_WIDTH / 2:
         return replace(band, label_x=100.0, anchor="end", on_phones=on_phones)
-    if middle < LABEL / 2:
+    if middle < LABEL_WIDTH / 2:
         return replace(band, label_x=0.0, anchor="start", on_phones=on_phones)
     return replace(band, label_x=round(middle, 2), on_phones=on_phones)
 
 
-def _idle(begins: datetime, ends: datetime, active: list[Span]) -> Iterable[Span]:
-    reached = begins
-    for span in sorted(active, key=lambda each: each.first):
-        if span.first - reached > IDLE:
-            yield Span(reached, span.first)
-        reached = max(reached, span.last)
-    if active and ends - reached > IDLE:
-        yield Span(reached, ends)
+def _find_idle_spans(start: datetime, end: datetime, active: list[Span]) -> Iterable[Span]:
+    reached = start
+    for span in sorted(active, key=lambda each: each.start):
+        if span.start - reached > MIN_IDLE:
+            yield Span(reached, span.start)
+        reached = max(reached, span.end)
+    if active and end - reached > MIN_IDLE:
+        yield Span(reached, end)
 
 
-def _over(step: StepProgress) -> datetime | None:
+def _end_of_step(step: StepProgress) -> datetime | None:
     """When its last job ended; None while one has not, or there is none."""
-    return step.ended_at if step.jobs and all(state in JOB_ENDS for state in step.jobs) else None
+    return step.ended_at if step.jobs and all(state in JOB_FINAL_STATES for state in step.jobs) else None
 
 
-def _parts(
+def _build_parts(
     step: StepProgress,
-    needs: Sequence[datetime | None],
-    outside: Iterable[Outside],
-    tries: Sequence[Try],
-    ends: datetime,
+    dependency_ends: Sequence[datetime | None],
+    external_work: Iterable[ExternalWork],
+    failed_attempts: Sequence[FailedAttempt],
+    end: datetime,
 ) -> list[Part]:
     created = step.created_at
-    if created is None or (step.started_at is None and None in needs):
+    if created is None or (step.started_at is None and None in dependency_ends):
         return []
-    own = [each for each in tries if each.step == step.step and not each.item and each.began_at >= created]
-    worked = _worked(own, step, ends)
-    began = worked[0][1].first if worked else _over(step) or ends
-    waited = [("queue", Span(max([created, *(need for need in needs if need)]), began))]
-    away = [("outside", Span(one.parked_at, one.ended_at or ends)) for one in outside if one.step == step.step]
-    return [(kind, span) for kind, span in (*waited, *worked, *away) if span.last >= span.first]
+    own = [each for each in failed_attempts if each.step == step.step and not each.item and each.started_at >= created]
+    worked = _attempt_parts(own, step, end)
+    began = worked[0][1].start if worked else _end_of_step(step) or end
+    waited = [("queue", Span(max([created, *(need for need in dependency_ends if need)]), began))]
+    away = [("external", Span(one.parked_at, one.ended_at or end)) for one in external_work if one.step == step.step]
+    return [(kind, span) for kind, span in (*waited, *worked, *away) if span.end >= span.start]
 
 
-def _with_people(parts: list[Part], reviews: Sequence[Review], ends: datetime) -> list[Part]:
+def _add_reviews(parts: list[Part], reviews: Sequence[Review], end: datetime) -> list[Part]:
     """While a person is asked, a job is in no queue, and a step whose items are reviewed does no work.
 
     All rounds of a review are shown. Of a step that asks for help with an item, others are worked on meanwhile.
     """
     shown = [review for review in reviews if review.planned or not review.item]
-    asked = _joined([_asked(review, ends) for review in shown])
-    idle = _joined([_asked(review, ends) for review in shown if review.item])
+    asked = _merge_spans([_review_span(review, end) for review in shown])
+    idle = _merge_spans([_review_span(review, end) for review in shown if review.item])
     left: list[Part] = []
     for kind, span in parts:
         match kind:
             case "queue":
-                left += [(kind, part) for part in _without(span, asked)]
+                left += [(kind, part) for part in _subtract_spans(span, asked)]
             case "run":
-                left += [(kind, part) for part in _without(span, idle)]
+                left += [(kind, part) for part in _subtract_spans(span, idle)]
             case _:
                 left.append((kind, span))
     return [*left, *(("human", span) for span in asked)]
 
 
-def _asked(review: Review, ends: datetime) -> Span:
-    return Span(review.opened_at, review.decided_at or review.applied_at or ends)
+def _review_span(review: Review, end: datetime) -> Span:
+    return Span(review.opened_at, review.decided_at or review.applied_at or end)
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The same time as spans that do not overlap, in their order."""
     found: list[Span] = []
-    for span in sorted(spans, key=lambda each: each.first):
-        if found and span.first <= found[-1].last:
-            found[-1] = Span(found[-1].first, max(found[-1].last, span.last))
+    for span in sorted(spans, key=lambda each: each.start):
+        if found and span.start <= found[-1].end:
+            found[-1] = Span(found[-1].start, max(found[-1].end, span.end))
         else:
             found.append(span)
     return found
 
 
-def _without(span: Span, holes: Iterable[Span]) -> list[Span]:
+def _subtract_spans(span: Span, holes: Iterable[Span]) -> list[Span]:
     """What is left of it outside of these, which do not overlap."""
     if not holes:
         return [span]
-    left, reached = [], span.first
+    left, reached = [], span.start
     for hole in holes:
-        if hole.first > reached:
-            left.append(Span(reached, min(hole.first, span.last)))
-        reached = max(reached, hole.last)
-    left.append(Span(reached, span.last))
-    return [part for part in left if part.last > part.first]
+        if hole.start > reached:
+            left.append(Span(reached, min(hole.start, span.end)))
+        reached = max(reached, hole.end)
+    left.append(Span(reached, span.end))
+    return [part for part in left if part.end > part.start]
 
 
-def _length(spans: Iterable[Span]) -> timedelta:
-    return sum((span.last - span.first for span in spans), timedelta())
+def _sum_spans(spans: Iterable[Span]) -> timedelta:
+    return sum((span.end - span.start for span in spans), timedelta())
 
 
-def _worked(tries: Sequence[Try], last: StepProgress | Job, ends: datetime) -> list[Part]:
+def _attempt_parts(failed_attempts: Sequence[FailedAttempt], last: StepProgress | Job, end: datetime) -> list[Part]:
     """Attempts in their order, and between them the wait for the next, first because it was put off."""
-    over = _over(last) if isinstance(last, StepProgress) else last.ended_at
-    is_told = any(each.began_at == last.started_at for each in tries)
-    current = [] if last.started_at is None or is_told else [("run", Span(last.started_at, over or ends))]
-    begins = [*(each.began_at for each in tries[1:]), current[0][1].first if current else over or ends]
+    over = _end_of_step(last) if isinstance(last, StepProgress) else last.ended_at
+    is_told = any(each.started_at == last.started_at for each in failed_attempts)
+    current = [] if last.started_at is None or is_told else [("run", Span(last.started_at, over or end))]
+    begins = [*(each.started_at for each in failed_attempts[1:]), current[0][1].start if current else over or end]
     parts: list[Part] = []
-    for each, following in zip(tries, begins, strict=False):
-        again = min(each.again_at or each.ended_at, following)
-        parts.append(("bad", Span(each.began_at, each.ended_at)))
+    for each, following in zip(failed_attempts, begins, strict=False):
+        again = min(each.retry_at or each.ended_at, following)
+        parts.append(("bad", Span(each.started_at, each.ended_at)))
         parts += [("again", Span(each.ended_at, again))] if again > each.ended_at else []
         parts += [("queue", Span(again, following))] if following > again else []
     return parts + current
 
 
-def _lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
-    bars = [_bar(kind, span, axis) for kind, span in parts]
-    return Lane(step.step, None, bars, _lasted(parts))
+def _build_lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
+    bars = [_build_bar(kind, span, axis) for kind, span in parts]
+    return Lane(step.step, None, bars, _measure(parts))
 
 
-def _lasted(parts: list[Part]) -> timedelta | None:
+def _measure(parts: list[Part]) -> timedelta | None:
     """From the first attempt to the end of the last; of a step that asked people, their time and that of its work."""
     runs = [span for kind, span in parts if kind in ("run", "bad")]
     asked = [span for kind, span in parts if kind == "human"]
     if asked:
-        return _length([*asked, *runs])
-    return runs[-1].last - runs[0].first if runs else None
+        return _sum_spans([*asked, *runs])
+    return runs[-1].end - runs[0].start if runs else None
 
 
-def _bar(kind: str, span: Span, axis: Axis) -> Bar:
-    x = axis.x(span.first)
-    width = max(axis.x(span.last) - x, THINNEST)
+def _build_bar(kind: str, span: Span, axis: Axis) -> Bar:
+    x = axis.x(span.start)
+    width = max(axis.x(span.end) - x, MIN_BAR_WIDTH)
     return Bar(
-        kind, min(x, 100 - THINNEST), round(min(width, 100 - x) if x < 100 else THINNEST, 2), span.last - span.first
+        kind,
+        min(x, 100 - MIN_BAR_WIDTH),
+        round(min(width, 100 - x) if x < 100 else MIN_BAR_WIDTH, 2),
+        span.end - span.start,
     )

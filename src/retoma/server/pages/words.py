@@ -188,7 +188,7 @@ _WORDS = {
     "waits": ("{who}, {jobs} jobs: {why}", "{who}, {jobs} jobs: {why}"),
     "waits one": ("{who}: {why}", "{who}: {why}"),
     "wait delayed": ("it tries again at {until}", "tenta de novo em {until}"),
-    "wait outside": (
+    "wait external_work": (
         "its work is done outside, looked at again at {until}",
         "o trabalho é feito fora daqui e será consultado de novo em {until}",
     ),
@@ -224,7 +224,7 @@ _WORDS = {
         "the provider behind {pool} fails; one job tries it at {until}",
         "o provedor por trás de {pool} está falhando; um job tenta em {until}",
     ),
-    "wait provider_refuses": (
+    "wait provider_rejected": (
         "the provider behind {pool} refuses us; see its key and account",
         "o provedor por trás de {pool} nos recusa; veja a chave e a conta",
     ),
@@ -233,7 +233,7 @@ _WORDS = {
         "um worker está com ele além do tempo e não mostra progresso",
     ),
     "wait nothing_runs": ("nothing runs, though it is not over", "nada está rodando, embora não tenha terminado"),
-    "wait not_taken": (
+    "wait not_claimed": (
         "ready; if it stays so, no worker of queue {queue} defines its pipeline",
         "pronto; se continuar assim, nenhum worker da fila {queue} define esta pipeline",
     ),
@@ -296,7 +296,7 @@ _WORDS = {
     "event result": ("result", "resultado"),
     "event failure": ("failed", "falhou"),
     "event retry": ("tries again", "tenta de novo"),
-    "event act": ("act", "ação"),
+    "event action": ("act", "ação"),
     "event stuck": ("stuck", "travou"),
     "event resume": ("resumed", "retomada"),
     "event review": ("review", "revisão"),

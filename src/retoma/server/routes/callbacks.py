@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from retoma.client import Client
-from retoma.define.codec import LARGEST_RESULT, encode_any, size_of
-from retoma.server.callers import public
-from retoma.server.door import Door
-from retoma.server.edge import too_large
-from retoma.server.json_shape import check_json
-from retoma.server.problems import documented
+from retoma.define.codec import MAX_RESULT_BYTES, count_bytes, encode_any
+from retoma.server.auth import Auth
+from retoma.server.json_limits import check_json_limits
+from retoma.server.principal import public
+from retoma.server.problems import document_problems
+from retoma.server.request_limits import body_too_large
 
 router = APIRouter(tags=["callbacks"], dependencies=[public])
 
@@ -26,31 +26,33 @@ router = APIRouter(tags=["callbacks"], dependencies=[public])
     response_class=Response,
     responses={
         200: {"description": "It is taken as a hint; the outside is asked whether it is so."},
-        **documented(404, 410),
+        **document_problems(404, 410),
     },
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
 )
-async def call_back(request: Request, token: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{16,200}$")]) -> Response:
-    door: Door = request.app.state.door
+async def receive_callback(
+    request: Request, token: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{16,200}$")]
+) -> Response:
+    door: Auth = request.app.state.auth
     client: Client = request.app.state.client
     await door.check_callback(request, token)
-    await client.call_back(token, _said(await request.body()))
+    await client.call_back(token, _read_payload(await request.body()))
     return Response(status_code=200)  # to anything else RunPod calls again
 
 
-def _said(body: bytes) -> Any:
+def _read_payload(body: bytes) -> Any:
     """It may become a result, and is no larger than one as it is kept; as it comes, the edge has seen to that."""
-    said = _parsed(body)
-    if size_of(encode_any(said)) > LARGEST_RESULT:
-        raise too_large(LARGEST_RESULT)
+    said = _parse_payload(body)
+    if count_bytes(encode_any(said)) > MAX_RESULT_BYTES:
+        raise body_too_large(MAX_RESULT_BYTES)
     return said
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_payload(body: bytes) -> Any:
     """JSON, or the text as it is: services send what they like."""
     if not body:
         return None
-    check_json(body)
+    check_json_limits(body)
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -10,28 +10,30 @@ from pydantic import AwareDatetime
 
 from retoma.client import ChargedBy
 from retoma.records import ChargeRecord, ChargeTotal
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented
-from retoma.server.routes.runs import own
-from retoma.server.shapes import ChargePage, ChargeShape, ChargeTotals, ChargeTotalShape, Limit, Name
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems
+from retoma.server.routes.runs import get_own_run
+from retoma.server.schemas import ChargePage, ChargeSchema, ChargeTotals, ChargeTotalSchema, Limit, Name
 
 router = APIRouter(tags=["charges"])
-Reader = Annotated[Caller, caller("runs:read")]
+Reader = Annotated[Principal, require_scope("runs:read")]
 After = Annotated[UUID | None, Query(description="`next` of the page before.")]
 
 
-@router.get("/runs/{run:uuid}/charges", summary="What a run has cost, attempt by attempt", responses=documented(404))
+@router.get(
+    "/runs/{run:uuid}/charges", summary="What a run has cost, attempt by attempt", responses=document_problems(404)
+)
 async def list_run_charges(
     run: UUID, by: Reader, after: After = None, limit: Annotated[Limit, Query()] = 100
 ) -> ChargePage:
-    await own(by, run)
+    await get_own_run(by, run)
     found = await by.client.charges(run, after=after, limit=limit + 1)
     totals = await by.client.charge_totals(run=run)
     page = found[:limit]
     return ChargePage(
         micros=sum(total.micros for total in totals),
-        charges=[_charge(charge) for charge in page],
-        totals=[_total(total) for total in totals],
+        charges=[_serialize_charge(charge) for charge in page],
+        totals=[_serialize_total(total) for total in totals],
         next=page[-1].id if len(found) > limit else None,
     )
 
@@ -39,7 +41,7 @@ async def list_run_charges(
 @router.get("/charges", summary="Sums of charges, told apart as you ask")
 async def list_charge_totals(
     by: Reader,
-    tell_apart: Annotated[list[ChargedBy] | None, Query(alias="by", max_length=6)] = None,
+    group_by: Annotated[list[ChargedBy] | None, Query(alias="by", max_length=6)] = None,
     tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
     since: Annotated[AwareDatetime | None, Query(description="From then on.")] = None,
     until: Annotated[AwareDatetime | None, Query(description="Before then.")] = None,
@@ -48,14 +50,14 @@ async def list_charge_totals(
     if by.tenant is not None and tenant not in (None, by.tenant):
         return ChargeTotals(totals=[])
     found = await by.client.charge_totals(
-        by=tell_apart or ("tenant",), tenant=by.tenant or tenant, since=since, until=until, limit=limit
+        by=group_by or ("tenant",), tenant=by.tenant or tenant, since=since, until=until, limit=limit
     )
-    return ChargeTotals(totals=[_total(total) for total in found])
+    return ChargeTotals(totals=[_serialize_total(total) for total in found])
 
 
-def _charge(charge: ChargeRecord) -> ChargeShape:
-    return ChargeShape(**{name: getattr(charge, name) for name in ChargeShape.model_fields})
+def _serialize_charge(charge: ChargeRecord) -> ChargeSchema:
+    return ChargeSchema(**{name: getattr(charge, name) for name in ChargeSchema.model_fields})
 
 
-def _total(total: ChargeTotal) -> ChargeTotalShape:
-    return ChargeTotalShape(**vars(total))
+def _serialize_total(total: ChargeTotal) -> ChargeTotalSchema:
+    return ChargeTotalSchema(**vars(total))

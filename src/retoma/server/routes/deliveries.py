@@ -7,27 +7,27 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from retoma.outgoing import without_values
+from retoma.outgoing import mask_query_values
 from retoma.records import Delivery
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented
-from retoma.server.shapes import (
-    LARGEST_INT,
-    AttemptShape,
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems
+from retoma.server.schemas import (
+    MAX_INT,
     Before,
+    DeliveryAttemptSchema,
     DeliveryDetails,
     DeliveryPage,
-    DeliveryShape,
+    DeliverySchema,
     Limit,
     Name,
-    RedriveGiven,
-    Redriven,
+    RedriveRequest,
+    RedriveResult,
 )
 from retoma.states import DeliveryState
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
-Reader = Annotated[Caller, caller("deliveries:read")]
-Writer = Annotated[Caller, caller("deliveries:write")]
+Reader = Annotated[Principal, require_scope("deliveries:read")]
+Writer = Annotated[Principal, require_scope("deliveries:write")]
 
 
 @router.get("", summary="List deliveries, newest first; state=dead are the dead letters")
@@ -35,7 +35,7 @@ async def list_deliveries(
     by: Reader,
     state: Annotated[list[DeliveryState] | None, Query(description="In one of these states.")] = None,
     run: Annotated[UUID | None, Query(description="Of this run.")] = None,
-    endpoint: Annotated[int | None, Query(ge=1, le=LARGEST_INT, description="To this endpoint.")] = None,
+    endpoint: Annotated[int | None, Query(ge=1, le=MAX_INT, description="To this endpoint.")] = None,
     tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
@@ -46,12 +46,16 @@ async def list_deliveries(
         tenant=by.tenant or tenant, states=state, run=run, endpoint=endpoint, before=before, limit=limit + 1
     )
     page = found[:limit]
-    return DeliveryPage(deliveries=[_shape(one) for one in page], next=page[-1].id if len(found) > limit else None)
+    return DeliveryPage(
+        deliveries=[_serialize_delivery(one) for one in page], next=page[-1].id if len(found) > limit else None
+    )
 
 
-@router.get("/{delivery:uuid}", summary="Show a delivery with its body and every attempt", responses=documented(404))
-async def show_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
-    return _details(await by.client.delivery(delivery, tenant=by.tenant))
+@router.get(
+    "/{delivery:uuid}", summary="Show a delivery with its body and every attempt", responses=document_problems(404)
+)
+async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
+    return _serialize_details(await by.client.delivery(delivery, tenant=by.tenant))
 
 
 @router.post(
@@ -59,10 +63,10 @@ async def show_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
     status_code=202,
     summary="Let all dead deliveries of an endpoint, a URL or a time be sent again",
 )
-async def redrive_deliveries(given: RedriveGiven, by: Writer) -> Redriven:
-    return Redriven(
+async def redrive_deliveries(body: RedriveRequest, by: Writer) -> RedriveResult:
+    return RedriveResult(
         deliveries=await by.client.redrive_all(
-            tenant=by.tenant, endpoint=given.endpoint, url=given.url, from_at=given.from_at, to_at=given.to_at
+            tenant=by.tenant, endpoint=body.endpoint, url=body.url, from_at=body.since, to_at=body.until
         )
     )
 
@@ -71,24 +75,24 @@ async def redrive_deliveries(given: RedriveGiven, by: Writer) -> Redriven:
     "/{delivery:uuid}/redrive",
     status_code=202,
     summary="Let a dead delivery be sent again, with the same id and body",
-    responses=documented(404, 409),
+    responses=document_problems(404, 409),
 )
 async def redrive_delivery(delivery: UUID, by: Writer) -> DeliveryDetails:
     await by.client.redrive(delivery, tenant=by.tenant)
-    return _details(await by.client.delivery(delivery, tenant=by.tenant))
+    return _serialize_details(await by.client.delivery(delivery, tenant=by.tenant))
 
 
-def _shape(delivery: Delivery) -> DeliveryShape:
-    shown = {name: getattr(delivery, name) for name in DeliveryShape.model_fields}
-    return DeliveryShape(**shown | {"url": without_values(delivery.url)})
+def _serialize_delivery(delivery: Delivery) -> DeliverySchema:
+    shown = {name: getattr(delivery, name) for name in DeliverySchema.model_fields}
+    return DeliverySchema(**shown | {"url": mask_query_values(delivery.url)})
 
 
-def _details(delivery: Delivery) -> DeliveryDetails:
+def _serialize_details(delivery: Delivery) -> DeliveryDetails:
     return DeliveryDetails(
-        **_shape(delivery).model_dump(),
+        **_serialize_delivery(delivery).model_dump(),
         body=delivery.body,
         attempts=[
-            AttemptShape(
+            DeliveryAttemptSchema(
                 attempt=one.attempt,
                 at=one.at,
                 seconds=None if one.took is None else one.took.total_seconds(),

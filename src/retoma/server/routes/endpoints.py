@@ -6,42 +6,44 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from retoma.outgoing import without_values
+from retoma.outgoing import mask_query_values
 from retoma.records import Endpoint
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented
-from retoma.server.shapes import LARGEST_INT, EndpointPage, EndpointShape, Limit, Name
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems
+from retoma.server.schemas import MAX_INT, EndpointPage, EndpointSchema, Limit, Name
 
 router = APIRouter(prefix="/endpoints", tags=["deliveries"])
-Reader = Annotated[Caller, caller("deliveries:read")]
-Writer = Annotated[Caller, caller("deliveries:write")]
-EndpointId = Annotated[int, Path(ge=1, le=LARGEST_INT)]
+Reader = Annotated[Principal, require_scope("deliveries:read")]
+Writer = Annotated[Principal, require_scope("deliveries:write")]
+EndpointId = Annotated[int, Path(ge=1, le=MAX_INT)]
 
 
 @router.get("", summary="List the URLs that webhooks went to, newest first")
 async def list_endpoints(
     by: Reader,
     tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    before: Annotated[int | None, Query(ge=1, le=LARGEST_INT, description="`next` of the page before.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the page before.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> EndpointPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return EndpointPage(endpoints=[], next=None)
     found = await by.client.endpoints(tenant=by.tenant or tenant, before=before, limit=limit + 1)
     page = found[:limit]
-    return EndpointPage(endpoints=[_shape(one) for one in page], next=page[-1].id if len(found) > limit else None)
+    return EndpointPage(
+        endpoints=[_serialize_endpoint(one) for one in page], next=page[-1].id if len(found) > limit else None
+    )
 
 
 @router.post(
     "/{endpoint}/enable",
     summary="Send to a disabled endpoint again; what is dead stays so until it is redriven",
-    responses=documented(404),
+    responses=document_problems(404),
 )
-async def enable_endpoint(endpoint: EndpointId, by: Writer) -> EndpointShape:
+async def enable_endpoint(endpoint: EndpointId, by: Writer) -> EndpointSchema:
     await by.client.enable_endpoint(endpoint, tenant=by.tenant)
-    return _shape(await by.client.endpoint(endpoint, tenant=by.tenant))
+    return _serialize_endpoint(await by.client.endpoint(endpoint, tenant=by.tenant))
 
 
-def _shape(endpoint: Endpoint) -> EndpointShape:
-    shown = {name: getattr(endpoint, name) for name in EndpointShape.model_fields}
-    return EndpointShape(**shown | {"url": without_values(endpoint.url), "events": list(endpoint.events)})
+def _serialize_endpoint(endpoint: Endpoint) -> EndpointSchema:
+    shown = {name: getattr(endpoint, name) for name in EndpointSchema.model_fields}
+    return EndpointSchema(**shown | {"url": mask_query_values(endpoint.url), "events": list(endpoint.events)})

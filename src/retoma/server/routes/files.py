@@ -8,19 +8,19 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Path
 from starlette.responses import Response
 
-from retoma.server.callers import Caller, caller_or_link
-from retoma.server.problems import binary, documented
-from retoma.server.routes.runs import own
-from retoma.server.sending import send_file
+from retoma.server.file_response import send_file
+from retoma.server.principal import Principal, require_scope_or_link
+from retoma.server.problems import document_binary, document_problems
+from retoma.server.routes.runs import get_own_run
 
 router = APIRouter(tags=["files"])
-Reader = Annotated[Caller, caller_or_link("runs:read", run="run", digest="digest")]
+Reader = Annotated[Principal, require_scope_or_link("runs:read", run="run", digest="digest")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the content.")]
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: binary("The content."),
-    206: binary("The part that `Range` asks for."),
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: document_binary("The content."),
+    206: document_binary("The part that `Range` asks for."),
     416: {"description": "There is nothing of the file in that range."},
-    **documented(404, 410),
+    **document_problems(404, 410),
 }
 
 
@@ -28,14 +28,14 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     "/runs/{run:uuid}/files/{digest}",
     summary="Fetch a file that a run's data names, with a key or by a signed link",
     response_class=Response,
-    responses=_ANSWERS,
+    responses=_RESPONSES,
 )
 async def download_run_file(
     run: UUID,
     digest: Digest,
     by: Reader,
-    asked: Annotated[str | None, Header(alias="Range", description="A part of it, as `bytes=0-1023`.")] = None,
+    range_header: Annotated[str | None, Header(alias="Range", description="A part of it, as `bytes=0-1023`.")] = None,
 ) -> Response:
-    await own(by, run)
+    await get_own_run(by, run)
     file = await by.client.file(run, digest)
-    return await send_file(None if by.client.app is None else by.client.app.files, file, asked)
+    return await send_file(None if by.client.app is None else by.client.app.files, file, range_header)

@@ -8,30 +8,30 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from retoma.client import Client
-from retoma.engine import loops
+from retoma.engine import background_loops
 from retoma.errors import RetomaError
-from retoma.server.callers import public
-from retoma.server.problems import RETRY_AFTER, Problem, documented, of_error, unavailable
-from retoma.server.shapes import Health, Readiness
+from retoma.server.principal import public
+from retoma.server.problems import RETRY_AFTER, Problem, database_unavailable, document_problems, problem_from_error
+from retoma.server.schemas import Health, Readiness
 
 router = APIRouter(tags=["health"], dependencies=[public])
-SECONDS = 3.0
+TIMEOUT_SECONDS = 3.0
 
 
 @router.get("/healthz", summary="The process lives")
-async def healthz() -> Health:
+async def get_health() -> Health:
     return Health(status="ok")
 
 
-@router.get("/readyz", summary="The database answers and its schema is right", responses=documented(503))
-async def readyz(request: Request) -> Readiness:
+@router.get("/readyz", summary="The database answers and its schema is right", responses=document_problems(503))
+async def get_readiness(request: Request) -> Readiness:
     client: Client = request.app.state.client
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await client.database.require_current()
     except TimeoutError:
-        raise unavailable() from None
+        raise database_unavailable() from None
     except RetomaError as error:
-        problem = of_error(error)
+        problem = problem_from_error(error)
         raise Problem(503, problem.code, str(problem.detail), headers=RETRY_AFTER) from error
-    return Readiness(status="ready", loop_restarts=loops.restarts())
+    return Readiness(status="ready", loop_restarts=background_loops.count_restarts())

@@ -9,19 +9,19 @@ from fastapi import APIRouter, Query
 
 from retoma.errors import NotFound
 from retoma.records import Run
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented
-from retoma.server.routes.runs import own
-from retoma.server.shapes import LARGEST_INT, ItemPage, ItemShape, Limit, Name
-from retoma.server.views import shown, sources
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems
+from retoma.server.routes.runs import get_own_run
+from retoma.server.schemas import MAX_INT, ItemPage, ItemSchema, Limit, Name
+from retoma.server.serializers import list_item_sources, redact_stacks
 from retoma.states import JobState
 
 router = APIRouter(tags=["runs"])
-Reader = Annotated[Caller, caller("runs:read")]
-After = Annotated[int, Query(ge=-1, le=LARGEST_INT, description="`next` of the page before.")]
+Reader = Annotated[Principal, require_scope("runs:read")]
+After = Annotated[int, Query(ge=-1, le=MAX_INT, description="`next` of the page before.")]
 
 
-@router.get("/runs/{run:uuid}/items", summary="The items of a run, in their order", responses=documented(404))
+@router.get("/runs/{run:uuid}/items", summary="The items of a run, in their order", responses=document_problems(404))
 async def list_items(
     run: UUID,
     by: Reader,
@@ -31,20 +31,20 @@ async def list_items(
     after: After = -1,
     limit: Annotated[Limit, Query()] = 100,
 ) -> ItemPage:
-    of = await _source(by, await own(by, run), source)
+    of = await _resolve_source(by, await get_own_run(by, run), source)
     found = await by.client.items(run, of, states=state, search=search, after=after, limit=limit + 1)
     page = found[:limit]
     return ItemPage(
-        items=[ItemShape(**{**vars(item), "error": shown(by, item.error)}) for item in page],
+        items=[ItemSchema(**{**vars(item), "error": redact_stacks(by, item.error)}) for item in page],
         next=page[-1].position if len(found) > limit else None,
     )
 
 
-async def _source(by: Caller, run: Run, asked: str | None) -> str:
-    given = sources(await by.client.graph(run))
-    if asked in given:
-        return asked
-    if asked is None and len(given) == 1:
+async def _resolve_source(by: Principal, run: Run, requested: str | None) -> str:
+    given = list_item_sources(await by.client.graph(run))
+    if requested in given:
+        return requested
+    if requested is None and len(given) == 1:
         return given[0]
     names = ", ".join(given)
     raise NotFound(f"name the step that gave the items as `source`: {names}" if given else f"run {run.id} has no items")

@@ -12,18 +12,18 @@ from starlette.types import Receive, Scope, Send
 
 from retoma.errors import Gone
 from retoma.records import Run
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented
-from retoma.server.routes.runs import own
-from retoma.server.shapes import LARGEST_NUMBER
-from retoma.server.streams import FURTHEST_BACK, Stream, Streams, frame
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems
+from retoma.server.routes.runs import get_own_run
+from retoma.server.schemas import MAX_BIGINT
+from retoma.server.streams import MAX_EVENTS_BEHIND, Stream, Streams, encode_event
 
 router = APIRouter(tags=["live"])
-Reader = Annotated[Caller, caller("runs:read")]
-Number = Annotated[int | None, Query(ge=0, le=LARGEST_NUMBER, description="As Last-Event-ID, which comes first.")]
-LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=LARGEST_NUMBER)]
+Reader = Annotated[Principal, require_scope("runs:read")]
+AfterEvent = Annotated[int | None, Query(ge=0, le=MAX_BIGINT, description="As Last-Event-ID, which comes first.")]
+LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_BIGINT)]
 Follow = Annotated[bool, Query(description="False: tell what there is, and end.")]
-FIRST = b"retry: 2000\n\n"
+RETRY_LINE = b"retry: 2000\n\n"
 _EXAMPLE = 'id: 4812\nevent: ping\ndata: {"through":4812}\n\n'
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
@@ -32,49 +32,49 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
     }
 }
-_OVER: dict[int | str, dict[str, Any]] = {204: {"description": "The run is over, and all of it was told."}}
+_NO_MORE: dict[int | str, dict[str, Any]] = {204: {"description": "The run is over, and all of it was told."}}
 
 
 @router.get(
     "/runs/{run:uuid}/live",
     summary="What happens in a run, from its beginning or after an event",
     response_class=Response,
-    responses=_STREAM | _OVER | documented(404),
+    responses=_STREAM | _NO_MORE | document_problems(404),
 )
 async def stream_run_events(
     request: Request,
     run: UUID,
     by: Reader,
     last: LastEventId = None,
-    after: Number = None,
+    after: AfterEvent = None,
     follow: Follow = True,
 ) -> Response:
-    found = await own(by, run)
+    found = await get_own_run(by, run)
     heard = last if last is not None else after or 0
     streams: Streams = request.app.state.live
-    if found.is_over and await streams.reader.is_told(run, heard):
+    if found.is_over and await streams.reader.is_up_to_date(run, heard):
         return Response(status_code=204)  # which tells a browser not to come again
-    return _Told(streams, by, heard, follow=follow, run=found)
+    return _EventStreamResponse(streams, by, heard, follow=follow, run=found)
 
 
 @router.get(
     "/live",
     summary="What happens in all runs, from now on or after an event",
     response_class=Response,
-    responses=_STREAM | documented(410),
+    responses=_STREAM | document_problems(410),
 )
 async def stream_events(
-    request: Request, by: Reader, last: LastEventId = None, after: Number = None, follow: Follow = True
+    request: Request, by: Reader, last: LastEventId = None, after: AfterEvent = None, follow: Follow = True
 ) -> Response:
     heard = last if last is not None else after
-    return _Told(request.app.state.live, by, heard, follow=follow)
+    return _EventStreamResponse(request.app.state.live, by, heard, follow=follow)
 
 
-class _Told(Response):
+class _EventStreamResponse(Response):
     """Opens the stream when it is sent, so that whatever happens before leaves none open."""
 
     def __init__(
-        self, streams: Streams, by: Caller, after: int | None, *, follow: bool, run: Run | None = None
+        self, streams: Streams, by: Principal, after: int | None, *, follow: bool, run: Run | None = None
     ) -> None:
         super().__init__(
             media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -104,32 +104,34 @@ class _Told(Response):
         transport = scope.get("state", {}).get("transport")
         if transport is not None:
             stream.abort = transport.abort
-        after = stream.begins_after if self._after is None else self._after
-        if self._run is None and stream.begins_after - after > FURTHEST_BACK:
+        after = stream.starts_after if self._after is None else self._after
+        if self._run is None and stream.starts_after - after > MAX_EVENTS_BEHIND:
             raise Gone("too much has happened since that event: look at the runs anew, and begin without Last-Event-ID")
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await send(_body(FIRST))
+        await send(_body_message(RETRY_LINE))
         ended = await self._send_history(stream, after, send)
         if ended or not self._follow:
             stream.end()
         while (chunk := await stream.next()) is not None:
             if transport is not None and transport.is_closing():
                 return
-            await send(_body(chunk))
+            await send(_body_message(chunk))
         if not stream.is_cut:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_history(self, stream: Stream, after: int, send: Send) -> bool:
         """What was before the stream began. True if the run ended with it."""
         last = None
-        while after < stream.begins_after and not stream.is_cut:
-            found = await self._streams.reader.history(after, stream.begins_after, run=stream.run, tenant=stream.tenant)
+        while after < stream.starts_after and not stream.is_cut:
+            found = await self._streams.reader.read_history(
+                after, stream.starts_after, run=stream.run, tenant=stream.tenant
+            )
             if not found:
                 break
             last, after = found[-1], found[-1].id
-            await send(_body(b"".join(map(frame, found))))
+            await send(_body_message(b"".join(map(encode_event, found))))
         return self._run is not None and self._run.is_over and last is not None and last.kind == "end"
 
 
-def _body(chunk: bytes) -> dict[str, Any]:
+def _body_message(chunk: bytes) -> dict[str, Any]:
     return {"type": "http.response.body", "body": chunk, "more_body": True}

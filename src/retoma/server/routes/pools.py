@@ -8,32 +8,32 @@ from fastapi import APIRouter, Path
 
 from retoma.errors import NotFound
 from retoma.records import PoolRecord
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented
-from retoma.server.shapes import Name, PoolGiven, PoolList, PoolShape
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems
+from retoma.server.schemas import Name, PoolList, PoolRequest, PoolSchema
 
 router = APIRouter(prefix="/pools", tags=["pools"])
-Reader = Annotated[Caller, caller("pools:read")]
-Writer = Annotated[Caller, caller("pools:write")]
+Reader = Annotated[Principal, require_scope("pools:read")]
+Writer = Annotated[Principal, require_scope("pools:write")]
 PoolName = Annotated[Name, Path()]
 
 
 @router.get("", summary="List pools")
 async def list_pools(by: Reader) -> PoolList:
-    return PoolList(pools=[_shape(pool) for pool in await by.client.pools(tenant=by.tenant)])
+    return PoolList(pools=[_serialize_pool(pool) for pool in await by.client.pools(tenant=by.tenant)])
 
 
-@router.get("/{pool}", summary="Show one pool", responses=documented(404))
-async def show_pool(pool: PoolName, by: Reader) -> PoolShape:
+@router.get("/{pool}", summary="Show one pool", responses=document_problems(404))
+async def get_pool(pool: PoolName, by: Reader) -> PoolSchema:
     for found in await by.client.pools(pool, tenant=by.tenant):
-        return _shape(found)
+        return _serialize_pool(found)
     raise NotFound(f"there is no pool {pool!r}")
 
 
-@router.put("/{pool}", summary="Change a pool's capacity or rate, or end its pause", responses=documented(404))
-async def change_pool(pool: PoolName, given: PoolGiven, by: Writer) -> PoolShape:
-    return _shape(await by.client.set_pool(pool, **given.model_dump()))
+@router.put("/{pool}", summary="Change a pool's capacity or rate, or end its pause", responses=document_problems(404))
+async def update_pool(pool: PoolName, body: PoolRequest, by: Writer) -> PoolSchema:
+    return _serialize_pool(await by.client.set_pool(pool, **body.model_dump()))
 
 
-def _shape(pool: PoolRecord) -> PoolShape:
-    return PoolShape(**{name: getattr(pool, name) for name in PoolShape.model_fields})
+def _serialize_pool(pool: PoolRecord) -> PoolSchema:
+    return PoolSchema(**{name: getattr(pool, name) for name in PoolSchema.model_fields})

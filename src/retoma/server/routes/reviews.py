@@ -13,41 +13,42 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from retoma.client import Client
 from retoma.define.review import Comment
-from retoma.engine.reviews import Decision, feedback_form_of, form_of, has_form
+from retoma.engine.reviews import Decision, get_feedback_form, get_form, has_form
 from retoma.errors import AlreadyDecided, RetomaError
-from retoma.records import Decided, Review
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import documented, of_error
-from retoma.server.shapes import (
-    AssignGiven,
-    DecisionGiven,
+from retoma.records import DecisionResult, Review
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import document_problems, problem_from_error
+from retoma.server.schemas import (
+    AssignRequest,
+    BulkDecisionRequest,
+    DecisionOutcome,
     DecisionOutcomes,
-    DecisionsGiven,
-    EventShape,
+    DecisionRequest,
+    EventSchema,
     Limit,
     Name,
-    Outcome,
     ReviewDetails,
     ReviewPage,
-    ReviewShape,
-    SubjectShape,
-    idempotency_key,
+    ReviewSchema,
+    SubjectSchema,
+    idempotency_key_header,
 )
 from retoma.states import ReviewState
 
 router = APIRouter(prefix="/reviews", tags=["reviews"])
-Reader = Annotated[Caller, caller("runs:read")]
-Writer = Annotated[Caller, caller("reviews:write")]
+Reader = Annotated[Principal, require_scope("runs:read")]
+Writer = Annotated[Principal, require_scope("reviews:write")]
 IdempotencyKey = Annotated[
-    str | None, idempotency_key("The same decision with the same key gets the same answer, however often it is sent.")
+    str | None,
+    idempotency_key_header("The same decision with the same key gets the same answer, however often it is sent."),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the review as it was seen.")]
-NONE = 0  # no revision
+NO_REVISION = 0  # no revision
 VIA = "api"
-MOST_HISTORY = 200
-_NOT_FOUND = documented(404)
-_REFUSED = documented(404, 409)
-_TAG: dict[int | str, dict[str, Any]] = {
+MAX_HISTORY = 200
+_NOT_FOUND = document_problems(404)
+_ERRORS = document_problems(404, 409)
+_ETAG_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"headers": {"ETag": {"description": "Its revision, for If-Match.", "schema": {"type": "string"}}}}
 }
 
@@ -77,128 +78,134 @@ async def list_reviews(
         step=step,
         assignee=assignee,
         states=state or [ReviewState.OPEN],
-        after=None if after is None else await _own(by, after),
+        after=None if after is None else await _get_review(by, after),
         limit=limit + 1,
     )
     page = found[:limit]
-    return ReviewPage(reviews=[_shape(one) for one in page], next=page[-1].id if len(found) > limit else None)
+    return ReviewPage(
+        reviews=[_serialize_review(one) for one in page], next=page[-1].id if len(found) > limit else None
+    )
 
 
 @router.get(
     "/{review:uuid}",
     summary="Show a review: what it is about, what it asks for, and what was said before",
-    responses=_TAG | _NOT_FOUND,
+    responses=_ETAG_RESPONSE | _NOT_FOUND,
 )
-async def show_review(review: UUID, by: Reader, answer: Response) -> ReviewDetails:
-    found = await _own(by, review)
-    answer.headers["ETag"] = f'"{found.revision}"'
-    return await _details(by.client, found)
+async def get_review(review: UUID, by: Reader, response: Response) -> ReviewDetails:
+    found = await _get_review(by, review)
+    response.headers["ETag"] = f'"{found.revision}"'
+    return await _serialize_details(by.client, found)
 
 
 @router.post(
     "/decisions", summary="Decide many reviews, each by itself: what is refused of one changes nothing for the others"
 )
-async def decide_reviews(given: DecisionsGiven, by: Writer, key: IdempotencyKey = None) -> DecisionOutcomes:
+async def decide_reviews(body: BulkDecisionRequest, by: Writer, key: IdempotencyKey = None) -> DecisionOutcomes:
     outcomes = []
-    for one in given.decisions:
+    for one in body.decisions:
         # One by one, as a review may be named twice.
-        ended = await by.client.decide_many({one.review: _decision(one, by, key, one.seen)}, tenant=by.tenant)
-        outcomes += [_outcome(each) for each in ended]
+        ended = await by.client.decide_many({one.review: _build_decision(one, by, key, one.seen)}, tenant=by.tenant)
+        outcomes += [_serialize_outcome(each) for each in ended]
     return DecisionOutcomes(outcomes=outcomes)
 
 
-@router.post("/{review:uuid}/decision", summary="Decide a review; the first decision wins", responses=_REFUSED)
+@router.post("/{review:uuid}/decision", summary="Decide a review; the first decision wins", responses=_ERRORS)
 async def decide_review(
-    review: UUID, given: DecisionGiven, by: Writer, key: IdempotencyKey = None, if_match: IfMatch = None
-) -> ReviewShape:
-    seen = _tagged(if_match) if given.seen is None else given.seen
-    return _shape(await by.client.decide(review, _decision(given, by, key, seen), tenant=by.tenant))
+    review: UUID, body: DecisionRequest, by: Writer, key: IdempotencyKey = None, if_match: IfMatch = None
+) -> ReviewSchema:
+    seen = _parse_etag(if_match) if body.seen is None else body.seen
+    return _serialize_review(await by.client.decide(review, _build_decision(body, by, key, seen), tenant=by.tenant))
 
 
-@router.post("/{review:uuid}/undo", summary="Take a decision back that has not taken effect yet", responses=_REFUSED)
-async def undo_decision(review: UUID, by: Writer) -> ReviewShape:
-    return _shape(await by.client.undo(review, by=by.name, tenant=by.tenant))
+@router.post("/{review:uuid}/undo", summary="Take a decision back that has not taken effect yet", responses=_ERRORS)
+async def undo_decision(review: UUID, by: Writer) -> ReviewSchema:
+    return _serialize_review(await by.client.undo(review, by=by.name, tenant=by.tenant))
 
 
 @router.post(
     "/{review:uuid}/claim",
     summary="Let others see for ten minutes that you look at it; `claimed_by` says who does",
-    responses=_REFUSED,
+    responses=_ERRORS,
 )
-async def claim_review(review: UUID, by: Writer) -> ReviewShape:
-    await _open(by, review)
+async def claim_review(review: UUID, by: Writer) -> ReviewSchema:
+    await _check_open(by, review)
     await by.client.claim_review(review, by=by.name, tenant=by.tenant)
-    return _shape(await _own(by, review))
+    return _serialize_review(await _get_review(by, review))
 
 
-@router.post("/{review:uuid}/assign", summary="Let it be somebody's", responses=_REFUSED)
-async def assign_review(review: UUID, given: AssignGiven, by: Writer) -> ReviewShape:
-    await _open(by, review)
-    return _shape(await by.client.assign_review(review, given.assignee, by=by.name, tenant=by.tenant))
+@router.post("/{review:uuid}/assign", summary="Let it be somebody's", responses=_ERRORS)
+async def assign_review(review: UUID, body: AssignRequest, by: Writer) -> ReviewSchema:
+    await _check_open(by, review)
+    return _serialize_review(await by.client.assign_review(review, body.assignee, by=by.name, tenant=by.tenant))
 
 
-async def _own(by: Caller, review: UUID) -> Review:
+async def _get_review(by: Principal, review: UUID) -> Review:
     """The review, if it is the caller's; another tenant's is not there at all."""
     return await by.client.review(review, tenant=by.tenant)
 
 
-async def _open(by: Caller, review: UUID) -> None:
-    found = await _own(by, review)
+async def _check_open(by: Principal, review: UUID) -> None:
+    found = await _get_review(by, review)
     if not found.is_open:
         raise AlreadyDecided(found)
 
 
-def _tagged(etag: str | None) -> int | None:
+def _parse_etag(etag: str | None) -> int | None:
     """The revision whose tag this is. Any that we never gave is of none, so that nothing is decided by it."""
     if etag is None or etag == "*":
         return None
     digits = etag.removeprefix("W/").strip('"')
-    return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else NONE
+    return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else NO_REVISION
 
 
-def _decision(given: DecisionGiven, by: Caller, key: str | None, seen: int | None) -> Decision:
+def _build_decision(body: DecisionRequest, by: Principal, key: str | None, seen: int | None) -> Decision:
     # A value of null is one, if it was said.
-    edited = {"value": given.value} if "value" in given.model_fields_set else {}
+    edited = {"value": body.value} if "value" in body.model_fields_set else {}
     return Decision(
-        given.action,
+        body.action,
         by=by.name,
         seen=seen,
-        notes=given.notes,
-        to=given.to,
-        items=given.items,
-        comments=[Comment(**one.model_dump()) for one in given.comments],
-        extra=given.extra,
+        notes=body.notes,
+        to=body.to,
+        items=body.items,
+        comments=[Comment(**one.model_dump()) for one in body.comments],
+        extra=body.extra,
         key=key,
         via=VIA,
-        undo=timedelta(seconds=given.undo_seconds),
+        undo=timedelta(seconds=body.undo_seconds),
         **edited,
     )
 
 
-def _outcome(ended: Decided) -> Outcome:
-    problem = of_error(ended.error).body if isinstance(ended.error, RetomaError) else None
-    return Outcome(review=ended.review, now=None if ended.now is None else _shape(ended.now), problem=problem)
-
-
-def _shape(review: Review) -> ReviewShape:
-    return ReviewShape(**{name: getattr(review, name) for name in ReviewShape.model_fields})
-
-
-async def _details(client: Client, review: Review) -> ReviewDetails:
-    pipeline = client.app.pipelines.get(review.pipeline) if client.app else None
-    events = await client.job_events(review.run, review.step, review.item, limit=MOST_HISTORY)
-    return ReviewDetails(
-        **_shape(review).model_dump(),
-        subjects=[SubjectShape(**vars(one)) for one in (await client.subjects(review)).values()],
-        has_form=has_form(review, pipeline),
-        form=_schema(form_of(review, pipeline)),
-        feedback_form=_schema(feedback_form_of(review, pipeline)),
-        comments=(review.feedback or {}).get("comments", []),
-        history=[EventShape(**vars(event)) for event in reversed(events) if event.kind == "review"],
+def _serialize_outcome(decided: DecisionResult) -> DecisionOutcome:
+    problem = problem_from_error(decided.error).body if isinstance(decided.error, RetomaError) else None
+    return DecisionOutcome(
+        review=decided.review,
+        current=None if decided.current is None else _serialize_review(decided.current),
+        problem=problem,
     )
 
 
-def _schema(form: Any) -> dict[str, Any] | None:
+def _serialize_review(review: Review) -> ReviewSchema:
+    return ReviewSchema(**{name: getattr(review, name) for name in ReviewSchema.model_fields})
+
+
+async def _serialize_details(client: Client, review: Review) -> ReviewDetails:
+    pipeline = client.app.pipelines.get(review.pipeline) if client.app else None
+    events = await client.job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
+    return ReviewDetails(
+        **_serialize_review(review).model_dump(),
+        subjects=[SubjectSchema(**vars(one)) for one in (await client.subjects(review)).values()],
+        has_form=has_form(review, pipeline),
+        form=_json_schema(get_form(review, pipeline)),
+        feedback_form=_json_schema(get_feedback_form(review, pipeline)),
+        comments=(review.feedback or {}).get("comments", []),
+        history=[EventSchema(**vars(event)) for event in reversed(events) if event.kind == "review"],
+    )
+
+
+def _json_schema(form: Any) -> dict[str, Any] | None:
     """None also for a type that JSON Schema cannot describe."""
     if form is None:
         return None

@@ -8,73 +8,79 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from retoma.outgoing import without_values
+from retoma.outgoing import mask_query_values
 from retoma.records import Scope, Subscription
-from retoma.server.callers import Caller, caller
-from retoma.server.problems import Problem, documented
-from retoma.server.shapes import (
-    LARGEST_INT,
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import Problem, document_problems
+from retoma.server.schemas import (
+    MAX_INT,
+    CreatedSubscription,
     Limit,
     Name,
-    SubscriptionGiven,
-    SubscriptionMade,
     SubscriptionPage,
-    SubscriptionShape,
+    SubscriptionRequest,
+    SubscriptionSchema,
 )
 from retoma.settings import Settings
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
-Reader = Annotated[Caller, caller("deliveries:read")]
-Writer = Annotated[Caller, caller("deliveries:write")]
-SubscriptionId = Annotated[int, Path(ge=1, le=LARGEST_INT)]
+Reader = Annotated[Principal, require_scope("deliveries:read")]
+Writer = Annotated[Principal, require_scope("deliveries:write")]
+SubscriptionId = Annotated[int, Path(ge=1, le=MAX_INT)]
 
 
 @router.post(
     "",
     status_code=201,
     summary="Subscribe a URL to events; the same URL again replaces its events",
-    responses=documented(409),
+    responses=document_problems(409),
 )
-async def subscribe(request: Request, given: SubscriptionGiven, by: Writer) -> SubscriptionMade:
+async def create_subscription(request: Request, body: SubscriptionRequest, by: Writer) -> CreatedSubscription:
     """Needs the scope `runs:read` too, because webhooks tell what runs are given and result in."""
-    if not by.may(Scope.RUNS_READ):
+    if not by.has_scope(Scope.RUNS_READ):
         raise Problem(
             403, "SCOPE_MISSING", "events tell of runs: this key lacks the scope runs:read", scope=Scope.RUNS_READ
         )
-    if by.tenant is not None and given.tenant not in (None, by.tenant):
+    if by.tenant is not None and body.tenant not in (None, by.tenant):
         raise Problem(403, "OTHER_TENANT", "this key subscribes to events of its own tenant only: leave `tenant` out")
-    made = await by.client.subscribe(given.url, given.events, tenant=by.tenant or given.tenant)
+    made = await by.client.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
     settings: Settings = request.app.state.settings
     secret = made.secret if settings.webhook_secret is None else None
-    return SubscriptionMade(**_shape(made).model_dump(), secret=secret)
+    return CreatedSubscription(**_serialize_subscription(made).model_dump(), secret=secret)
 
 
 @router.get("", summary="List subscriptions, newest first")
 async def list_subscriptions(
     by: Reader,
     tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    before: Annotated[int | None, Query(ge=1, le=LARGEST_INT, description="`next` of the page before.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the page before.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> SubscriptionPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return SubscriptionPage(webhooks=[], next=None)
     found = await by.client.subscriptions(tenant=by.tenant or tenant, before=before, limit=limit + 1)
     page = found[:limit]
-    return SubscriptionPage(webhooks=[_shape(one) for one in page], next=page[-1].id if len(found) > limit else None)
+    return SubscriptionPage(
+        webhooks=[_serialize_subscription(one) for one in page], next=page[-1].id if len(found) > limit else None
+    )
 
 
 @router.delete(
     "/{subscription}",
     status_code=204,
     summary="Remove a subscription; deliveries that are already enqueued are still sent",
-    responses=documented(404),
+    responses=document_problems(404),
 )
-async def unsubscribe(subscription: SubscriptionId, by: Writer) -> Response:
+async def delete_subscription(subscription: SubscriptionId, by: Writer) -> Response:
     await by.client.unsubscribe(subscription, tenant=by.tenant)
     return Response(status_code=204)
 
 
-def _shape(one: Subscription) -> SubscriptionShape:
-    return SubscriptionShape(
-        id=one.id, tenant=one.tenant, url=without_values(one.url), events=list(one.events), created_at=one.created_at
+def _serialize_subscription(subscription: Subscription) -> SubscriptionSchema:
+    return SubscriptionSchema(
+        id=subscription.id,
+        tenant=subscription.tenant,
+        url=mask_query_values(subscription.url),
+        events=list(subscription.events),
+        created_at=subscription.created_at,
     )

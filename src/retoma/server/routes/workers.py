@@ -6,27 +6,27 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from retoma.figures import QueueFigures
+from retoma.metrics import QueueMetrics
 from retoma.records import WorkerRecord
-from retoma.server.callers import Caller, caller
-from retoma.server.shapes import QueueList, QueueShape, WorkerList, WorkerShape
+from retoma.server.principal import Principal, require_scope
+from retoma.server.schemas import QueueList, QueueSchema, WorkerList, WorkerSchema
 
 router = APIRouter(tags=["workers"])
-Reader = Annotated[Caller, caller("pools:read")]
+Reader = Annotated[Principal, require_scope("pools:read")]
 
 
 @router.get("/queues", summary="What each queue holds")
 async def list_queues(by: Reader) -> QueueList:
-    return QueueList(queues=[_queue(queue) for queue in await by.client.queues(tenant=by.tenant)])
+    return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues(tenant=by.tenant)])
 
 
 @router.get("/workers", summary="List the workers that live")
 async def list_workers(by: Reader) -> WorkerList:
-    return WorkerList(workers=[_worker(by, worker) for worker in await by.client.workers()])
+    return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers()])
 
 
-def _queue(queue: QueueFigures) -> QueueShape:
-    return QueueShape(
+def _serialize_queue(queue: QueueMetrics) -> QueueSchema:
+    return QueueSchema(
         queue=queue.queue,
         ready=queue.jobs.get("ready", 0),
         running=queue.jobs.get("running", 0),
@@ -36,13 +36,13 @@ def _queue(queue: QueueFigures) -> QueueShape:
     )
 
 
-def _worker(by: Caller, worker: WorkerRecord) -> WorkerShape:
+def _serialize_worker(by: Principal, worker: WorkerRecord) -> WorkerSchema:
     """Its name tells of the machine that it runs on, and so is for keys of all tenants."""
-    return WorkerShape(
+    return WorkerSchema(
         id=worker.id,
         name=worker.name if by.tenant is None else f"worker {worker.id}",
         queues=worker.queues,
         concurrency=worker.concurrency,
         started_at=worker.started_at,
-        silent_seconds=worker.silent_for.total_seconds(),
+        heartbeat_age_seconds=worker.heartbeat_age.total_seconds(),
     )

@@ -1,7 +1,7 @@
 // Keeps what is marked `data-live` up to date: asks for this same page again when the server tells that something
 // happened, and now and then in any case. What a person is using stays as it is.
 
-const KINDS = ["start", "result", "failure", "retry", "act", "stuck", "resume", "review", "end"];
+const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "review", "end"];
 const SHORTEST = 1000;
 const NET = 20000;
 const QUIET = 60000;

@@ -32,10 +32,10 @@ create table retoma.hooks (
   run uuid not null,
   endpoint int not null,
   events text[] not null,
-  profile text not null,
+  schedule text not null,
   retries int,
   primary key (run, endpoint),
-  constraint profile_is_known check (profile in ('standard', 'short'))
+  constraint schedule_is_known check (schedule in ('standard', 'short'))
 );
 
 -- One event owed to one endpoint. Its id is the `webhook-id`.
@@ -49,7 +49,7 @@ create table retoma.deliveries (
   pipeline text collate "C" not null,
   host text collate "C" not null,
   event text not null,
-  profile text not null,
+  schedule text not null,
   retries int,
   state retoma.delivery_state not null default 'due',
   attempt int not null default 0,          -- counted when it is taken up; who holds an older one may not write

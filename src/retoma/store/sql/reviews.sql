@@ -6,7 +6,7 @@ select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.
        v.decided_by, v.via, v.decided_at, v.effective_at, v.applied_at, v.value::text as value, v.notes,
        v.feedback::text as feedback, v.back_to, v.back_items,
        (select s.review::text from retoma.steps s where s.version = v.version and s.step = v.step) as policy,
-       retoma.times_sent_back(v) as sent_back
+       retoma.times_sent_back(v) as times_sent_back
   from retoma.reviews v
   join retoma.tenants t on t.id = v.tenant
   join retoma.versions g on g.id = v.version

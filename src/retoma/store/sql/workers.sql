@@ -29,7 +29,7 @@ select retoma.bury(:worker, 'interrupted', 'INTERRUPTED') as jobs;
 select retoma.bury(:worker, 'died', 'BLOCKED_LOOP') as jobs;
 
 -- name: list_workers
-select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as silent_for,
+select id, name, queues, concurrency, started_at, ended_at, retoma.now() - beat_at as heartbeat_age,
        silence as heartbeat_timeout, pipelines, allow_hosts
   from retoma.workers
  where ended_at is null

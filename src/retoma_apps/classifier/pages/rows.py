@@ -11,12 +11,12 @@ from uuid import UUID
 
 from retoma.records import Item
 from retoma.states import JobState
-from retoma_apps.classifier.batches import document
-from retoma_apps.classifier.pages.looks import CHECK, DOCUMENTS, Look
+from retoma_apps.classifier.executions import document_to_json
+from retoma_apps.classifier.pages.badges import DOCUMENT_BADGES, NEEDS_CHECK_BADGE, Badge
 from retoma_apps.classifier.pages.words import Words
 
 LONGEST_MESSAGE = 160
-NOTHING = "\N{EN DASH}"
+EMPTY_CELL = "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Table:
     run: UUID
     say: Words
     labels: Sequence[str]
-    least: float
+    min_confidence: float
     csrf: str
     query: Mapping[str, str]
     only_unsure: bool = False
@@ -40,38 +40,38 @@ class Table:
         query = urlencode(self.query)
         return escape(f"{self.path}{path}{'?' if query else ''}{query}")
 
-    def row(self, item: Item, *, editing: bool = False) -> str:
+    def render_row(self, item: Item, *, editing: bool = False) -> str:
         """`editing` shows the form for its label. Nothing if the filters leave it out."""
-        shown = document(item, self.least)
+        shown = document_to_json(item, self.min_confidence)
         if self.only_unsure and not shown["rever"]:
             return ""
         number, code = item.position, escape(shown["codigo"])
         file = f"/execucoes/{self.run}/arquivo?codigo={quote(shown['codigo'], safe='')}"
         status = "REVER" if shown["rever"] else shown["status"]
-        look = CHECK if shown["rever"] else DOCUMENTS[shown["status"]]
+        look = NEEDS_CHECK_BADGE if shown["rever"] else DOCUMENT_BADGES[shown["status"]]
         return (
             f'<tr id="d{number}" data-c="{code}" data-s="{status}">'
             f'<td class="lead wrapany"><a class="doc" href="{file}">{code}</a></td>'
-            f'<td class="st">{_badge(look, self.say(f"document {status}"))}</td>'
-            f"{self._label(shown, number, editing=editing)}"
-            f"{self._confidence(shown)}"
+            f'<td class="st">{_render_badge(look, self.say(f"document {status}"))}</td>'
+            f"{self._render_label(shown, number, editing=editing)}"
+            f"{self._render_confidence(shown)}"
             f'<td class="n" data-l="{self.say("attempts")}">{shown["tentativas"]}</td>'
-            f"{self._error(shown)}"
-            f'<td class="n acts full">{self._acts(shown, number, editing=editing)}</td></tr>\n'
+            f"{self._render_error(shown)}"
+            f'<td class="n acts full">{self._render_actions(shown, number, editing=editing)}</td></tr>\n'
         )
 
-    def _label(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
+    def _render_label(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
         head = f'<td class="wrapany full" data-l="{self.say("label")}">'
         if editing:
-            return f"{head}{self._form(shown, number)}</td>"
+            return f"{head}{self._render_label_form(shown, number)}</td>"
         if shown["duplicado_de"]:
             return f'{head}<span class="faint">{escape(self.say("same as", code=shown["duplicado_de"]))}</span></td>'
         if not shown["rotulo"]:
-            return f'<td class="none">{NOTHING}</td>'
+            return f'<td class="none">{EMPTY_CELL}</td>'
         why = f' title="{escape(shown["justificativa"])}"' if shown["justificativa"] else ""
-        return f'{head}<span class="strong"{why}>{escape(shown["rotulo"])}</span>{self._former(shown)}</td>'
+        return f'{head}<span class="strong"{why}>{escape(shown["rotulo"])}</span>{self._render_model_label(shown)}</td>'
 
-    def _former(self, shown: Mapping[str, Any]) -> str:
+    def _render_model_label(self, shown: Mapping[str, Any]) -> str:
         """What the model had said, which stays in sight."""
         if not shown["corrigido"]:
             return ""
@@ -81,18 +81,18 @@ class Table:
             said = self.say("confirmed")
         else:
             said = self.say("model said", label=shown["rotulo_modelo"])
-        return f' <span class="former">{_icon("hand")}{escape(said)}</span>'
+        return f' <span class="former">{_render_icon("hand")}{escape(said)}</span>'
 
-    def _confidence(self, shown: Mapping[str, Any]) -> str:
+    def _render_confidence(self, shown: Mapping[str, Any]) -> str:
         if shown["confianca"] is None or shown["corrigido"]:
-            return f'<td class="n none">{NOTHING}</td>'
+            return f'<td class="n none">{EMPTY_CELL}</td>'
         number = f"{shown['confianca']:.2f}".replace(".", self.comma)
         return f'<td class="n" data-l="{self.say("confidence")}">{number}</td>'
 
-    def _error(self, shown: Mapping[str, Any]) -> str:
+    def _render_error(self, shown: Mapping[str, Any]) -> str:
         code = shown["erro_codigo"]
         if not code:
-            return f'<td class="none">{NOTHING}</td>'
+            return f'<td class="none">{EMPTY_CELL}</td>'
         if shown["status"] != "ERRO":
             return f'<td class="full faint"><code>{escape(code)}</code></td>'
         message = escape(str(shown["erro_detalhe"] or "")[:LONGEST_MESSAGE])
@@ -101,21 +101,21 @@ class Table:
             f'<code class="faint">{escape(code)}</code></td>'
         )
 
-    def _acts(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
+    def _render_actions(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
         if editing or shown["status"] not in ("CONCLUIDO", "ERRO"):
             return ""
-        made = [self._link(number)]
+        made = [self._render_edit_link(number)]
         if shown["rever"]:
-            made.insert(0, _button("confirmar", number, self.say("confirm")))
+            made.insert(0, _render_button("confirmar", number, self.say("confirm")))
         if shown["status"] == "ERRO":
-            made.append(_button("pular", number, self.say("skip")))
+            made.append(_render_button("pular", number, self.say("skip")))
         return "".join(made)
 
-    def _link(self, number: int) -> str:
+    def _render_edit_link(self, number: int) -> str:
         address = escape(f"?{urlencode({**self.query, 'corrigir': number})}#d{number}")
         return f'<a class="btn small quiet" data-edit="{number}" href="{address}">{self.say("correct")}</a>'
 
-    def _form(self, shown: Mapping[str, Any], number: int) -> str:
+    def _render_label_form(self, shown: Mapping[str, Any], number: int) -> str:
         options = "".join(
             f'<option value="{escape(label)}"{" selected" if label == shown["rotulo"] else ""}>{escape(label)}</option>'
             for label in ("", *self.labels)
@@ -131,20 +131,20 @@ class Table:
         )
 
 
-def not_laid_out(given: Mapping[str, Any], position: int) -> Item:
+def pending_item(entry: Mapping[str, Any], position: int) -> Item:
     """A document of an execution that has not begun yet."""
-    state = JobState.SKIPPED if given.get("duplicado_de") else JobState.WAITING
-    return Item(given["codigo"], position, given, state, "", 0, None, None, None, None, None, None, None)
+    state = JobState.SKIPPED if entry.get("duplicado_de") else JobState.WAITING
+    return Item(entry["codigo"], position, entry, state, "", 0, None, None, None, None, None, None, None)
 
 
-def _badge(look: Look, word: str) -> str:
-    return f'<span class="badge plain {look.colour}">{_icon(look.icon)}{word}</span>'
+def _render_badge(badge: Badge, word: str) -> str:
+    return f'<span class="badge plain {badge.colour}">{_render_icon(badge.icon)}{word}</span>'
 
 
-def _icon(name: str) -> str:
+def _render_icon(name: str) -> str:
     return f'<svg class="i" aria-hidden="true"><use href="#i-{name}"/></svg>'
 
 
-def _button(form: str, number: int, word: str) -> str:
+def _render_button(form: str, number: int, word: str) -> str:
     """Of a form that stands once on the page."""
     return f'<button class="btn small" form="{form}" name="n" value="{number}">{word}</button>'

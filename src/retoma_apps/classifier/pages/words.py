@@ -319,7 +319,7 @@ _WORDS = {
         "failed documents wait for their next try",
         "documentos que falharam esperam a próxima tentativa",
     ),
-    "cause outside": ("work is done elsewhere", "o trabalho está sendo feito fora daqui"),
+    "cause external_work": ("work is done elsewhere", "o trabalho está sendo feito fora daqui"),
     "cause undefined_step": (
         "no worker has this version of the classifier; start one: retoma worker retoma_apps.classifier",
         "nenhum worker tem esta versão do classificador; inicie um: retoma worker retoma_apps.classifier",
@@ -328,7 +328,7 @@ _WORDS = {
         "no worker is alive; start one: retoma worker retoma_apps.classifier",
         "nenhum worker está ativo; inicie um: retoma worker retoma_apps.classifier",
     ),
-    "cause not_taken": (
+    "cause not_claimed": (
         "no live worker takes these documents; start one: retoma worker retoma_apps.classifier",
         "nenhum worker ativo pega estes documentos; inicie um: retoma worker retoma_apps.classifier",
     ),
@@ -343,7 +343,7 @@ _WORDS = {
     "cause pool_rate": ("only so many begin in a second", "só alguns podem começar por segundo"),
     "cause pool_share": ("the project has its share of the model's answers", "o projeto já usa a sua parte do modelo"),
     "cause provider_down": ("the provider of the model does not answer", "o provedor do modelo não responde"),
-    "cause provider_refuses": (
+    "cause provider_rejected": (
         "the provider of the model refuses us; see its key and its credit",
         "o provedor do modelo nos recusa; veja a chave e o crédito",
     ),
@@ -511,7 +511,7 @@ _CODES = {
         "The execution was given up without progress. Continue from where it stopped.",
         "A execução foi abandonada sem progresso. Continue de onde parou.",
     ),
-    "NEED_FAILED": (
+    "DEPENDENCY_FAILED": (
         "What it needs has failed. Reprocess the errors.",
         "O que ele precisa falhou. Reprocesse os erros.",
     ),
@@ -561,7 +561,7 @@ _CODES = {
         "The provider is down. Reprocess it later.",
         "O provedor está fora do ar. Reprocesse mais tarde.",
     ),
-    "PROVIDER_REFUSES": (
+    "PROVIDER_REJECTED": (
         "The provider refuses us. See its key and its credit, then reprocess.",
         "O provedor nos recusa. Veja a chave e o crédito, e reprocesse.",
     ),

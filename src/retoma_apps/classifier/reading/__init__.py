@@ -4,9 +4,9 @@ reading = read_path("file.pdf")     in an isolated step: PDFium and OCR are nati
 reading.text, reading.pages
 """
 
-from retoma_apps.classifier.reading.archives import Member, is_one_document, members
+from retoma_apps.classifier.reading.archives import Member, is_one_document, iterate_members
 from retoma_apps.classifier.reading.document import Reading, read, read_path
 from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.limits import Limits
 
-__all__ = ["Limits", "Member", "Reading", "Unreadable", "is_one_document", "members", "read", "read_path"]
+__all__ = ["Limits", "Member", "Reading", "Unreadable", "is_one_document", "iterate_members", "read", "read_path"]

@@ -16,11 +16,11 @@ from retoma_apps.classifier.reading.limits import MEGABYTE, Limits
 
 _CHUNK = 65_536
 _END = b"PK\x05\x06"
-_END_SEARCH = 65_557
-_ENTRY = 512  # bytes that a member's entry in the list may have on average
+_END_SEARCH_BYTES = 65_557
+_MAX_ENTRY_BYTES = 512  # bytes that a member's entry in the list may have on average
 _RATIO_FROM = MEGABYTE
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_BROKEN = (
+_ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -30,11 +30,11 @@ _BROKEN = (
     NotImplementedError,
     struct.error,
 )
-_NOISE = (".ds_store", "thumbs.db", "desktop.ini")
-_TWINS = "__MACOSX"
-_TWIN = "._"
+_SYSTEM_FILES = (".ds_store", "thumbs.db", "desktop.ini")
+_MAC_METADATA_FOLDER = "__MACOSX"
+_MAC_METADATA_PREFIX = "._"
 _IS_UTF8 = 0x800
-_OF_ONE_DOCUMENT = ("[Content_Types].xml", "mimetype")  # at the root of an Office or OpenDocument file
+_OFFICE_MARKERS = ("[Content_Types].xml", "mimetype")  # at the root of an Office or OpenDocument file
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Archive:
         return self._zipped.infolist()
 
     @property
-    def is_spent(self) -> bool:
+    def is_over_limit(self) -> bool:
         """Whether more was unpacked than is allowed for the whole."""
         return self._unpacked > self._limits.unpacked
 
@@ -66,7 +66,7 @@ class Archive:
         """The member's content, part by part. Raises Unreadable as soon as there is too much of it."""
         _check(info)
         member = 0
-        with _told(), self._zipped.open(info) as content:
+        with _translate_errors(), self._zipped.open(info) as content:
             while chunk := content.read(_CHUNK):
                 member += len(chunk)
                 self._count(len(chunk), member, info.compress_size)
@@ -74,17 +74,17 @@ class Archive:
 
     def _count(self, chunk: int, member: int, packed: int) -> None:
         self._unpacked += chunk
-        if self.is_spent:
+        if self.is_over_limit:
             raise _too_large(f"unpacked it has more than {self._limits.unpacked:,} bytes")
         if _is_bomb(member, packed, self._limits):
             raise _above_ratio(self._limits)
 
 
 @contextmanager
-def opened(file: BinaryIO, limits: Limits) -> Iterator[Archive]:
+def open_archive(file: BinaryIO, limits: Limits) -> Iterator[Archive]:
     """A zip, of which so far only the list of members is read."""
     _check_list(file, limits)
-    with _told():
+    with _translate_errors():
         zipped = zipfile.ZipFile(file)
     with zipped:
         if len(zipped.infolist()) > limits.members:
@@ -94,18 +94,18 @@ def opened(file: BinaryIO, limits: Limits) -> Iterator[Archive]:
 
 def is_one_document(file: BinaryIO, limits: Limits) -> bool:
     """Whether a zip is a document of an office program, and no batch of documents. By its list, which is at its end."""
-    with opened(file, limits) as archive:
-        return any(info.filename in _OF_ONE_DOCUMENT for info in archive.entries)
+    with open_archive(file, limits) as archive:
+        return any(info.filename in _OFFICE_MARKERS for info in archive.entries)
 
 
-def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
+def iterate_members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
     """Each file of a zip in turn, without folders and what operating systems leave behind.
 
     A member that is locked, damaged or above `limits.bytes` comes with its error. A zip that is a bomb as a whole ends
     the iteration with one.
     """
-    with opened(file, limits) as archive:
-        found = [(info, name) for info in archive.entries if not _is_noise(name := _name(info))]
+    with open_archive(file, limits) as archive:
+        found = [(info, name) for info in archive.entries if not _is_system_file(name := _decode_name(info))]
         if len(found) > limits.files:
             raise _too_many(limits)
         packed = min(file.seek(0, 2), sum(info.compress_size for info, _ in found))
@@ -113,7 +113,7 @@ def members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
         _check_total(sum(announced), packed, limits)
         kept = 0
         for info, name in found:
-            member = _member(archive, info, name, limits)
+            member = _read_member(archive, info, name, limits)
             kept += len(member.data)
             _check_total(kept, packed, limits)
             yield member
@@ -129,7 +129,7 @@ def _is_bomb(unpacked: int, packed: int, limits: Limits) -> bool:
     return unpacked > _RATIO_FROM and unpacked > limits.ratio * max(packed, 1)
 
 
-def _name(info: zipfile.ZipInfo) -> str:
+def _decode_name(info: zipfile.ZipInfo) -> str:
     """As it was meant: zips of Windows in Brazil have names in code page 850 and do not say so; some have UTF-8."""
     if info.flag_bits & _IS_UTF8:
         return info.filename
@@ -143,14 +143,19 @@ def _name(info: zipfile.ZipInfo) -> str:
         return written.decode("cp850")
 
 
-def _is_noise(name: str) -> bool:
+def _is_system_file(name: str) -> bool:
     """Folders, and what operating systems leave behind."""
     *folders, last = name.replace("\\", "/").split("/")
     is_folder = bool(folders) and not last
-    return is_folder or _TWINS in folders or last.startswith(_TWIN) or last.casefold() in _NOISE
+    return (
+        is_folder
+        or _MAC_METADATA_FOLDER in folders
+        or last.startswith(_MAC_METADATA_PREFIX)
+        or last.casefold() in _SYSTEM_FILES
+    )
 
 
-def _member(archive: Archive, info: zipfile.ZipInfo, name: str, limits: Limits) -> Member:
+def _read_member(archive: Archive, info: zipfile.ZipInfo, name: str, limits: Limits) -> Member:
     data = bytearray()
     try:
         for chunk in archive.chunks(info):
@@ -158,7 +163,7 @@ def _member(archive: Archive, info: zipfile.ZipInfo, name: str, limits: Limits) 
             if len(data) > limits.bytes:
                 raise _too_large(f"it has more than {limits.bytes:,} bytes")
     except Unreadable as error:
-        if archive.is_spent:
+        if archive.is_over_limit:
             raise
         return Member(name, b"", error)
     return Member(name, bytes(data))
@@ -167,14 +172,14 @@ def _member(archive: Archive, info: zipfile.ZipInfo, name: str, limits: Limits) 
 def _check_list(file: BinaryIO, limits: Limits) -> None:
     """Before the list is read: a list alone can fill the memory."""
     size = file.seek(0, 2)
-    file.seek(max(0, size - _END_SEARCH))
+    file.seek(max(0, size - _END_SEARCH_BYTES))
     tail = file.read()
     at = tail.rfind(_END)
     file.seek(0)
     if at < 0 or len(tail) - at < 16:
         raise Unreadable("the zip is damaged: it has no end", "FILE_DAMAGED")
     (length,) = struct.unpack_from("<I", tail, at + 12)
-    if length > limits.members * _ENTRY:
+    if length > limits.members * _MAX_ENTRY_BYTES:
         raise _too_many(limits)
 
 
@@ -186,10 +191,10 @@ def _check(info: zipfile.ZipInfo) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except _BROKEN as error:
+    except _ZIP_ERRORS as error:
         raise Unreadable("the zip is damaged", "FILE_DAMAGED") from error
 
 

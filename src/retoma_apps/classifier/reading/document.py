@@ -14,9 +14,9 @@ from retoma_apps.classifier.reading.kinds import Kind, kind_of
 from retoma_apps.classifier.reading.limits import Limits
 from retoma_apps.classifier.reading.ocr import FindOcr, Ocr, installed_ocr
 from retoma_apps.classifier.reading.pdf import pdf_text
-from retoma_apps.classifier.reading.plain import cleaned, plain_text
+from retoma_apps.classifier.reading.plain import clean_text, plain_text
 
-USUAL = Limits()
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Reading:
     kind: Kind
     pages: int = 1
     ocr_pages: int = 0
-    is_cut: bool = False
+    is_truncated: bool = False
 
 
-def read_path(path: str, limits: Limits = USUAL) -> Reading:
+def read_path(path: str, limits: Limits = DEFAULT_LIMITS) -> Reading:
     """As `read`, of a file of this machine. Made for an isolated step: it needs no network and no environment."""
-    with open(path, "rb", opener=_regular) as file:
+    with open(path, "rb", opener=_open_regular_file) as file:
         _check_size(os.fstat(file.fileno()).st_size, limits)
         return read(file.read(limits.bytes + 1), limits)
 
 
-def read(data: bytes, limits: Limits = USUAL, ocr: Ocr | None = None) -> Reading:
+def read(data: bytes, limits: Limits = DEFAULT_LIMITS, ocr: Ocr | None = None) -> Reading:
     """The text, and how it was found. Raises Unreadable, with a code that says why.
 
     Without `ocr` that of this machine is used, if it is installed.
@@ -49,7 +49,7 @@ def read(data: bytes, limits: Limits = USUAL, ocr: Ocr | None = None) -> Reading
     return reading
 
 
-def _regular(path: str, flags: int) -> int:
+def _open_regular_file(path: str, flags: int) -> int:
     """Opens a plain file and nothing else, without waiting as for a pipe."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -62,24 +62,24 @@ def _read(data: bytes, kind: Kind, limits: Limits, find_ocr: FindOcr) -> Reading
     match kind:
         case "pdf":
             found = pdf_text(data, limits, find_ocr)
-            is_cut = found.unread > 0 or len(found.texts) < found.pages
-            return _reading(found.texts, kind, limits, found.pages, found.ocr_pages, is_cut)
+            is_cut = found.unread_pages > 0 or len(found.texts) < found.pages
+            return _build_reading(found.texts, kind, limits, found.pages, found.ocr_pages, is_cut)
         case "docx":
-            return _reading([docx_text(data, limits)], kind, limits)
+            return _build_reading([docx_text(data, limits)], kind, limits)
         case "image":
             texts = image_texts(data, limits, find_ocr)
-            return _reading(texts, kind, limits, len(texts), len(texts))
+            return _build_reading(texts, kind, limits, len(texts), len(texts))
         case "text":
-            return _reading([plain_text(data)], kind, limits)
+            return _build_reading([plain_text(data)], kind, limits)
         case _:
             assert_never(kind)
 
 
-def _reading(
+def _build_reading(
     texts: list[str], kind: Kind, limits: Limits, pages: int = 1, ocr_pages: int = 0, is_cut: bool = False
 ) -> Reading:
     joined = "\n\n".join(texts)
-    text = cleaned(joined[: limits.characters])
+    text = clean_text(joined[: limits.characters])
     return Reading(text, kind, pages, ocr_pages, is_cut or len(joined) > limits.characters)
 
 

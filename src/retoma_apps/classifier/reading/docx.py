@@ -6,13 +6,13 @@ import io
 from collections.abc import Iterable
 from xml.parsers import expat
 
-from retoma_apps.classifier.reading.archives import opened
+from retoma_apps.classifier.reading.archives import open_archive
 from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.kinds import unsupported
 from retoma_apps.classifier.reading.limits import Limits
 
 BODY = "word/document.xml"
-_SPACES = (
+_NAMESPACES = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
@@ -20,13 +20,13 @@ _DEEPEST = 200
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n"}
 
 
-class Enough(Exception):
+class TextLimitReached(Exception):
     """As much text was read as is wanted."""
 
 
 def docx_text(data: bytes, limits: Limits) -> str:
     """Paragraphs as lines, up to about `limits.characters`. Deleted text, fields and comments are left out."""
-    with opened(io.BytesIO(data), limits) as archive:
+    with open_archive(io.BytesIO(data), limits) as archive:
         bodies = [info for info in archive.entries if info.filename == BODY]
         if not bodies:
             raise unsupported("a zip that is no docx")
@@ -34,8 +34,8 @@ def docx_text(data: bytes, limits: Limits) -> str:
 
 
 class _Reader:
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_characters: int) -> None:
+        self._max_characters = max_characters
         self._length = 0
         self._parts: list[str] = []
         self._depth = 0
@@ -47,7 +47,7 @@ class _Reader:
             for chunk in chunks:
                 self._parser.Parse(chunk, False)
             self._parser.Parse(b"", True)
-        except Enough:
+        except TextLimitReached:
             pass
         except expat.ExpatError as error:
             raise Unreadable("the docx is damaged: its XML cannot be read", "FILE_DAMAGED") from error
@@ -57,7 +57,7 @@ class _Reader:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise Unreadable("the docx is damaged: its XML is nested too deep", "FILE_DAMAGED")
-        word = _word(name)
+        word = _local_name(name)
         self._is_text = word == "t"
         if word in _BREAKS:
             self._add(_BREAKS[word])
@@ -65,7 +65,7 @@ class _Reader:
     def end(self, name: str) -> None:
         self._depth -= 1
         self._is_text = False
-        if _word(name) == "p":
+        if _local_name(name) == "p":
             self._add("\n")
 
     def characters(self, text: str) -> None:
@@ -79,8 +79,8 @@ class _Reader:
     def _add(self, text: str) -> None:
         self._parts.append(text)
         self._length += len(text)
-        if self._length > self._most:
-            raise Enough
+        if self._length > self._max_characters:
+            raise TextLimitReached
 
 
 def _parser(reader: _Reader) -> expat.XMLParserType:
@@ -93,7 +93,7 @@ def _parser(reader: _Reader) -> expat.XMLParserType:
     return parser
 
 
-def _word(name: str) -> str:
+def _local_name(name: str) -> str:
     """The element's name if it is a word processor's."""
     space, _, word = name.rpartition(" ")
-    return word if space in _SPACES else ""
+    return word if space in _NAMESPACES else ""

@@ -55,5 +55,5 @@ def _refuse_others(data: bytes) -> None:
             raise unsupported(name)
 
 
-def unsupported(what: str) -> Unreadable:
-    return Unreadable(f"this is {what}; PDF, docx, images and plain text can be read", "FILE_UNSUPPORTED")
+def unsupported(description: str) -> Unreadable:
+    return Unreadable(f"this is {description}; PDF, docx, images and plain text can be read", "FILE_UNSUPPORTED")

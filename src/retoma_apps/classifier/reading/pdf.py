@@ -13,7 +13,7 @@ from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.limits import Limits
 from retoma_apps.classifier.reading.ocr import ADVICE, FindOcr
 
-_LOCKED = (4, 5)  # PDFium's numbers for a wrong password and for a lock it does not know
+_PASSWORD_ERRORS = (4, 5)  # PDFium's numbers for a wrong password and for a lock it does not know
 _DOTS_PER_POINT = 200 / 72
 
 
@@ -24,27 +24,27 @@ class PdfText:
     pages: int
     texts: list[str] = field(default_factory=list)
     ocr_pages: int = 0
-    unread: int = 0
+    unread_pages: int = 0
 
 
 def pdf_text(data: bytes, limits: Limits, find_ocr: FindOcr) -> PdfText:
     """Page by page, until there are `limits.characters`. Raises Unreadable if only pictures are there and no OCR."""
-    with _opened(data) as document:
-        found = PdfText(_count(document, limits))
+    with _open_pdf(data) as document:
+        found = PdfText(_count_pages(document, limits))
         length = 0
         for number in range(found.pages):
-            text = _page(document, number, found, limits, find_ocr)
+            text = _read_page(document, number, found, limits, find_ocr)
             found.texts.append(text)
             length += len(text)
             if length > limits.characters:
                 break
-    if found.unread and not length:
+    if found.unread_pages and not length:
         raise Unreadable(f"the PDF holds pictures of text only: {ADVICE}", "FILE_NEEDS_OCR")
     return found
 
 
 @contextmanager
-def _opened(data: bytes) -> Iterator[Any]:
+def _open_pdf(data: bytes) -> Iterator[Any]:
     try:
         import pypdfium2
     except ImportError as error:
@@ -58,7 +58,7 @@ def _opened(data: bytes) -> Iterator[Any]:
     except pypdfium2.PdfiumError as error:
         if _is_locked(data):
             raise Unreadable("the PDF is locked with a password: send it without one", "FILE_ENCRYPTED") from error
-        raise _damaged() from error
+        raise _damaged_pdf() from error
 
 
 def _is_locked(data: bytes) -> bool:
@@ -71,34 +71,34 @@ def _is_locked(data: bytes) -> bool:
             pypdfium2.PdfDocument(asked).close()
         except pypdfium2.PdfiumError as error:
             code = getattr(error, "err_code", None)
-    return code in _LOCKED
+    return code in _PASSWORD_ERRORS
 
 
-def _count(document: Any, limits: Limits) -> int:
+def _count_pages(document: Any, limits: Limits) -> int:
     count = len(document)
     if count < 1:
-        raise _damaged()
+        raise _damaged_pdf()
     if count > limits.pages:
         raise Unreadable(f"the PDF has {count:,} pages; {limits.pages:,} are the most that are read", "FILE_TOO_LARGE")
     return count
 
 
-def _page(document: Any, number: int, found: PdfText, limits: Limits, find_ocr: FindOcr) -> str:
+def _read_page(document: Any, number: int, found: PdfText, limits: Limits, find_ocr: FindOcr) -> str:
     page = document[number]
     try:
-        text = _text(page)
+        text = _extract_text(page)
         if text or _is_blank(page):
             return text
         if found.ocr_pages >= limits.ocr_pages or (ocr := find_ocr()) is None:
-            found.unread += 1
+            found.unread_pages += 1
             return ""
         found.ocr_pages += 1
-        return ocr(_picture(page, limits))
+        return ocr(_render_page(page, limits))
     finally:
         page.close()
 
 
-def _text(page: Any) -> str:
+def _extract_text(page: Any) -> str:
     """Empty also if it is mostly signs without a meaning, as fonts without a table of characters give."""
     part = page.get_textpage()
     try:
@@ -114,14 +114,14 @@ def _is_blank(page: Any) -> bool:
     return next(iter(page.get_objects(max_depth=1)), None) is None
 
 
-def _picture(page: Any, limits: Limits) -> Any:
+def _render_page(page: Any, limits: Limits) -> Any:
     """As fine as 200 dots to the inch, or as the limit of pixels allows, however large the page claims to be."""
     area = math.prod(page.get_size())
     if not 0 < area < math.inf:
-        raise _damaged()
+        raise _damaged_pdf()
     scale = min(_DOTS_PER_POINT, math.sqrt(limits.pixels / area))
     return page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False).to_numpy()
 
 
-def _damaged() -> Unreadable:
+def _damaged_pdf() -> Unreadable:
     return Unreadable("the PDF is damaged: it cannot be opened, or one of its pages cannot", "FILE_DAMAGED")

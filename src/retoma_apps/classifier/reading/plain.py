@@ -25,33 +25,33 @@ _GAPS = re.compile(r"\n{3,}")
 
 def plain_text(data: bytes) -> str:
     """Raises Unreadable if these bytes are no text in any encoding that is tried."""
-    text = _decoded(data)
+    text = _decode(data)
     sample = text[:_SAMPLE]
     if len(_CONTROLS.findall(sample)) > _MOST_CONTROLS * len(sample):
         raise unsupported("no text that could be read")
     return text
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """In one form of Unicode, with single spaces and at most one empty line in a row, without control characters."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
     text = _SPACES.sub(" ", _CONTROLS.sub("", text))
     return _GAPS.sub("\n\n", _LINES.sub("\n", text)).strip()
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
-    if wide := _wide(data[:_SAMPLE]):
+    if wide := _detect_utf16(data[:_SAMPLE]):
         return data.decode(wide, errors="replace")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return _western(data)
+        return _decode_western(data)
 
 
-def _wide(sample: bytes) -> str | None:
+def _detect_utf16(sample: bytes) -> str | None:
     """UTF-16 without a mark: in European text every second byte is zero."""
     half = max(len(sample) // 2, 1)
     if sample[1::2].count(0) > 0.7 * half:
@@ -59,7 +59,7 @@ def _wide(sample: bytes) -> str | None:
     return "utf-16-be" if sample[0::2].count(0) > 0.7 * half else None
 
 
-def _western(data: bytes) -> str:
+def _decode_western(data: bytes) -> str:
     """As Windows writes it in Brazil; five of its bytes mean nothing, and then it is the older Latin 1."""
     try:
         return data.decode("cp1252")

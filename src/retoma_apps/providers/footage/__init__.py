@@ -7,10 +7,10 @@ from retoma_apps.providers.footage.errors import (
     FootageRefused,
     InvalidAnswer,
 )
-from retoma_apps.providers.footage.matching import chosen, coverage, ranked, relevance
+from retoma_apps.providers.footage.matching import choose_clip, coverage, rank_clips, relevance
 from retoma_apps.providers.footage.offline import Frames, OfflineFootage
 from retoma_apps.providers.footage.pexels import Pexels, PexelsSettings
-from retoma_apps.providers.footage.port import Footage, Found
+from retoma_apps.providers.footage.port import Footage, FoundClip
 
 __all__ = [
     "ClipUnavailable",
@@ -18,14 +18,14 @@ __all__ = [
     "Footage",
     "FootageError",
     "FootageRefused",
-    "Found",
+    "FoundClip",
     "Frames",
     "InvalidAnswer",
     "OfflineFootage",
     "Pexels",
     "PexelsSettings",
-    "chosen",
+    "choose_clip",
     "coverage",
-    "ranked",
+    "rank_clips",
     "relevance",
 ]

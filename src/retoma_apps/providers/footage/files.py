@@ -22,17 +22,17 @@ async def check_video(path: Path) -> None:
 async def write_jpeg(picture: Path, to: Path) -> None:
     """Drawn anew and made small, whatever kind of picture it was."""
     try:
-        await _drawn(ffmpeg.image_input(picture), picture.parent, to)
+        await _write_image(ffmpeg.image_input(picture), picture.parent, to)
     except ffmpeg.FfmpegFailed as error:
         raise ClipUnusable(f"what came is no picture: {error}") from error
 
 
 async def write_frame(clip: Path, to: Path) -> None:
     """The first frame."""
-    await _drawn([*ffmpeg.media_input(clip)], clip.parent, to)
+    await _write_image([*ffmpeg.media_input(clip)], clip.parent, to)
 
 
-async def _drawn(source: list[str], folder: Path, to: Path) -> None:
+async def _write_image(source: list[str], folder: Path, to: Path) -> None:
     part = to.with_name(f"{to.name}.part.jpg")
     scaled = f"scale='min({_THUMBNAIL_WIDTH},iw)':-2:out_range=pc,format=yuvj420p"
     try:

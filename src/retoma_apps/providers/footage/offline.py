@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from retoma_apps.providers import ffmpeg
-from retoma_apps.providers.drawing import MOTIFS, chance, gradient, lettering, palette, shape
+from retoma_apps.providers.drawing import MOTIFS, create_palette, draw_gradient, draw_shape, draw_text, seeded_random
 from retoma_apps.providers.footage.errors import ClipUnusable
 from retoma_apps.providers.footage.files import write_frame
-from retoma_apps.providers.footage.matching import words
-from retoma_apps.providers.footage.port import Found
+from retoma_apps.providers.footage.matching import keywords
+from retoma_apps.providers.footage.port import FoundClip
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,7 +33,7 @@ _SPREAD = 1.25
 _SHAPES = 3
 _GROWTH = 0.04
 """How much of its width the lettering gains on each side when it is nearest."""
-_LONGEST_ROUND = 5.0
+_MAX_LOOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,24 @@ class OfflineFootage:
         self._frames = frames or Frames()
         self._longest = longest
 
-    async def search(self, query: str, *, language: str, seconds: float, most: int = 10) -> list[Found]:
-        return [self._found(query[:_LONGEST_QUERY], seconds, variant) for variant in range(min(most, _VARIANTS))]
+    async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
+        return [self._create_clip(query[:_LONGEST_QUERY], seconds, variant) for variant in range(min(limit, _VARIANTS))]
 
-    async def fetch(self, found: Found, to: Path) -> None:
+    async def fetch(self, found: FoundClip, to: Path) -> None:
         with TemporaryDirectory(dir=to.parent) as made:
-            clip = await _drawn(Path(made), found, self._frames, min(found.seconds, LONGEST))
+            clip = await _draw_clip(Path(made), found, self._frames, min(found.seconds, LONGEST))
             clip.rename(to)
 
-    async def picture(self, found: Found, to: Path) -> None:
+    async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
         """The first frame of the clip, which takes much less time than the clip."""
         with TemporaryDirectory(dir=to.parent) as made:
-            clip = await _drawn(Path(made), found, self._frames, 1 / self._frames.fps)
+            clip = await _draw_clip(Path(made), found, self._frames, 1 / self._frames.fps)
             await write_frame(clip, to)
 
-    def _found(self, query: str, seconds: float, variant: int) -> Found:
+    def _create_clip(self, query: str, seconds: float, variant: int) -> FoundClip:
         lasting = min(max(seconds, SHORTEST), LONGEST, self._longest)
-        mark = chance(query, str(variant)).randbytes(8).hex()
-        return Found(
+        mark = seeded_random(query, str(variant)).randbytes(8).hex()
+        return FoundClip(
             id=f"offline-{mark}",
             source=self.name,
             url="",
@@ -79,7 +79,7 @@ class OfflineFootage:
             seconds=round(lasting, 3),
             width=self._frames.width,
             height=self._frames.height,
-            tags=tuple(words(query)),
+            tags=tuple(keywords(query)),
         )
 
 
@@ -92,18 +92,18 @@ class _Clip:
     phase: float
 
 
-async def _drawn(folder: Path, found: Found, frames: Frames, seconds: float) -> Path:
+async def _draw_clip(folder: Path, found: FoundClip, frames: Frames, seconds: float) -> Path:
     """Only a round is drawn, which ends as it began; the clip is so many rounds, copied one behind the other."""
-    query, variant = _read(found.link)
-    clip = await asyncio.to_thread(_layers, folder, query, variant, frames)
+    query, variant = _parse_link(found.link)
+    clip = await asyncio.to_thread(_draw_layers, folder, query, variant, frames)
     count = max(round(seconds * frames.fps), 1)
-    rounds = math.ceil(seconds / _LONGEST_ROUND)
-    await ffmpeg.run(_round(clip, frames, math.ceil(count / rounds)), folder)
-    await ffmpeg.run(_rounds(rounds, count), folder)
+    rounds = math.ceil(seconds / _MAX_LOOP_SECONDS)
+    await ffmpeg.run(_loop_arguments(clip, frames, math.ceil(count / rounds)), folder)
+    await ffmpeg.run(_repeat_arguments(rounds, count), folder)
     return folder / "clip.mp4"
 
 
-def _read(link: str) -> tuple[str, str]:
+def _parse_link(link: str) -> tuple[str, str]:
     kind, _, rest = link.partition(":")
     variant, _, query = rest.partition("/")
     if kind != "offline" or not variant.isdecimal():
@@ -111,22 +111,22 @@ def _read(link: str) -> tuple[str, str]:
     return unquote(query), variant
 
 
-def _layers(folder: Path, query: str, variant: str, frames: Frames) -> _Clip:
-    random = chance(query, variant)
-    colours = palette(random)
+def _draw_layers(folder: Path, query: str, variant: str, frames: Frames) -> _Clip:
+    random = seeded_random(query, variant)
+    colours = create_palette(random)
     motif = random.choice(MOTIFS)
-    gradient(colours, random, *_ground(frames)).save(folder / "ground.png", compress_level=1)
+    draw_gradient(colours, random, *_background_size(frames)).save(folder / "ground.png", compress_level=1)
     names, paths = [], []
     for number in range(_SHAPES):
         size = _even(frames.height * random.uniform(0.4, 0.8))
-        shape(motif, colours, random, size).save(folder / f"shape{number}.png", compress_level=1)
+        draw_shape(motif, colours, random, size).save(folder / f"shape{number}.png", compress_level=1)
         names.append(f"shape{number}.png")
         paths.append(_path(random, number, size, frames))
-    _cut(lettering(query, frames.width, frames.height)).save(folder / "letters.png", compress_level=1)
+    _crop_to_text(draw_text(query, frames.width, frames.height)).save(folder / "letters.png", compress_level=1)
     return _Clip(["ground.png", *names, "letters.png"], paths, random.uniform(0, math.tau))
 
 
-def _cut(letters: Image) -> Image:
+def _crop_to_text(letters: Image) -> Image:
     """To what is seen of them, with room to grow: each pixel less is less work for every frame."""
     left, top, right, bottom = letters.getbbox() or (0, 0, 2, 2)
     wide, high = (_even(length * (1 + 3 * _GROWTH)) for length in (right - left, bottom - top))
@@ -143,17 +143,17 @@ def _path(random: Random, number: int, size: int, frames: Frames) -> tuple[str, 
     return f"{middle:.1f}{way}{wide:.1f}*sin(angle+{phase:.2f})", f"{level:.1f}+{high:.1f}*cos(angle+{phase:.2f})"
 
 
-def _round(clip: _Clip, frames: Frames, count: int) -> list[str]:
+def _loop_arguments(clip: _Clip, frames: Frames, count: int) -> list[str]:
     inputs = [part for name in clip.pictures for part in _input(name, frames)]
     return [
         *inputs,
-        *("-filter_complex", _graph(clip, frames, count), "-map", "[out]", "-frames:v", str(count)),
+        *("-filter_complex", _filter_graph(clip, frames, count), "-map", "[out]", "-frames:v", str(count)),
         # Without B frames, of which the last would need the next round's first.
         *("-c:v", "libx264", "-preset", "superfast", "-bf", "0", "-crf", "21", "-pix_fmt", "yuv420p", "round.mp4"),
     ]
 
 
-def _rounds(rounds: int, count: int) -> list[str]:
+def _repeat_arguments(rounds: int, count: int) -> list[str]:
     source = ["-stream_loop", str(rounds - 1), "-i", "round.mp4"]
     return [*source, "-c", "copy", "-frames:v", str(count), "-movflags", "+faststart", "clip.mp4"]
 
@@ -162,28 +162,28 @@ def _input(name: str, frames: Frames) -> list[str]:
     return ["-f", "png_pipe", "-framerate", str(frames.fps), "-i", name]
 
 
-def _graph(clip: _Clip, frames: Frames, count: int) -> str:
+def _filter_graph(clip: _Clip, frames: Frames, count: int) -> str:
     angle = f"(2*PI*t*{frames.fps}/{count})"
     still = "loop=loop=-1:size=1"  # a picture is decoded once, and not for every frame
-    parts = [f"[0]format=yuv420p,{still},{_wander(clip.phase, frames, angle)}[at0]"]
+    parts = [f"[0]format=yuv420p,{still},{_pan_filter(clip.phase, frames, angle)}[at0]"]
     for number, (x, y) in enumerate(clip.paths, 1):
         parts.append(f"[{number}]format=yuva420p,{still}[shape{number}]")
         placed = f"overlay=x='{x}':y='{y}'".replace("angle", angle)
         parts.append(f"[at{number - 1}][shape{number}]{placed}[at{number}]")
     last = len(clip.paths)
-    parts.append(f"[{last + 1}]format=yuva420p,{still},{_breathe(count)}[letters]")
+    parts.append(f"[{last + 1}]format=yuva420p,{still},{_zoom_filter(count)}[letters]")
     parts.append(f"[at{last}][letters]overlay=x=(W-w)/2:y=(H-h)/2,format=yuv420p[out]")
     return ";".join(parts)
 
 
-def _wander(phase: float, frames: Frames, angle: str) -> str:
-    wide, high = _ground(frames)
+def _pan_filter(phase: float, frames: Frames, angle: str) -> str:
+    wide, high = _background_size(frames)
     x = f"{(wide - frames.width) / 2:g}*(1+sin({angle}+{phase:.2f}))"
     y = f"{(high - frames.height) / 2:g}*(1+cos({angle}+{phase:.2f}))"
     return f"crop={frames.width}:{frames.height}:x='{x}':y='{y}'"
 
 
-def _breathe(count: int) -> str:
+def _zoom_filter(count: int) -> str:
     """A slow zoom in and out between whole pixels, for which `zoompan` would tremble."""
     part = f"({_GROWTH}*(1-cos(2*PI*on/{count}))/2)"
     left, right, top, bottom = f"W*{part}", f"W*(1-{part})", f"H*{part}", f"H*(1-{part})"
@@ -192,7 +192,7 @@ def _breathe(count: int) -> str:
     return f"perspective={given}:interpolation=linear:eval=frame"
 
 
-def _ground(frames: Frames) -> tuple[int, int]:
+def _background_size(frames: Frames) -> tuple[int, int]:
     return _even(frames.width * _SPREAD), _even(frames.height * _SPREAD)
 
 

@@ -16,15 +16,15 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRefuses, RateLimited, Settings
-from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
-from retoma_apps.providers.answers import object_of, said
+from retoma import ProviderDown, ProviderRejected, RateLimited, Settings
+from retoma.outgoing import Guard, HttpClient, NoResponse, Response, UnsafeUrl
 from retoma_apps.providers.footage.errors import ClipUnavailable, ClipUnusable, FootageRefused, InvalidAnswer
 from retoma_apps.providers.footage.files import check_video, write_jpeg
-from retoma_apps.providers.footage.port import Found
-from retoma_apps.providers.pauses import LONGEST, asked_pause
+from retoma_apps.providers.footage.port import FoundClip
+from retoma_apps.providers.responses import format_provider_message, parse_json_object
+from retoma_apps.providers.retry_after import MAX_DELAY, parse_retry_after
 
-USUAL_PAUSE = timedelta(minutes=5)
+DEFAULT_RETRY_DELAY = timedelta(minutes=5)
 """Without a word from Pexels, whose usual limit is by the hour."""
 _LARGEST_ANSWER = 4 * 1024**2
 _LARGEST_PICTURE = 10 * 1024**2
@@ -33,7 +33,7 @@ _MOST = 80
 _WANTED = (1920, 1080)
 _NARROWEST = 1280
 _LOCALES = {"pt": "pt-BR", "en": "en-US"}
-_ACCOUNT = (401, 402, 403)
+_ACCOUNT_STATUSES = (401, 402, 403)
 _PAGE_WORDS = re.compile(r"/([^/?#]+?)(?:-?\d+)?/?(?:[?#]|$)")
 _UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -77,38 +77,38 @@ class Pexels:
 
     name = "pexels"
 
-    def __init__(self, settings: PexelsSettings | None = None, outgoing: Outgoing | None = None) -> None:
+    def __init__(self, settings: PexelsSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or PexelsSettings()
-        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
-        self._links = outgoing or Outgoing(
-            Guard.of(Settings())
+        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
+        self._links = outgoing or HttpClient(
+            Guard.from_settings(Settings())
         )  # what the answers name is not trusted as the service is
-        self.left: int | None = None
+        self.requests_left: int | None = None
         """Requests that the month still has, as Pexels said last."""
 
-    async def search(self, query: str, *, language: str, seconds: float, most: int = 10) -> list[Found]:
+    async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
         if not self._key:
-            raise ProviderRefuses("no key for Pexels is set: set PEXELS_API_KEY")
-        answer = await self._asked(query, language, most)
+            raise ProviderRejected("no key for Pexels is set: set PEXELS_API_KEY")
+        answer = await self._search(query, language, limit)
         if not answer.is_success:
-            self._fail(answer)
-        self._remember(answer)
-        founds = [found for video in _videos(answer) if (found := _found(video)) is not None]
-        return sorted(founds, key=lambda found: found.seconds < seconds)[:most]
+            self._raise_error(answer)
+        self._record_quota(answer)
+        founds = [found for video in _parse_videos(answer) if (found := _to_found_clip(video)) is not None]
+        return sorted(founds, key=lambda found: found.seconds < seconds)[:limit]
 
-    async def fetch(self, found: Found, to: Path) -> None:
+    async def fetch(self, found: FoundClip, to: Path) -> None:
         part = to.with_name(f"{to.name}.fetched")
         try:
-            await self._downloaded(found.link, part, self._settings.largest_clip)
+            await self._download(found.link, part, self._settings.largest_clip)
             await check_video(part)
             part.rename(to)
         finally:
             part.unlink(missing_ok=True)
 
-    async def picture(self, found: Found, to: Path) -> None:
+    async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
         part = to.with_name(f"{to.name}.fetched")
         try:
-            await self._downloaded(found.picture, part, _LARGEST_PICTURE)
+            await self._download(found.picture, part, _LARGEST_PICTURE)
             await write_jpeg(part, to)
         finally:
             part.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ class Pexels:
     def _key(self) -> str:
         return self._settings.api_key.get_secret_value()
 
-    async def _asked(self, query: str, language: str, most: int) -> Answer:
+    async def _search(self, query: str, language: str, most: int) -> Response:
         asked = {
             "query": " ".join(query.split())[:_LONGEST_QUERY],
             "orientation": "landscape",
@@ -137,53 +137,53 @@ class Pexels:
                 timeout=self._settings.timeout_seconds,
                 limit=_LARGEST_ANSWER,
             )
-        except NoAnswer as error:
+        except NoResponse as error:
             raise ProviderDown(f"Pexels did not answer: {error}") from error
 
-    async def _downloaded(self, link: str, to: Path, limit: int) -> None:
+    async def _download(self, link: str, to: Path, limit: int) -> None:
         try:
             await self._links.download(link, to, limit=limit, timeout=self._settings.download_seconds)
         except UnsafeUrl as error:
             raise ClipUnusable(f"Pexels names a file where none may be fetched: {error}") from error
-        except NoAnswer as error:
+        except NoResponse as error:
             raise ClipUnavailable(f"a file of Pexels did not come: {error}") from error
 
-    def _remember(self, answer: Answer) -> None:
+    def _record_quota(self, answer: Response) -> None:
         given = answer.headers.get("x-ratelimit-remaining", "")
-        self.left = int(given) if given.isdecimal() and len(given) < 10 else self.left
+        self.requests_left = int(given) if given.isdecimal() and len(given) < 10 else self.requests_left
 
-    def _fail(self, answer: Answer) -> NoReturn:
-        why = said((object_of(answer) or {}).get("error"), self._key)
+    def _raise_error(self, answer: Response) -> NoReturn:
+        why = format_provider_message((parse_json_object(answer) or {}).get("error"), self._key)
         if answer.status == 429:
-            usual = LONGEST if self.left == 0 else USUAL_PAUSE
-            raise RateLimited(asked_pause(answer) or usual, f"Pexels says that these are too many requests{why}")
-        if answer.status in _ACCOUNT:
-            raise ProviderRefuses(f"Pexels refuses our key: set PEXELS_API_KEY to one that is valid{why}")
+            usual = MAX_DELAY if self.requests_left == 0 else DEFAULT_RETRY_DELAY
+            raise RateLimited(parse_retry_after(answer) or usual, f"Pexels says that these are too many requests{why}")
+        if answer.status in _ACCOUNT_STATUSES:
+            raise ProviderRejected(f"Pexels refuses our key: set PEXELS_API_KEY to one that is valid{why}")
         if answer.status >= 500:
             raise ProviderDown(f"Pexels failed with {answer.status}{why}")
         raise FootageRefused(f"Pexels refuses this search with {answer.status}{why}")
 
 
-def _videos(answer: Answer) -> list[_Video]:
+def _parse_videos(answer: Response) -> list[_Video]:
     """One that cannot be read is left out: the others are still good."""
-    given = (object_of(answer) or {}).get("videos")
+    given = (parse_json_object(answer) or {}).get("videos")
     if not isinstance(given, list):
         raise InvalidAnswer(f"Pexels answered {answer.status} with no list of videos, or too long a one")
-    return [video for each in given if (video := _video(each)) is not None]
+    return [video for each in given if (video := _parse_video(each)) is not None]
 
 
-def _video(given: Any) -> _Video | None:
+def _parse_video(entry: Any) -> _Video | None:
     try:
-        return _Video.model_validate(given)
+        return _Video.model_validate(entry)
     except ValidationError:
         return None
 
 
-def _found(video: _Video) -> Found | None:
-    if (file := nearest(video.video_files)) is None or video.duration <= 0:
+def _to_found_clip(video: _Video) -> FoundClip | None:
+    if (file := choose_file(video.video_files)) is None or video.duration <= 0:
         return None
     page = video.url if video.url.startswith("https://") and len(video.url) <= 2000 else ""
-    return Found(
+    return FoundClip(
         id=f"pexels-{video.id}",
         source="pexels",
         url=_UNSHOWABLE.sub("", page),
@@ -197,7 +197,7 @@ def _found(video: _Video) -> Found | None:
     )
 
 
-def nearest(files: Sequence[_File]) -> _File | None:
+def choose_file(files: Sequence[_File]) -> _File | None:
     """The mp4 nearest to 1920x1080; one that is narrower than 1280 only if there is no other."""
     films = [file for file in files if file.file_type == "video/mp4"]
     wide = [file for file in films if (file.width or 0) >= _NARROWEST]

@@ -15,16 +15,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from retoma import Report, Settings, private
+from retoma import PollResult, Settings, private_files
 from retoma.files import FileSettings
-from retoma_apps.providers.gpu.host import Operation
-from retoma_apps.providers.gpu.orders import order as checked
-from retoma_apps.providers.gpu.renders import Renders
+from retoma_apps.providers.gpu.port import Operation
+from retoma_apps.providers.gpu.render_requests import parse_render_request as checked
+from retoma_apps.providers.gpu.render_store import RenderStore
 
-REMEMBERED = timedelta(days=1)
+RETENTION = timedelta(days=1)
 # What a renderer needs to run and to reach a bucket. It parses what strangers send, so it gets nothing else.
-_KEPT_NAMES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
-_KEPT_PREFIXES = ("AWS_",)
+_ALLOWED_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
+_ALLOWED_PREFIXES = ("AWS_",)
 
 
 class LocalHost:
@@ -32,7 +32,7 @@ class LocalHost:
         settings = settings or Settings()
         self._files = files or FileSettings(home=settings.home)
         self._allow_hosts = settings.allow_hosts
-        self._renders = Renders(settings.home.absolute() / "renders")
+        self._renders = RenderStore(settings.home.absolute() / "renders")
         self._children: list[subprocess.Popen[bytes]] = []
 
     async def submit(
@@ -54,37 +54,37 @@ class LocalHost:
             "allow_hosts": list(self._allow_hosts),
             "files": self._files.model_dump(mode="json"),
         }
-        return await asyncio.to_thread(self._started, key, order)
+        return await asyncio.to_thread(self._start, key, order)
 
-    async def status(self, handle: str) -> Report:
+    async def status(self, external_id: str) -> PollResult:
         self._reap()
-        return await asyncio.to_thread(self._renders.report, handle)
+        return await asyncio.to_thread(self._renders.poll, external_id)
 
-    async def cancel(self, handle: str) -> None:
-        await asyncio.to_thread(self._renders.cancel, handle)
+    async def cancel(self, external_id: str) -> None:
+        await asyncio.to_thread(self._renders.cancel, external_id)
 
     async def find(self, key: str) -> str | None:
         return await asyncio.to_thread(self._renders.find, key)
 
-    def _started(self, key: str, order: dict[str, Any]) -> str:
-        handle, lock = self._renders.open(key, order)
+    def _start(self, key: str, request: dict[str, Any]) -> str:
+        handle, lock = self._renders.open(key, request)
         if lock is not None:
             folder = self._renders.folder(handle)
             assert folder is not None
             try:
-                self._children.append(_renderer(folder, lock))
+                self._children.append(_start_renderer(folder, lock))
             finally:
                 os.close(lock)
-            self._renders.forget(REMEMBERED)
+            self._renders.delete_old(RETENTION)
         return handle
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
 
 
-def _renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:
+def _start_renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:
     """A process in a session of its own: neither our end nor a Ctrl-C here ends it."""
-    with open(folder / "log", "ab", opener=private.opener) as log:
+    with open(folder / "log", "ab", opener=private_files.opener) as log:
         return subprocess.Popen(  # noqa: S603, our own module
             [sys.executable, "-P", "-m", "retoma_apps.providers.gpu.renderer", str(folder)],
             pass_fds=[lock],
@@ -98,4 +98,8 @@ def _renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    return {name: text for name, text in os.environ.items() if name in _KEPT_NAMES or name.startswith(_KEPT_PREFIXES)}
+    return {
+        name: text
+        for name, text in os.environ.items()
+        if name in _ALLOWED_VARIABLES or name.startswith(_ALLOWED_PREFIXES)
+    }

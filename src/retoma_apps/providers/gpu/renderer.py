@@ -16,22 +16,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from retoma import GiveUp, private
-from retoma.files import FileSettings, files_of
-from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
+from retoma import GiveUp, private_files
+from retoma.files import FileSettings, create_file_store
+from retoma.outgoing import Guard, HttpClient, NoResponse, UnsafeUrl
 from retoma.privileges import drop_privileges
-from retoma_apps.providers.gpu.orders import order
-from retoma_apps.providers.gpu.renders import write_status
-from retoma_apps.providers.gpu.work import Work, WorkFailed
+from retoma_apps.providers.gpu.ffmpeg_renderer import FfmpegRenderer, RenderFailed
+from retoma_apps.providers.gpu.render_requests import parse_render_request
+from retoma_apps.providers.gpu.render_store import write_status
 
-_TELL_EVERY = 0.2  # seconds
+_PROGRESS_INTERVAL = 0.2  # seconds
 _NICENESS = 5  # the worker beside us must go on beating
 
 
 def main() -> None:
     drop_privileges()
     folder = Path(sys.argv[1])
-    private.write(folder / "process", str(os.getpid()))
+    private_files.write_file(folder / "process", str(os.getpid()))
     if (folder / "cancelled").exists():
         return
     os.nice(_NICENESS)
@@ -41,27 +41,27 @@ def main() -> None:
     asyncio.run(render(folder, given))
 
 
-async def render(folder: Path, given: dict[str, Any]) -> None:
-    write_status(folder, **await _outcome(folder, given))
-    if given["callback_url"] is not None:
-        await _call_back(given["callback_url"], folder.name)
+async def render(folder: Path, job: dict[str, Any]) -> None:
+    write_status(folder, **await _run_render(folder, job))
+    if job["callback_url"] is not None:
+        await _call_back(job["callback_url"], folder.name)
 
 
-async def _outcome(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
+async def _run_render(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     room = folder / "work"
     room.mkdir()
     try:
-        async with asyncio.timeout(given["timeout"]), Outgoing(Guard.allow(given["allow_hosts"])) as outgoing:
-            files = files_of(FileSettings(**given["files"]))
-            work = Work(room, outgoing, files, _teller(folder))
+        async with asyncio.timeout(job["timeout"]), HttpClient(Guard.from_hosts(job["allow_hosts"])) as outgoing:
+            files = create_file_store(FileSettings(**job["files"]))
+            work = FfmpegRenderer(room, outgoing, files, _progress_reporter(folder))
             return {
                 "state": "succeeded",
-                "result": await work.do(order(given["operation"], given["input"])),
+                "result": await work.render(parse_render_request(job["operation"], job["input"])),
                 "progress": 1.0,
             }
     except TimeoutError:
-        return _failure("TIMEOUT", f"it was not rendered within {given['timeout']:g} s")
-    except WorkFailed as error:
+        return _failure("TIMEOUT", f"it was not rendered within {job['timeout']:g} s")
+    except RenderFailed as error:
         return _failure(error.code, str(error), error.details)
     except GiveUp as error:
         return _failure(error.code, str(error))
@@ -75,23 +75,23 @@ def _failure(code: str, message: str, details: str | None = None) -> dict[str, A
     return {"state": "failed", "code": code, "message": message, "result": {"details": details} if details else None}
 
 
-def _teller(folder: Path) -> Callable[[float], None]:
+def _progress_reporter(folder: Path) -> Callable[[float], None]:
     told_at = 0.0
 
     def tell(progress: float) -> None:
         nonlocal told_at
-        if time.monotonic() - told_at >= _TELL_EVERY:
+        if time.monotonic() - told_at >= _PROGRESS_INTERVAL:
             told_at = time.monotonic()
             write_status(folder, state="running", progress=round(progress, 4))
 
     return tell
 
 
-async def _call_back(url: str, handle: str) -> None:
+async def _call_back(url: str, external_id: str) -> None:
     """A hint that it is worth asking. Whoever misses it asks anyway."""
-    with suppress(NoAnswer, UnsafeUrl):
-        async with Outgoing(Guard().allowing(url)) as outgoing:
-            await outgoing.request("POST", url, json={"id": handle})
+    with suppress(NoResponse, UnsafeUrl):
+        async with HttpClient(Guard().with_origin_of(url)) as outgoing:
+            await outgoing.request("POST", url, json={"id": external_id})
 
 
 if __name__ == "__main__":

@@ -21,25 +21,25 @@ from urllib.parse import quote
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited, Report
-from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing
-from retoma_apps.providers import answers
-from retoma_apps.providers.gpu.host import HostUnavailable, Operation
-from retoma_apps.providers.pauses import asked_pause
+from retoma import GiveUp, PollResult, ProviderRejected, RateLimited, SubmissionUnknown
+from retoma.outgoing import Guard, HttpClient, NoResponse, Response
+from retoma_apps.providers import responses
+from retoma_apps.providers.gpu.port import HostUnavailable, Operation
+from retoma_apps.providers.retry_after import parse_retry_after
 
 log = logging.getLogger("retoma_apps.gpu")
 QUEUE_ALLOWANCE = timedelta(hours=24)
 _LARGEST_ANSWER = 20 * 1024**2
 _LARGEST_REQUEST = 10 * 1024**2
 _SECONDS = 30.0
-_WINDOW = timedelta(seconds=10)  # RunPod counts requests per ten seconds
-_SHORTEST_RUN, _SHORTEST_LIFE, _LONGEST = timedelta(seconds=5), timedelta(seconds=10), timedelta(days=7)
-_ACCOUNT = {
+_RATE_LIMIT_WINDOW = timedelta(seconds=10)  # RunPod counts requests per ten seconds
+_MIN_EXECUTION_TIMEOUT, _MIN_TTL, _MAX_TTL = timedelta(seconds=5), timedelta(seconds=10), timedelta(days=7)
+_ACCOUNT_ERRORS = {
     401: "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid",
     402: "RunPod wants money: its account has no credit left",
     403: "RunPod's key may not use this endpoint: give it the right to, or set another",
 }
-_WENT_WRONG = ("FAILED", "CANCELLED", "TIMED_OUT")
+_FAILED_STATES = ("FAILED", "CANCELLED", "TIMED_OUT")
 
 
 class RunPodSettings(BaseSettings):
@@ -73,9 +73,9 @@ class RunPodSettings(BaseSettings):
 class RunPodHost:
     """A handle is `endpoint/job`. Make it where it is used: its connections belong to one event loop."""
 
-    def __init__(self, settings: RunPodSettings | None = None, outgoing: Outgoing | None = None) -> None:
+    def __init__(self, settings: RunPodSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or RunPodSettings()
-        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
 
     async def submit(
         self,
@@ -91,57 +91,59 @@ class RunPodHost:
         if callback_url is not None:
             body["webhook"] = callback_url
         _check_size(body)
-        answer = await self._submitted(endpoint, body)
-        job = _field(answer, "id")
+        answer = await self._submit(endpoint, body)
+        job = _get_field(answer, "id")
         if not isinstance(job, str) or not job:
-            raise OutcomeUnknown(f"RunPod answered {answer.status} to a submission, and gave no job's id")
+            raise SubmissionUnknown(f"RunPod answered {answer.status} to a submission, and gave no job's id")
         return f"{endpoint}/{job}"
 
-    async def status(self, handle: str) -> Report:
-        answer = await self._asked("GET", f"{_path(handle, 'status')}")
+    async def status(self, external_id: str) -> PollResult:
+        answer = await self._request_or_unavailable("GET", f"{_path(external_id, 'status')}")
         if answer.status == 404:
-            return Report("lost", code="LOST", message="RunPod knows nothing of this job: it was dropped or is too old")
+            return PollResult(
+                "lost", code="LOST", message="RunPod knows nothing of this job: it was dropped or is too old"
+            )
         _check(answer)
-        return _report(_object(answer))
+        return _to_poll_result(_parse_body(answer))
 
-    async def cancel(self, handle: str) -> None:
-        answer = await self._asked("POST", _path(handle, "cancel"))
+    async def cancel(self, external_id: str) -> None:
+        answer = await self._request_or_unavailable("POST", _path(external_id, "cancel"))
         if answer.status != 404:  # nothing is left to cancel
             _check(answer)
 
     async def find(self, key: str) -> str | None:
         for endpoint in self._settings.endpoints:
-            answer = await self._asked("GET", f"{endpoint}/requests")
+            answer = await self._request_or_unavailable("GET", f"{endpoint}/requests")
             if answer.status == 404:
                 continue  # this endpoint lists nothing
             _check(answer)
             for entry in _entries(answer):
-                if _is_of(entry, key):
+                if _matches_key(entry, key):
                     return f"{endpoint}/{entry['id']}"
         return None
 
     async def close(self) -> None:
         await self._outgoing.close()
 
-    async def _submitted(self, endpoint: str, body: dict[str, Any]) -> Answer:
+    async def _submit(self, endpoint: str, body: dict[str, Any]) -> Response:
         try:
             answer = await self._request("POST", f"{endpoint}/run", body)
-        except NoAnswer as error:
+        except NoResponse as error:
             if error.maybe_sent:
-                raise OutcomeUnknown(f"RunPod may have taken this job, but its answer was lost: {error}") from error
+                raise SubmissionUnknown(f"RunPod may have taken this job, but its answer was lost: {error}") from error
             raise HostUnavailable(f"RunPod cannot be reached: {error}") from error
         if answer.status >= 500:
-            raise OutcomeUnknown(f"RunPod may have taken this job, but answered {answer.status}")
+            raise SubmissionUnknown(f"RunPod may have taken this job, but answered {answer.status}")
         _check(answer)
         return answer
 
-    async def _asked(self, method: str, path: str) -> Answer:
+    async def _request_or_unavailable(self, method: str, path: str) -> Response:
         try:
             return await self._request(method, path)
-        except NoAnswer as error:
+        except NoResponse as error:
             raise HostUnavailable(f"RunPod did not answer: {error}") from error
 
-    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
+    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Response:
         """An answer never repeats our key, whatever is told of it later."""
         key = self._settings.api_key.get_secret_value()
         answer = await self._outgoing.request(
@@ -155,80 +157,86 @@ class RunPodHost:
         return replace(answer, body=answer.body.replace(key.encode(), b"...")) if key else answer
 
 
-def _check(answer: Answer) -> None:
+def _check(answer: Response) -> None:
     """Raise for everything but a success, each kind as who calls must act on it."""
     if answer.is_success:
         return
     if answer.status == 429:
-        raise RateLimited(asked_pause(answer) or _WINDOW, "RunPod says that these are too many requests")
+        raise RateLimited(
+            parse_retry_after(answer) or _RATE_LIMIT_WINDOW, "RunPod says that these are too many requests"
+        )
     if answer.status >= 500:
         raise HostUnavailable(f"RunPod answered {answer.status}")
-    if answer.status in _ACCOUNT:
-        raise ProviderRefuses(f"{_ACCOUNT[answer.status]}{_said(answer)}")
+    if answer.status in _ACCOUNT_ERRORS:
+        raise ProviderRejected(f"{_ACCOUNT_ERRORS[answer.status]}{_format_error(answer)}")
     if answer.status == 404:
-        raise GiveUp(f"RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID{_said(answer)}", "NOT_CONFIGURED")
-    raise GiveUp(f"RunPod refuses this request with {answer.status}{_said(answer)}", "REFUSED")
+        raise GiveUp(f"RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID{_format_error(answer)}", "NOT_CONFIGURED")
+    raise GiveUp(f"RunPod refuses this request with {answer.status}{_format_error(answer)}", "REFUSED")
 
 
-def _said(answer: Answer) -> str:
-    return answers.said(_field(answer, "error"))
+def _format_error(answer: Response) -> str:
+    return responses.format_provider_message(_get_field(answer, "error"))
 
 
 def _policy(timeout: timedelta) -> dict[str, int]:
     """RunPod's ttl counts from the submission, so it has to cover the queueing too."""
-    running = min(max(timeout, _SHORTEST_RUN), _LONGEST)
-    life = min(max(running + QUEUE_ALLOWANCE, _SHORTEST_LIFE), _LONGEST)
+    running = min(max(timeout, _MIN_EXECUTION_TIMEOUT), _MAX_TTL)
+    life = min(max(running + QUEUE_ALLOWANCE, _MIN_TTL), _MAX_TTL)
     return {"executionTimeout": _ms(running), "ttl": _ms(life)}
 
 
-def _report(told: dict[str, Any]) -> Report:
+def _to_poll_result(body: dict[str, Any]) -> PollResult:
     """Every state that RunPod names, and those it may name one day."""
-    status = told.get("status")
+    status = body.get("status")
     match status:
         case "IN_QUEUE":
-            return Report("queued")
+            return PollResult("queued")
         case "IN_PROGRESS" | "RUNNING":
-            return Report("running", progress=_progress(told.get("output")))
+            return PollResult("running", progress=_progress(body.get("output")))
         case "COMPLETED":
-            return _made(told.get("output"), told.get("executionTime"))
+            return _to_finished_result(body.get("output"), body.get("executionTime"))
         case "FAILED":
-            return Report("failed", code="PROCESSING_ERROR", message=_error(told))
+            return PollResult("failed", code="PROCESSING_ERROR", message=_error_message(body))
         case "TIMED_OUT":
-            return Report(
-                "failed", code="TIMEOUT", message=_error(told) if told.get("error") else "RunPod timed it out"
+            return PollResult(
+                "failed", code="TIMEOUT", message=_error_message(body) if body.get("error") else "RunPod timed it out"
             )
         case "CANCELLED":
-            return Report("cancelled", code="CANCELLED", message="cancelled at RunPod")
+            return PollResult("cancelled", code="CANCELLED", message="cancelled at RunPod")
         case _:
             said = f"RunPod names a state that is not known here: {str(status)[:60]!r}"
             log.warning("%s; the job is taken to be running", said)
-            return Report("running", message=said)
+            return PollResult("running", message=said)
 
 
-def _made(output: Any, took: Any) -> Report:
+def _to_finished_result(output: Any, execution_time: Any) -> PollResult:
     """Work that is done and gives no video has failed, by its first fault if it names any: it is handed over anew."""
     told = output if isinstance(output, dict) else {}
-    if any(map(_has_url, [told, *_listed(told, "videos")])):
-        return Report("succeeded", result=told | {"gpu_seconds": _seconds(took)}, progress=1.0)
-    fault = next((each for each in _listed(told, "failed") if isinstance(each, dict)), {})
+    if any(map(_has_url, [told, *_get_list(told, "videos")])):
+        return PollResult("succeeded", result=told | {"gpu_seconds": _seconds(execution_time)}, progress=1.0)
+    fault = next((each for each in _get_list(told, "failed") if isinstance(each, dict)), {})
     message = _text(fault, "message") or "RunPod says that it is done, and gives no video"
-    return Report("failed", code=_text(fault, "code") or "NO_VIDEO", message=message)
+    return PollResult("failed", code=_text(fault, "code") or "NO_VIDEO", message=message)
 
 
-def _listed(told: dict[str, Any], name: str) -> list[Any]:
-    entries = told.get(name)
+def _get_list(body: dict[str, Any], name: str) -> list[Any]:
+    entries = body.get(name)
     return entries if isinstance(entries, list) else []
 
 
-def _text(told: dict[str, Any], name: str) -> str | None:
-    given = told.get(name)
+def _text(body: dict[str, Any], name: str) -> str | None:
+    given = body.get(name)
     return given[:500] if isinstance(given, str) else None
 
 
-def _seconds(took: Any) -> float | None:
+def _seconds(execution_time: Any) -> float | None:
     """Of RunPod's milliseconds, if these can be its."""
-    is_time = isinstance(took, int | float) and not isinstance(took, bool) and 0 <= took <= _ms(_LONGEST)
-    return took / 1000 if is_time else None
+    is_time = (
+        isinstance(execution_time, int | float)
+        and not isinstance(execution_time, bool)
+        and 0 <= execution_time <= _ms(_MAX_TTL)
+    )
+    return execution_time / 1000 if is_time else None
 
 
 def _has_url(entry: Any) -> bool:
@@ -244,9 +252,9 @@ def _progress(output: Any) -> float | None:
     return min(1.0, max(0.0, part))  # in this order NaN is 0
 
 
-def _error(told: dict[str, Any]) -> str:
+def _error_message(body: dict[str, Any]) -> str:
     """RunPod's SDK packs an exception into JSON text; its traceback is not for our users."""
-    said = told.get("error")
+    said = body.get("error")
     try:
         packed = json.loads(said) if isinstance(said, str) else said
     except (ValueError, RecursionError):
@@ -256,8 +264,8 @@ def _error(told: dict[str, Any]) -> str:
     return str(said)[:500] if said else "RunPod gave no reason"
 
 
-def _entries(answer: Answer) -> Iterator[dict[str, Any]]:
-    listed = answers.json_of(answer)
+def _entries(answer: Response) -> Iterator[dict[str, Any]]:
+    listed = responses.parse_json(answer)
     if listed is None:
         raise HostUnavailable("RunPod's list of requests is no JSON, or too long to read")
     entries = listed.get("requests", ()) if isinstance(listed, dict) else listed
@@ -266,25 +274,25 @@ def _entries(answer: Answer) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def _is_of(entry: dict[str, Any], key: str) -> bool:
+def _matches_key(entry: dict[str, Any], key: str) -> bool:
     """Work of this key that goes on or has succeeded: what went wrong is made anew in any case."""
     given = entry.get("input")
-    return isinstance(given, dict) and given.get("key") == key and entry.get("status") not in _WENT_WRONG
+    return isinstance(given, dict) and given.get("key") == key and entry.get("status") not in _FAILED_STATES
 
 
-def _object(answer: Answer) -> dict[str, Any]:
-    told = answers.object_of(answer)
+def _parse_body(answer: Response) -> dict[str, Any]:
+    told = responses.parse_json_object(answer)
     if told is None:
         raise HostUnavailable("RunPod's answer is no JSON object, or too long to read")
     return told
 
 
-def _field(answer: Answer, name: str) -> Any:
-    return (answers.object_of(answer) or {}).get(name)
+def _get_field(answer: Response, name: str) -> Any:
+    return (responses.parse_json_object(answer) or {}).get(name)
 
 
-def _path(handle: str, verb: str) -> str:
-    endpoint, _, job = handle.partition("/")
+def _path(external_id: str, verb: str) -> str:
+    endpoint, _, job = external_id.partition("/")
     return f"{quote(endpoint, safe='')}/{verb}/{quote(job, safe='')}"
 
 

@@ -6,7 +6,7 @@ import asyncio
 from io import BytesIO
 
 from retoma import GiveUp
-from retoma_apps.providers.drawing import MOTIFS, chance, gradient, palette, shape
+from retoma_apps.providers.drawing import MOTIFS, create_palette, draw_gradient, draw_shape, seeded_random
 
 LARGEST = 4096
 _SHAPES = 4
@@ -20,16 +20,16 @@ class OfflineImages:
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):
             raise GiveUp(f"a picture is at most {LARGEST} pixels wide and high", "IMAGE_BAD_REQUEST")
-        return await asyncio.to_thread(_drawn, prompt, width, height)
+        return await asyncio.to_thread(_draw, prompt, width, height)
 
 
-def _drawn(prompt: str, width: int, height: int) -> bytes:
-    random = chance("picture", prompt)
-    colours = palette(random)
-    picture = gradient(colours, random, width, height)
+def _draw(prompt: str, width: int, height: int) -> bytes:
+    random = seeded_random("picture", prompt)
+    colours = create_palette(random)
+    picture = draw_gradient(colours, random, width, height)
     for motif in random.sample(MOTIFS, _SHAPES):
         size = max(round(min(width, height) * random.uniform(0.4, 1.0)), 2)
-        drawn = shape(motif, colours, random, size)
+        drawn = draw_shape(motif, colours, random, size)
         at = (round(random.uniform(-0.2, 0.8) * width), round(random.uniform(-0.2, 0.7) * height))
         picture.paste(drawn, at, drawn)
     kept = BytesIO()

@@ -18,18 +18,18 @@ from typing import Any, NoReturn
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRefuses, RateLimited, Settings
-from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, UnsafeUrl
-from retoma_apps.providers.answers import object_of, said
+from retoma import ProviderDown, ProviderRejected, RateLimited, Settings
+from retoma.outgoing import Guard, HttpClient, NoResponse, Response, UnsafeUrl
 from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
-from retoma_apps.providers.images.fitting import fitted
-from retoma_apps.providers.pauses import asked_pause
+from retoma_apps.providers.images.resize import resize_to_fill
+from retoma_apps.providers.responses import format_provider_message, parse_json_object
+from retoma_apps.providers.retry_after import parse_retry_after
 
-USUAL_PAUSE = timedelta(seconds=20)
+DEFAULT_RETRY_DELAY = timedelta(seconds=20)
 _LARGEST_PICTURE = 30 * 1024**2
 _LARGEST_ANSWER = _LARGEST_PICTURE * 3 // 2
 _LONGEST_PROMPT = 4_000
-_ACCOUNT = (401, 402, 403)
+_ACCOUNT_STATUSES = (401, 402, 403)
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 _FILTERED = ("content_policy_violation", "moderation_blocked", "content_filter")
 
@@ -54,22 +54,22 @@ class OpenAiImages:
     name = "openai"
     follows_notes = True
 
-    def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: Outgoing | None = None) -> None:
+    def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or OpenAiImagesSettings()
         self.model = self._settings.model
-        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
-        self._links = outgoing or Outgoing(
-            Guard.of(Settings())
+        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
+        self._links = outgoing or HttpClient(
+            Guard.from_settings(Settings())
         )  # what the answers name is not trusted as the service is
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not self._key:
-            raise ProviderRefuses("no key for pictures is set: set IMAGES_API_KEY")
+            raise ProviderRejected("no key for pictures is set: set IMAGES_API_KEY")
         size = nearest_size(self._settings.sizes.split(","), width, height)
         body = {"model": self.model, "prompt": prompt[:_LONGEST_PROMPT], "n": 1, "size": size}
-        answer = await self._posted(body)
-        told = self._object(answer)
-        return await fitted(await self._picture(told), width, height)
+        answer = await self._post(body)
+        told = self._first_image(answer)
+        return await resize_to_fill(await self._get_picture(told), width, height)
 
     async def close(self) -> None:
         await self._outgoing.close()
@@ -79,7 +79,7 @@ class OpenAiImages:
     def _key(self) -> str:
         return self._settings.api_key.get_secret_value()
 
-    async def _posted(self, body: dict[str, Any]) -> Answer:
+    async def _post(self, body: dict[str, Any]) -> Response:
         try:
             return await self._outgoing.request(
                 "POST",
@@ -89,32 +89,32 @@ class OpenAiImages:
                 timeout=self._settings.timeout_seconds,
                 limit=_LARGEST_ANSWER,
             )
-        except NoAnswer as error:
+        except NoResponse as error:
             if isinstance(error.__cause__, TimeoutError):
                 raise ImageUnavailable(f"no picture came in time: {error}", "IMAGE_TIMEOUT") from error
             raise ProviderDown(f"the service for pictures did not answer: {error}") from error
 
-    def _object(self, answer: Answer) -> dict[str, Any]:
+    def _first_image(self, answer: Response) -> dict[str, Any]:
         """The first picture of a success. Raises for everything else, each kind as who calls must act on it."""
-        told = object_of(answer) or {}
+        told = parse_json_object(answer) or {}
         if not answer.is_success:
-            self._fail(answer, _error(told))
+            self._raise_error(answer, _error_object(told))
         made = told.get("data")
         if not isinstance(made, list) or not made or not isinstance(made[0], dict):
             raise InvalidImage(f"the service for pictures answered {answer.status} without a picture")
         return made[0]
 
-    async def _picture(self, made: dict[str, Any]) -> bytes:
-        if isinstance(made.get("b64_json"), str):
+    async def _get_picture(self, image: dict[str, Any]) -> bytes:
+        if isinstance(image.get("b64_json"), str):
             try:
-                return b64decode(made["b64_json"], validate=True)
+                return b64decode(image["b64_json"], validate=True)
             except (binascii.Error, ValueError) as error:
                 raise InvalidImage("the picture in the answer is no base64") from error
-        if isinstance(made.get("url"), str):
-            return await self._downloaded(made["url"])
+        if isinstance(image.get("url"), str):
+            return await self._download(image["url"])
         raise InvalidImage("the answer has neither a picture nor a link to one")
 
-    async def _downloaded(self, url: str) -> bytes:
+    async def _download(self, url: str) -> bytes:
         """Without the key: the link may lead to anyone."""
         with TemporaryDirectory() as folder:
             path = Path(folder, "picture")
@@ -122,19 +122,19 @@ class OpenAiImages:
                 await self._links.download(url, path, limit=_LARGEST_PICTURE, timeout=self._settings.timeout_seconds)
             except UnsafeUrl as error:
                 raise InvalidImage(f"the picture's link leads where none may be fetched: {error}") from error
-            except NoAnswer as error:
+            except NoResponse as error:
                 raise ImageUnavailable(f"the picture did not come: {error}") from error
             return await asyncio.to_thread(path.read_bytes)
 
-    def _fail(self, answer: Answer, error: Mapping[str, Any]) -> NoReturn:
-        why, kinds = said(error.get("message"), self._key), (error.get("code"), error.get("type"))
-        if answer.status in _ACCOUNT or any(kind in _NO_CREDIT for kind in kinds):
-            raise ProviderRefuses(f"the service for pictures refuses our key or our payment: see IMAGES_API_KEY{why}")
+    def _raise_error(self, answer: Response, error: Mapping[str, Any]) -> NoReturn:
+        why, kinds = format_provider_message(error.get("message"), self._key), (error.get("code"), error.get("type"))
+        if answer.status in _ACCOUNT_STATUSES or any(kind in _NO_CREDIT for kind in kinds):
+            raise ProviderRejected(f"the service for pictures refuses our key or our payment: see IMAGES_API_KEY{why}")
         if any(kind in _FILTERED for kind in kinds):
             raise ImageRefused("the service declines to draw this: its rules forbid it", "IMAGE_CONTENT_FILTERED")
-        pause = asked_pause(answer)
+        pause = parse_retry_after(answer)
         if answer.status == 429 or (answer.status == 503 and pause is not None):
-            raise RateLimited(pause or USUAL_PAUSE, f"the service for pictures says: too many requests{why}")
+            raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"the service for pictures says: too many requests{why}")
         if answer.status >= 500:
             raise ProviderDown(f"the service for pictures failed with {answer.status}{why}")
         raise ImageRefused(f"the service refuses this order with {answer.status}{why}", "IMAGE_BAD_REQUEST")
@@ -150,6 +150,6 @@ def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:
     return min(sizes, key=distance)
 
 
-def _error(told: dict[str, Any]) -> dict[str, Any]:
-    error = told.get("error")
+def _error_object(body: dict[str, Any]) -> dict[str, Any]:
+    error = body.get("error")
     return error if isinstance(error, dict) else {"message": error}

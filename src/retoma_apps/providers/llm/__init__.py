@@ -9,11 +9,11 @@ from retoma_apps.providers.llm.errors import (
     LlmRefused,
     LlmUnavailable,
 )
-from retoma_apps.providers.llm.offline import Accuracy, Example, Guess, OfflineLlm, OfflineModel, trained
+from retoma_apps.providers.llm.offline import Accuracy, Example, Guess, OfflineLlm, OfflineModel, get_trained_model
 from retoma_apps.providers.llm.openrouter import OpenRouter, OpenRouterSettings
 from retoma_apps.providers.llm.port import Llm, Message, Reply, Usage
-from retoma_apps.providers.llm.prompts import quoted, rule
-from retoma_apps.providers.llm.structured import Structured, structured
+from retoma_apps.providers.llm.prompts import quote_text, quoting_rule
+from retoma_apps.providers.llm.structured import StructuredReply, ask_structured
 
 __all__ = [
     "Accuracy",
@@ -33,10 +33,10 @@ __all__ = [
     "OpenRouter",
     "OpenRouterSettings",
     "Reply",
-    "Structured",
+    "StructuredReply",
     "Usage",
-    "quoted",
-    "rule",
-    "structured",
-    "trained",
+    "ask_structured",
+    "get_trained_model",
+    "quote_text",
+    "quoting_rule",
 ]

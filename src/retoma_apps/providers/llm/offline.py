@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from retoma import GiveUp
 from retoma_apps.providers.llm.port import Message, Reply, Usage
-from retoma_apps.providers.llm.prompts import unquoted
+from retoma_apps.providers.llm.prompts import find_quoted_text
 
 MODEL = "offline/tf-idf"
 _MOST_WORDS = 100_000
@@ -84,33 +84,37 @@ class OfflineModel:
             return None
         folds = min(_FOLDS, *(counts[label] for label in tested))
         chosen = [place for place, label in enumerate(self._labels) if label in tested]
-        right = _right([self._texts[place] for place in chosen], [self._labels[place] for place in chosen], folds)
+        right = _count_correct(
+            [self._texts[place] for place in chosen], [self._labels[place] for place in chosen], folds
+        )
         return Accuracy(round(right / len(chosen), 4), len(chosen), folds, tuple(sorted(set(counts) - tested)))
 
 
-def trained(examples: Sequence[Example]) -> OfflineModel:
+def get_trained_model(examples: Sequence[Example]) -> OfflineModel:
     """The model of these examples; the order of them does not matter. Raises GiveUp if there are no words in them."""
     with_words = {example for example in examples if _WORD.search(example.text)}
     if not with_words:
         raise GiveUp(
             "the offline model has nothing to learn from: give examples, or set OPENROUTER_API_KEY", "NO_EXAMPLES"
         )
-    return _kept(tuple(sorted(with_words, key=lambda example: (example.label, _digest(example.text)))))
+    return _cached_model(tuple(sorted(with_words, key=lambda example: (example.label, _digest(example.text)))))
 
 
 @lru_cache(maxsize=8)
-def _kept(examples: tuple[Example, ...]) -> OfflineModel:
+def _cached_model(examples: tuple[Example, ...]) -> OfflineModel:
     return OfflineModel(examples)
 
 
-def _as_label(guess: Guess) -> dict[str, Any]:
+def _guess_to_label(guess: Guess) -> dict[str, Any]:
     return {"label": guess.label, "confidence": guess.confidence}
 
 
 class OfflineLlm:
     """Labels the last quoted document of a conversation. `answer` makes of a guess what the asked schema wants."""
 
-    def __init__(self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _as_label) -> None:
+    def __init__(
+        self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _guess_to_label
+    ) -> None:
         self._examples = tuple(examples)
         self._answer = answer
         self._training = threading.Lock()
@@ -125,7 +129,7 @@ class OfflineLlm:
         max_tokens: int = 0,
     ) -> Reply:
         """Costs nothing and counts no tokens. `model` and `max_tokens` mean nothing to it."""
-        text = unquoted(messages)
+        text = find_quoted_text(messages)
         if text is None:
             raise GiveUp("the offline model found no quoted document in its messages", "LLM_BAD_REQUEST")
         answer = self._answer(await asyncio.to_thread(self._guess, text))
@@ -133,11 +137,11 @@ class OfflineLlm:
         return Reply(written, answer if schema else None, Usage(), MODEL, f"offline-{_digest(text)}", "stop")
 
     async def accuracy(self) -> Accuracy | None:
-        return await asyncio.to_thread(lambda: trained(self._examples).accuracy())
+        return await asyncio.to_thread(lambda: get_trained_model(self._examples).accuracy())
 
     def _guess(self, text: str) -> Guess:
         with self._training:  # once, however many ask at the same time
-            self._model = self._model or trained(self._examples)
+            self._model = self._model or get_trained_model(self._examples)
         return self._model.guess(text)
 
 
@@ -161,7 +165,7 @@ def _classifier() -> Any:
     )
 
 
-def _right(texts: list[str], labels: list[str], folds: int) -> int:
+def _count_correct(texts: list[str], labels: list[str], folds: int) -> int:
     from sklearn.model_selection import StratifiedKFold
 
     right = 0

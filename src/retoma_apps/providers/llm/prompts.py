@@ -22,18 +22,18 @@ _QUOTED = re.compile(
 )
 
 
-def rule(kind: str = "document") -> str:
+def quoting_rule(kind: str = "document") -> str:
     """The sentence that a system's message needs if `quoted` texts of this kind follow."""
-    return RULE.format(kind=_checked(kind))
+    return RULE.format(kind=_check_kind(kind))
 
 
-def quoted(text: str, kind: str = "document") -> str:
+def quote_text(text: str, kind: str = "document") -> str:
     """Put a stranger's text between marks that it cannot know."""
     mark = _mark(text)
-    return f"<<{_checked(kind)} {mark}>>\n{text}\n<<end of {kind} {mark}>>"
+    return f"<<{_check_kind(kind)} {mark}>>\n{text}\n<<end of {kind} {mark}>>"
 
 
-def unquoted(messages: Sequence[Message], kind: str = "document") -> str | None:
+def find_quoted_text(messages: Sequence[Message], kind: str = "document") -> str | None:
     """The last text of this kind that `quoted` put into a user's message, as an offline twin reads it."""
     for message in reversed(messages):
         found = _QUOTED.search(message.content) if message.role == "user" else None
@@ -46,7 +46,7 @@ def _mark(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _checked(kind: str) -> str:
+def _check_kind(kind: str) -> str:
     if not _LABEL.fullmatch(kind):
         raise ValueError(f"a kind of text is a plain English word, not {kind[:40]!r}")
     return kind

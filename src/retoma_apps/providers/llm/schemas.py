@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 # Each is refused by some provider in a strict schema.
-_REFUSED = frozenset(
+_UNSUPPORTED_KEYWORDS = frozenset(
     (
         "default",
         "format",
@@ -33,7 +33,11 @@ def _strict(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     # A field may have the name of a limit: then what stands behind it is a schema.
-    made = {name: _strict(each) for name, each in node.items() if name not in _REFUSED or isinstance(each, dict)}
+    made = {
+        name: _strict(each)
+        for name, each in node.items()
+        if name not in _UNSUPPORTED_KEYWORDS or isinstance(each, dict)
+    }
     if isinstance(made.get("properties"), dict):
         made |= {"additionalProperties": False, "required": list(made["properties"])}
     return made

@@ -1,7 +1,7 @@
 """Speech: Azure, ElevenLabs, their stand-in, and eSpeak on this machine; one port for all."""
 
 from retoma_apps.providers.speech.azure import Azure, AzureSettings
-from retoma_apps.providers.speech.chunks import Piece, pieces, sentences, verify
+from retoma_apps.providers.speech.chunks import Piece, split_into_pieces, split_sentences, verify_length
 from retoma_apps.providers.speech.elevenlabs import ElevenLabs, ElevenLabsSettings
 from retoma_apps.providers.speech.errors import (
     ImplausibleLength,
@@ -12,11 +12,11 @@ from retoma_apps.providers.speech.errors import (
     UnknownVoice,
 )
 from retoma_apps.providers.speech.espeak import Espeak
-from retoma_apps.providers.speech.port import Speech, Spoken, Word
-from retoma_apps.providers.speech.voices import KNOWN, Speaker, speaker, usual_voice
+from retoma_apps.providers.speech.port import Speech, SpokenAudio, Word
+from retoma_apps.providers.speech.voices import KNOWN_VOICES, Speaker, default_voice, find_speaker
 
 __all__ = [
-    "KNOWN",
+    "KNOWN_VOICES",
     "Azure",
     "AzureSettings",
     "ElevenLabs",
@@ -30,12 +30,12 @@ __all__ = [
     "SpeechError",
     "SpeechRefused",
     "SpeechUnavailable",
-    "Spoken",
+    "SpokenAudio",
     "UnknownVoice",
     "Word",
-    "pieces",
-    "sentences",
-    "speaker",
-    "usual_voice",
-    "verify",
+    "default_voice",
+    "find_speaker",
+    "split_into_pieces",
+    "split_sentences",
+    "verify_length",
 ]

@@ -8,21 +8,21 @@ from xml.sax.saxutils import escape, quoteattr
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import ProviderRefuses
-from retoma.outgoing import Answer, Guard, Outgoing
-from retoma_apps.providers.answers import said
+from retoma import ProviderRejected
+from retoma.outgoing import Guard, HttpClient, Response
+from retoma_apps.providers.responses import format_provider_message
+from retoma_apps.providers.speech.error_mapping import raise_error, translate_no_answer
 from retoma_apps.providers.speech.errors import SpeechRefused
-from retoma_apps.providers.speech.port import Spoken
-from retoma_apps.providers.speech.replies import answered, fail
-from retoma_apps.providers.speech.texts import speakable
-from retoma_apps.providers.speech.wav import spoken, unwrapped
+from retoma_apps.providers.speech.port import SpokenAudio
+from retoma_apps.providers.speech.texts import clean_speech_text
+from retoma_apps.providers.speech.wav import read_pcm, to_spoken_audio
 
 FORMAT = "riff-24khz-16bit-mono-pcm"
 LONGEST_SECONDS = 595.0
 """Azure cuts at ten minutes and says nothing of it, so that what comes near is not believed to be whole."""
 _LARGEST_ANSWER = 32 * 1024**2
 _REGION = re.compile(r"[a-z0-9]{2,40}")
-_ACCOUNT = {
+_ACCOUNT_ERRORS = {
     401: "Azure refuses our key: set AZURE_SPEECH_KEY to one that is valid in AZURE_SPEECH_REGION",
     403: "Azure's key may not be used for speech: allow it there, or set another AZURE_SPEECH_KEY",
     404: "Azure has no speech service at this address: set AZURE_SPEECH_REGION to the key's region",
@@ -42,19 +42,19 @@ class Azure:
     """Make it where it is used: its connections belong to one event loop."""
 
     name = "azure"
-    most_characters = 4_000
+    max_characters = 4_000
 
-    def __init__(self, settings: AzureSettings | None = None, outgoing: Outgoing | None = None) -> None:
+    def __init__(self, settings: AzureSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or AzureSettings()
         allowed = self._settings.base_url
-        self._outgoing = outgoing or Outgoing(Guard().allowing(allowed) if allowed else Guard())
+        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(allowed) if allowed else Guard())
 
-    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
-        url, body = self._url(), ssml(speakable(text, self.most_characters), voice, language, rate)
-        answer = await answered("Azure", self._posted(url, body.encode()))
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
+        url, body = self._url(), ssml(clean_speech_text(text, self.max_characters), voice, language, rate)
+        answer = await translate_no_answer("Azure", self._post(url, body.encode()))
         if not answer.is_success:
-            fail("Azure", answer, _ACCOUNT, said(answer.text, self._key))
-        return _whole(answer)
+            raise_error("Azure", answer, _ACCOUNT_ERRORS, format_provider_message(answer.text, self._key))
+        return _check_complete(answer)
 
     async def close(self) -> None:
         await self._outgoing.close()
@@ -65,13 +65,13 @@ class Azure:
 
     def _url(self) -> str:
         if not self._key:
-            raise ProviderRefuses("no key for Azure's speech is set: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION")
+            raise ProviderRejected("no key for Azure's speech is set: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION")
         base = self._settings.base_url.rstrip("/")
         if not base and not _REGION.fullmatch(self._settings.region):
-            raise ProviderRefuses("Azure's region is not set: set AZURE_SPEECH_REGION, such as brazilsouth")
+            raise ProviderRejected("Azure's region is not set: set AZURE_SPEECH_REGION, such as brazilsouth")
         return f"{base or f'https://{self._settings.region}.tts.speech.microsoft.com'}/cognitiveservices/v1"
 
-    async def _posted(self, url: str, body: bytes) -> Answer:
+    async def _post(self, url: str, body: bytes) -> Response:
         headers = {
             "Ocp-Apim-Subscription-Key": self._key,
             "Content-Type": "application/ssml+xml",
@@ -98,16 +98,16 @@ def ssml(text: str, voice: str, language: str, rate: float) -> str:
     )
 
 
-def _whole(answer: Answer) -> Spoken:
+def _check_complete(answer: Response) -> SpokenAudio:
     if answer.is_cut:
         raise _too_long("more than is read")
-    said = spoken(unwrapped(answer.body))
+    said = to_spoken_audio(read_pcm(answer.body))
     if said.seconds >= LONGEST_SECONDS:
         raise _too_long(f"{said.seconds:.0f} s")
     return said
 
 
-def _too_long(how_long: str) -> SpeechRefused:
+def _too_long(length: str) -> SpeechRefused:
     return SpeechRefused(
-        f"Azure's audio has {how_long}, and it cuts at ten minutes without a word: split the text", "SPEECH_TOO_LONG"
+        f"Azure's audio has {length}, and it cuts at ten minutes without a word: split the text", "SPEECH_TOO_LONG"
     )

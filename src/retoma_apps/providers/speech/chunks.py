@@ -36,25 +36,29 @@ class Piece:
     text: str
 
 
-def pieces(scenes: Sequence[str], most: int) -> list[Piece]:
+def split_into_pieces(scenes: Sequence[str], max_characters: int) -> list[Piece]:
     """Every scene in as few pieces of at most `most` characters as its sentences allow; none spans two scenes.
 
     A sentence that is longer is split at its commas, else between words. What has neither letters nor digits is left
     out. Raises SpeechRefused if one word alone is too long.
     """
-    return [Piece(number, text) for number, scene in enumerate(scenes) for text in _packed(_parts(scene, most), most)]
+    return [
+        Piece(number, text)
+        for number, scene in enumerate(scenes)
+        for text in _pack(_split_scene(scene, max_characters), max_characters)
+    ]
 
 
-def sentences(text: str) -> list[str]:
-    return _split(text, _END, _is_end)
+def split_sentences(text: str) -> list[str]:
+    return _split(text, _END, _is_sentence_end)
 
 
-def verify(text: str, seconds: float, language: str, rate: float = 1.0) -> None:
+def verify_length(text: str, seconds: float, language: str, rate: float = 1.0) -> None:
     """Raises ImplausibleLength if audio of this length cannot be this text: it was cut, is silence, or goes on."""
     words = [word for word in text.split() if has_words(word)]
     slowest, quickest = _PACES.get(language.lower().partition("-")[0], _ANY_PACE)
     shortest = max(len(words) * 60 / (quickest * rate), _SHORTEST if words else 0.0)
-    longest = sum(map(_most_words, words)) * 60 / (slowest * rate) + _PAUSES
+    longest = sum(map(_max_spoken_words, words)) * 60 / (slowest * rate) + _PAUSES
     if not shortest <= seconds <= longest:
         wrong = "short: it was cut" if seconds < shortest else "long: it is not this text, or most of it is silence"
         raise ImplausibleLength(
@@ -63,36 +67,38 @@ def verify(text: str, seconds: float, language: str, rate: float = 1.0) -> None:
         )
 
 
-def _parts(scene: str, most: int) -> Iterator[str]:
+def _split_scene(scene: str, max_characters: int) -> Iterator[str]:
     """Sentences, and of those that are too long their clauses or words."""
-    for sentence in sentences(scene):
-        if len(sentence) <= most:
+    for sentence in split_sentences(scene):
+        if len(sentence) <= max_characters:
             yield sentence
             continue
         for clause in _split(sentence, _CLAUSE):
-            yield from [clause] if len(clause) <= most else clause.split()
+            yield from [clause] if len(clause) <= max_characters else clause.split()
 
 
-def _packed(parts: Iterable[str], most: int) -> Iterator[str]:
+def _pack(parts: Iterable[str], max_characters: int) -> Iterator[str]:
     packed = ""
     for part in parts:
-        if len(part) > most:
-            raise SpeechRefused(f"one word has more than {most} characters: {part[:40]!r}...", "SPEECH_TOO_LONG")
+        if len(part) > max_characters:
+            raise SpeechRefused(
+                f"one word has more than {max_characters} characters: {part[:40]!r}...", "SPEECH_TOO_LONG"
+            )
         longer = f"{packed} {part}" if packed else part
-        if len(longer) > most and has_words(packed):
+        if len(longer) > max_characters and has_words(packed):
             yield packed
-        packed = longer if len(longer) <= most else part
+        packed = longer if len(longer) <= max_characters else part
     if has_words(packed):
         yield packed
 
 
-def _split(text: str, at: re.Pattern[str], counts: Callable[[str, int], bool] = lambda *_: True) -> list[str]:
-    ends = [found.end() for found in at.finditer(text) if counts(text, found.end())]
+def _split(text: str, at: re.Pattern[str], is_boundary: Callable[[str, int], bool] = lambda *_: True) -> list[str]:
+    ends = [found.end() for found in at.finditer(text) if is_boundary(text, found.end())]
     parts = [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
     return [part for part in parts if part]
 
 
-def _is_end(text: str, end: int) -> bool:
+def _is_sentence_end(text: str, end: int) -> bool:
     """Not after an abbreviation or an initial, nor where what follows goes on in small letters."""
     before, after = text[:end], text[end:].lstrip()
     if "\n" in before[-1:]:
@@ -102,7 +108,7 @@ def _is_end(text: str, end: int) -> bool:
     return not is_abbreviation and not after[:1].islower()
 
 
-def _most_words(word: str) -> int:
+def _max_spoken_words(word: str) -> int:
     """What is no plain word, such as 2.500, CDB or an address, may be said sign by sign."""
     plain = "".join(filter(str.isalnum, word))
     is_plain = plain.isalpha() and not plain.isupper() and word.strip(_MARKS) == plain

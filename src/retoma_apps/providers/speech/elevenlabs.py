@@ -13,23 +13,23 @@ from urllib.parse import quote
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import ProviderRefuses, RetryLater
-from retoma.outgoing import Answer, Guard, Outgoing
-from retoma_apps.providers.answers import object_of, said
+from retoma import ProviderRejected, RetryLater
+from retoma.outgoing import Guard, HttpClient, Response
+from retoma_apps.providers.responses import format_provider_message, parse_json_object
+from retoma_apps.providers.speech.error_mapping import raise_error, translate_no_answer
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused
-from retoma_apps.providers.speech.port import Spoken, Word
-from retoma_apps.providers.speech.replies import answered, fail
-from retoma_apps.providers.speech.texts import speakable
-from retoma_apps.providers.speech.wav import spoken
+from retoma_apps.providers.speech.port import SpokenAudio, Word
+from retoma_apps.providers.speech.texts import clean_speech_text
+from retoma_apps.providers.speech.wav import to_spoken_audio
 
-TURN = timedelta(seconds=1)
+BUSY_RETRY_DELAY = timedelta(seconds=1)
 """Until the next try where only our own calls are in the way: they end one by one, so that waiting longer is idle."""
-SLOWEST, QUICKEST = 0.7, 1.2
+MIN_RATE, MAX_RATE = 0.7, 1.2
 _LARGEST_ANSWER = 64 * 1024**2
 # Other models find the language by themselves, and refuse a request that names one.
-_TOLD_THE_LANGUAGE = ("eleven_turbo_v2_5", "eleven_flash_v2_5")
+_MODELS_WITH_LANGUAGE = ("eleven_turbo_v2_5", "eleven_flash_v2_5")
 _TOO_LONG = ("max_character_limit_exceeded", "text_too_long")
-_ACCOUNT = {
+_ACCOUNT_ERRORS = {
     401: "ElevenLabs refuses our key: set ELEVENLABS_API_KEY to one that is valid",
     402: "ElevenLabs' account does not pay for this: add credit, or take another voice",
     403: "ElevenLabs' key may not use this voice: allow it there, or take another voice",
@@ -53,20 +53,20 @@ class ElevenLabs:
     """
 
     name = "elevenlabs"
-    most_characters = 2_500
+    max_characters = 2_500
 
-    def __init__(self, settings: ElevenLabsSettings | None = None, outgoing: Outgoing | None = None) -> None:
+    def __init__(self, settings: ElevenLabsSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or ElevenLabsSettings()
-        self._outgoing = outgoing or Outgoing(Guard().allowing(self._settings.base_url))
+        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
 
-    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
         if not self._key:
-            raise ProviderRefuses("no key for ElevenLabs is set: set ELEVENLABS_API_KEY")
-        body = self._body(speakable(text, self.most_characters), language, rate)
-        answer = await answered("ElevenLabs", self._posted(voice, body))
+            raise ProviderRejected("no key for ElevenLabs is set: set ELEVENLABS_API_KEY")
+        body = self._body(clean_speech_text(text, self.max_characters), language, rate)
+        answer = await translate_no_answer("ElevenLabs", self._post(voice, body))
         if not answer.is_success:
-            self._fail(answer)
-        return _spoken(answer)
+            self._raise_error(answer)
+        return _parse_audio(answer)
 
     async def close(self) -> None:
         await self._outgoing.close()
@@ -77,13 +77,13 @@ class ElevenLabs:
 
     def _body(self, text: str, language: str, rate: float) -> dict[str, Any]:
         model = self._settings.model
-        speed = min(max(rate, SLOWEST), QUICKEST)
+        speed = min(max(rate, MIN_RATE), MAX_RATE)
         body: dict[str, Any] = {"text": text, "model_id": model, "voice_settings": {"speed": speed}}
-        if language and model in _TOLD_THE_LANGUAGE:
+        if language and model in _MODELS_WITH_LANGUAGE:
             body["language_code"] = language.partition("-")[0].lower()
         return body
 
-    async def _posted(self, voice: str, body: dict[str, Any]) -> Answer:
+    async def _post(self, voice: str, body: dict[str, Any]) -> Response:
         base = self._settings.base_url.rstrip("/")
         return await self._outgoing.request(
             "POST",
@@ -94,38 +94,40 @@ class ElevenLabs:
             limit=_LARGEST_ANSWER,
         )
 
-    def _fail(self, answer: Answer) -> NoReturn:
+    def _raise_error(self, answer: Response) -> NoReturn:
         """By ElevenLabs' own word for the error if it has one, else by the status."""
-        word, message = _detail(answer)
-        why = said(message, self._key)
+        word, message = _error_detail(answer)
+        why = format_provider_message(message, self._key)
         if word in _TOO_LONG:
             raise SpeechRefused(f"the text is too long for ElevenLabs: split it{why}", "SPEECH_TOO_LONG")
         if word == "voice_not_found" or answer.status == 404:
             raise SpeechRefused(f"ElevenLabs has no such voice: take another{why}", "SPEECH_NO_SUCH_VOICE")
         if word == "quota_exceeded":
-            raise ProviderRefuses(f"{_NO_CREDIT}{why}")
+            raise ProviderRejected(f"{_NO_CREDIT}{why}")
         if word == "too_many_concurrent_requests":
-            raise RetryLater(TURN, f"ElevenLabs is busy with our other requests: this one waits its turn{why}")
-        fail("ElevenLabs", answer, _ACCOUNT, why)
+            raise RetryLater(
+                BUSY_RETRY_DELAY, f"ElevenLabs is busy with our other requests: this one waits its turn{why}"
+            )
+        raise_error("ElevenLabs", answer, _ACCOUNT_ERRORS, why)
 
 
-def _detail(answer: Answer) -> tuple[str, str]:
-    detail = (object_of(answer) or {}).get("detail")
+def _error_detail(answer: Response) -> tuple[str, str]:
+    detail = (parse_json_object(answer) or {}).get("detail")
     if not isinstance(detail, dict):
         return "", detail if isinstance(detail, str) else ""
     return str(detail.get("status") or detail.get("code") or ""), str(detail.get("message") or "")
 
 
-def _spoken(answer: Answer) -> Spoken:
-    told = object_of(answer) or {}
+def _parse_audio(answer: Response) -> SpokenAudio:
+    told = parse_json_object(answer) or {}
     try:
         pcm = base64.b64decode(told["audio_base64"], validate=True)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidAudio("ElevenLabs' answer has no audio in it, or is too long") from error
-    return spoken(pcm, _words(told.get("alignment")))
+    return to_spoken_audio(pcm, _parse_words(told.get("alignment")))
 
 
-def _words(alignment: Any) -> tuple[Word, ...]:
+def _parse_words(alignment: Any) -> tuple[Word, ...]:
     """None at all rather than wrong ones: the audio, which was paid for, is good without them."""
     given = alignment if isinstance(alignment, dict) else {}
     characters = given.get("characters")

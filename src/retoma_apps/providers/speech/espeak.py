@@ -13,12 +13,12 @@ from pathlib import Path
 from retoma import GiveUp
 from retoma.privileges import drop_privileges
 from retoma_apps.providers import ffmpeg
-from retoma_apps.providers.processes import ended
+from retoma_apps.providers.processes import kill_process
 from retoma_apps.providers.speech import espeak_main
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused, SpeechUnavailable, UnknownVoice
-from retoma_apps.providers.speech.port import Spoken, Word
-from retoma_apps.providers.speech.texts import speakable
-from retoma_apps.providers.speech.wav import seconds_of, spoken, unwrapped
+from retoma_apps.providers.speech.port import SpokenAudio, Word
+from retoma_apps.providers.speech.texts import clean_speech_text
+from retoma_apps.providers.speech.wav import read_pcm, seconds_of, to_spoken_audio
 
 WORDS_PER_MINUTE = 185
 """As eSpeak counts, which leaves out pauses: about 145 of a narration."""
@@ -34,35 +34,35 @@ class Espeak:
     """`language` is not asked: an eSpeak voice is a language, such as pt-br."""
 
     name = "espeak"
-    most_characters = 5_000
+    max_characters = 5_000
 
     def __init__(self, timeout_seconds: float = 60.0) -> None:
         self._timeout = timeout_seconds
 
-    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
-        text = speakable(text, self.most_characters)
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
+        text = clean_speech_text(text, self.max_characters)
         if not _VOICE.fullmatch(voice):
             raise UnknownVoice(f"{voice[:60]!r} is no name of an eSpeak voice; one is pt-br, another en-us")
         pace = min(max(round(WORDS_PER_MINUTE * rate), _SLOWEST), _QUICKEST)
-        audio, told = await self._ran(text, voice, str(pace), ffmpeg.program())
-        pcm = unwrapped(audio)
-        return spoken(pcm, timed(text, _marks(told), seconds_of(pcm)))
+        audio, told = await self._run(text, voice, str(pace), ffmpeg.find_ffmpeg())
+        pcm = read_pcm(audio)
+        return to_spoken_audio(pcm, time_words(text, _parse_marks(told), seconds_of(pcm)))
 
-    async def _ran(self, text: str, *arguments: str) -> tuple[bytes, str]:
-        process = await _started(arguments)
+    async def _run(self, text: str, *arguments: str) -> tuple[bytes, str]:
+        process = await _start(arguments)
         try:
             async with asyncio.timeout(self._timeout):
                 audio, errors = await process.communicate(text.encode())
         except TimeoutError as error:
             raise SpeechUnavailable(f"eSpeak did not end within {self._timeout:g} s", "SPEECH_TIMEOUT") from error
         finally:
-            await ended(process)
+            await kill_process(process)
         told = errors.decode(errors="replace")
-        _check(process.returncode, arguments[0], told)
+        _check_exit(process.returncode, arguments[0], told)
         return audio, told
 
 
-def timed(text: str, marks: Sequence[tuple[int, float]], seconds: float) -> tuple[Word, ...]:
+def time_words(text: str, marks: Sequence[tuple[int, float]], seconds: float) -> tuple[Word, ...]:
     """Every word of the text. A mark is a character at which something begins, and when; a word ends where the next
     begins. What is not spoken, such as a dash that stands alone, takes no time."""
     found = list(re.finditer(r"\S+", text))
@@ -74,7 +74,7 @@ def timed(text: str, marks: Sequence[tuple[int, float]], seconds: float) -> tupl
     return tuple(Word(word.group(), start, end) for word, (start, end) in zip(found, times, strict=True))
 
 
-async def _started(arguments: Sequence[str]) -> asyncio.subprocess.Process:
+async def _start(arguments: Sequence[str]) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *_FLAGS,
@@ -89,7 +89,7 @@ async def _started(arguments: Sequence[str]) -> asyncio.subprocess.Process:
     )
 
 
-def _check(code: int | None, voice: str, told: str) -> None:
+def _check_exit(code: int | None, voice: str, log: str) -> None:
     if code == espeak_main.NOT_INSTALLED:
         raise GiveUp(
             "there is no eSpeak here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
@@ -97,12 +97,12 @@ def _check(code: int | None, voice: str, told: str) -> None:
     if code == espeak_main.NO_SUCH_VOICE:
         raise SpeechRefused(f"eSpeak has no voice {voice!r}; one is pt-br, another en-us", "SPEECH_NO_SUCH_VOICE")
     if code:
-        last = told.strip().rpartition("\n")[2]
+        last = log.strip().rpartition("\n")[2]
         raise SpeechUnavailable(f"eSpeak ended with {code}: {last[:200] or 'it said nothing'}")
 
 
-def _marks(told: str) -> list[tuple[int, float]]:
+def _parse_marks(log: str) -> list[tuple[int, float]]:
     try:
-        return [(int(at), float(when)) for at, when in json.loads(told.strip().rpartition("\n")[2])]
+        return [(int(at), float(when)) for at, when in json.loads(log.strip().rpartition("\n")[2])]
     except (ValueError, TypeError) as error:
         raise InvalidAudio("eSpeak did not tell where its words are") from error

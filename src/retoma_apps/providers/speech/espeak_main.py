@@ -61,7 +61,7 @@ def main() -> int:
     if library.espeak_SetVoiceByName(sys.argv[1].encode()):
         return NO_SUCH_VOICE
     library.espeak_SetParameter(_RATE, int(sys.argv[2]), 0)
-    pcm, marks = _said(library, sys.stdin.buffer.read())
+    pcm, marks = _synthesize(library, sys.stdin.buffer.read())
     sys.stdout.buffer.write(_wav(_resample(pcm, hertz)))
     print(json.dumps([(position - 1, sample / hertz) for position, sample in marks]), file=sys.stderr)
     return 0
@@ -73,7 +73,7 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _said(library: ctypes.CDLL, text: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+def _synthesize(library: ctypes.CDLL, text: bytes) -> tuple[bytes, list[tuple[int, int]]]:
     """The samples, and for each word that begins its character, counted from 1, and its sample."""
     pcm = bytearray()
     marks: list[tuple[int, int]] = []

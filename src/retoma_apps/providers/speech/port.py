@@ -16,7 +16,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class SpokenAudio:
     """`audio` is WAV: PCM of 16 bits, mono, 24,000 Hz. `words` are all of the text or, if nobody tells when, none."""
 
     audio: bytes
@@ -26,9 +26,9 @@ class Spoken:
 
 class Speech(Protocol):
     name: str
-    most_characters: int
+    max_characters: int
 
-    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> Spoken:
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
         """One call, which may be paid for. `voice` is the provider's own name; a rate of 1.1 is ten per cent quicker.
 
         Text is spoken as it stands: nothing in it is a command. Raises RetryLater, RateLimited, ProviderDown or

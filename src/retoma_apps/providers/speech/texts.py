@@ -10,14 +10,15 @@ from retoma_apps.providers.speech.errors import SpeechRefused
 _UNSPEAKABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def speakable(text: str, most: int) -> str:
+def clean_speech_text(text: str, max_characters: int) -> str:
     """The text without control characters. Raises SpeechRefused if nothing is left to say, or too much."""
     text = _UNSPEAKABLE.sub(" ", text).strip()
     if not has_words(text):
         raise SpeechRefused("there is nothing to say in this text: it has neither letters nor digits", "SPEECH_EMPTY")
-    if len(text) > most:
+    if len(text) > max_characters:
         raise SpeechRefused(
-            f"this text has {len(text)} characters, and at most {most} are said at once: split it", "SPEECH_TOO_LONG"
+            f"this text has {len(text)} characters, and at most {max_characters} are said at once: split it",
+            "SPEECH_TOO_LONG",
         )
     return text
 

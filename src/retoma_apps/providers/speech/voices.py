@@ -20,7 +20,7 @@ class Speaker(NamedTuple):
         return not self.language or _base(self.language) == _base(language)
 
 
-KNOWN = {
+KNOWN_VOICES = {
     "azure_pt_br_antonio": Speaker("azure", "pt-BR-AntonioNeural", "pt-BR"),
     "azure_pt_br_francisca": Speaker("azure", "pt-BR-FranciscaNeural", "pt-BR"),
     "azure_en_us_guy": Speaker("azure", "en-US-GuyNeural", "en-US"),
@@ -33,10 +33,10 @@ _ELEVENLABS = re.compile(r"elevenlabs_([A-Za-z0-9]{1,64})")
 _ESPEAK = re.compile(r"espeak_([a-z]{2,3}(?:_[a-z0-9]{2,20}){0,3})")
 
 
-def speaker(name: str) -> Speaker:
+def find_speaker(name: str) -> Speaker:
     """Who speaks under this name. A name of these forms is believed; only the provider knows whether it is there."""
-    if name in KNOWN:
-        return KNOWN[name]
+    if name in KNOWN_VOICES:
+        return KNOWN_VOICES[name]
     if found := _AZURE.fullmatch(name):
         language = f"{found[1]}-{found[2].upper()}"
         return Speaker("azure", f"{language}-{found[3].capitalize()}Neural", language)
@@ -45,12 +45,12 @@ def speaker(name: str) -> Speaker:
     if found := _ESPEAK.fullmatch(name):
         voice = found[1].replace("_", "-")
         return Speaker("espeak", voice, voice)
-    raise UnknownVoice(f"there is no voice {name[:80]!r}; there are {', '.join(KNOWN)} and elevenlabs_<id>")
+    raise UnknownVoice(f"there is no voice {name[:80]!r}; there are {', '.join(KNOWN_VOICES)} and elevenlabs_<id>")
 
 
-def usual_voice(language: str, providers: Collection[str]) -> str:
+def default_voice(language: str, providers: Collection[str]) -> str:
     """The name of the first known voice of these providers for a language, by its first letters: pt, en."""
-    for name, known in KNOWN.items():
+    for name, known in KNOWN_VOICES.items():
         if known.provider in providers and known.speaks(language):
             return name
     raise UnknownVoice(

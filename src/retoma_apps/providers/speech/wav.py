@@ -8,7 +8,7 @@ import wave
 from collections.abc import Iterator, Sequence
 
 from retoma_apps.providers.speech.errors import InvalidAudio
-from retoma_apps.providers.speech.port import Spoken, Word
+from retoma_apps.providers.speech.port import SpokenAudio, Word
 
 HERTZ = 24_000
 _FORMAT = (1, 1, HERTZ, HERTZ * 2, 2, 16)
@@ -16,25 +16,25 @@ _FORMAT = (1, 1, HERTZ, HERTZ * 2, 2, 16)
 _UNKNOWN_SIZES = (0, 0x7FFFFFFF, 0xFFFFFFFF)
 """What a server writes that sends before it knows how much it will be."""
 _SILENT = 100
-_EVERY = 7
+_SAMPLE_STEP = 7
 """Looking at so few of the samples is enough to hear whether there is anything."""
 
 
-def spoken(pcm: bytes, words: Sequence[Word] = ()) -> Spoken:
+def to_spoken_audio(pcm: bytes, words: Sequence[Word] = ()) -> SpokenAudio:
     """Raises InvalidAudio if there is nothing to hear."""
     if not pcm or len(pcm) % 2:
         raise InvalidAudio(f"the audio is broken: it has {len(pcm)} bytes, which are no whole samples")
-    heard = memoryview(pcm).cast("h")[::_EVERY]
+    heard = memoryview(pcm).cast("h")[::_SAMPLE_STEP]
     if max(max(heard), -min(heard)) < _SILENT:
         raise InvalidAudio(f"the audio is silent for all of its {seconds_of(pcm):.1f} s")
-    return Spoken(wrapped(pcm), seconds_of(pcm), tuple(words))
+    return SpokenAudio(to_wav(pcm), seconds_of(pcm), tuple(words))
 
 
 def seconds_of(pcm: bytes) -> float:
     return len(pcm) / 2 / HERTZ
 
 
-def wrapped(pcm: bytes) -> bytes:
+def to_wav(pcm: bytes) -> bytes:
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)
@@ -44,7 +44,7 @@ def wrapped(pcm: bytes) -> bytes:
     return file.getvalue()
 
 
-def unwrapped(audio: bytes) -> bytes:
+def read_pcm(audio: bytes) -> bytes:
     """The samples of a WAV file. Raises InvalidAudio if it is another kind, or ends before it says."""
     if audio[:4] != b"RIFF" or audio[8:12] != b"WAVE":
         raise InvalidAudio("the answer is no WAV file")

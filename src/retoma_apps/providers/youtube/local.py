@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
-from retoma import GiveUp, private
+from retoma import GiveUp, private_files
 from retoma_apps.providers.youtube.errors import SessionGone
-from retoma_apps.providers.youtube.fitting import fitted
-from retoma_apps.providers.youtube.pictures import read_thumbnail
 from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.text_limits import fit_texts
+from retoma_apps.providers.youtube.thumbnails import read_thumbnail
 
-PART = 8 * 1024**2
+CHUNK_BYTES = 8 * 1024**2
 _ID = re.compile(r"local-[0-9a-f]{12}")
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg"}
 
@@ -66,17 +66,17 @@ class LocalChannel:
         folder: Path,
         *,
         url: str = "/channel/{id}",
-        part_bytes: int = PART,
+        chunk_bytes: int = CHUNK_BYTES,
         now: Callable[[], datetime] = now_utc,
     ) -> None:
         self._sessions = folder.absolute() / "sessions"
         self._videos = folder.absolute() / "videos"
         self._url = url
-        self._part_bytes = part_bytes
+        self._chunk_bytes = chunk_bytes
         self._now = now
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
-        return await asyncio.to_thread(self._begin, fitted(video), size)
+        return await asyncio.to_thread(self._begin, fit_texts(video), size)
 
     async def send(self, session: str, path: Path) -> Published:
         return await asyncio.to_thread(self._send, session, path)
@@ -94,7 +94,7 @@ class LocalChannel:
 
     async def videos(self) -> list[LocalVideo]:
         """All of them, newest first."""
-        return await asyncio.to_thread(self._listed)
+        return await asyncio.to_thread(self._list_videos)
 
     async def video(self, video_id: str) -> LocalVideo | None:
         return await asyncio.to_thread(self._video, video_id)
@@ -103,13 +103,13 @@ class LocalChannel:
         found = _id_of(video.mark)
         if not (self._videos / found).is_dir():
             folder = self._sessions / found
-            private.make_folder(self._sessions.parent)
-            private.make_folder(folder)
-            _write(folder / "video.json", json.dumps(_told(video, size)).encode())
+            private_files.create_folder(self._sessions.parent)
+            private_files.create_folder(folder)
+            _write(folder / "video.json", json.dumps(_to_json(video, size)).encode())
         return f"local:{found}"
 
     def _send(self, session: str, path: Path) -> Published:
-        found, size = _checked(session.removeprefix("local:")), path.stat().st_size
+        found, size = _check_id(session.removeprefix("local:")), path.stat().st_size
         with suppress(FileNotFoundError), self._locked(found) as folder:
             if not (self._videos / found).is_dir():
                 told = json.loads((folder / "video.json").read_bytes())
@@ -120,9 +120,9 @@ class LocalChannel:
             raise SessionGone
         return self._published(found)
 
-    def _publish(self, folder: Path, told: dict[str, Any]) -> None:
-        _write(folder / "video.json", json.dumps(told | {"sent_at": self._now().isoformat()}).encode())
-        private.make_folder(self._videos)
+    def _publish(self, folder: Path, stored: dict[str, Any]) -> None:
+        _write(folder / "video.json", json.dumps(stored | {"sent_at": self._now().isoformat()}).encode())
+        private_files.create_folder(self._videos)
         folder.rename(self._videos / folder.name)
 
     @contextmanager
@@ -146,7 +146,7 @@ class LocalChannel:
     def _append(self, source: Path, target: Path) -> None:
         with source.open("rb") as given, target.open("ab") as copied:
             given.seek(copied.tell())
-            while part := given.read(self._part_bytes):
+            while part := given.read(self._chunk_bytes):
                 self._add(part, copied)
             os.fsync(copied.fileno())
 
@@ -156,7 +156,7 @@ class LocalChannel:
 
     def _set_thumbnail(self, video_id: str, path: Path) -> None:
         content, kind = read_thumbnail(path)
-        folder = self._videos / _checked(video_id)
+        folder = self._videos / _check_id(video_id)
         if not folder.is_dir():
             raise GiveUp("the channel has no such video", "NO_SUCH_VIDEO")
         _write(folder / f"thumbnail{_SUFFIXES[kind]}", content)
@@ -164,7 +164,7 @@ class LocalChannel:
             if suffix != _SUFFIXES[kind]:
                 (folder / f"thumbnail{suffix}").unlink(missing_ok=True)
 
-    def _listed(self) -> list[LocalVideo]:
+    def _list_videos(self) -> list[LocalVideo]:
         names = [each.name for each in self._videos.iterdir()] if self._videos.is_dir() else []
         found = [video for name in names if (video := self._video(name)) is not None]
         return sorted(found, key=lambda video: video.sent_at, reverse=True)
@@ -176,34 +176,34 @@ class LocalChannel:
             told = json.loads((self._videos / video_id / "video.json").read_bytes())
         except FileNotFoundError:
             return None
-        return self._shown(video_id, told)
+        return self._to_local_video(video_id, told)
 
-    def _shown(self, video_id: str, told: dict[str, Any]) -> LocalVideo:
+    def _to_local_video(self, video_id: str, stored: dict[str, Any]) -> LocalVideo:
         folder = self._videos / video_id
-        publish_at = datetime.fromisoformat(told["publish_at"]) if told["publish_at"] else None
+        publish_at = datetime.fromisoformat(stored["publish_at"]) if stored["publish_at"] else None
         return LocalVideo(
             video_id,
-            told["title"],
-            told["description"],
-            tuple(told["tags"]),
-            told["language"],
-            told["synthetic"],
+            stored["title"],
+            stored["description"],
+            tuple(stored["tags"]),
+            stored["language"],
+            stored["synthetic"],
             "published" if publish_at is None or publish_at <= self._now() else "processed",
-            datetime.fromisoformat(told["sent_at"]),
+            datetime.fromisoformat(stored["sent_at"]),
             publish_at,
             folder / "video.mp4",
             next((each for each in sorted(folder.glob("thumbnail.*")) if each.suffix in _SUFFIXES.values()), None),
         )
 
-    def _published(self, found: str) -> Published:
-        return Published(found, self._url.replace("{id}", found))
+    def _published(self, video_id: str) -> Published:
+        return Published(video_id, self._url.replace("{id}", video_id))
 
 
 def _id_of(mark: str) -> str:
     return f"local-{sha256(mark.encode()).hexdigest()[:12]}"
 
 
-def _checked(given: str) -> str:
+def _check_id(given: str) -> str:
     """An id names a folder, so nothing else may come of it."""
     if not _ID.fullmatch(given):
         raise GiveUp("this is no session or video of this channel", "SESSION_INVALID")
@@ -217,7 +217,7 @@ def _check_size(size: int, promised: int) -> None:
         raise GiveUp(f"this session is for {promised} bytes, and the file has {size}", "SESSION_INVALID")
 
 
-def _told(video: VideoToPublish, size: int) -> dict[str, Any]:
+def _to_json(video: VideoToPublish, size: int) -> dict[str, Any]:
     publish_at = video.publish_at.isoformat() if video.publish_at else None
     return asdict(video) | {"publish_at": publish_at, "size": size}
 

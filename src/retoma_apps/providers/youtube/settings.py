@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import GiveUp
 
-GRAIN = 262_144
+CHUNK_MULTIPLE = 262_144
 """Chunks are multiples of so many bytes."""
 
 
@@ -27,14 +27,14 @@ class YouTubeSettings(BaseSettings):
     token_url: str = "https://oauth2.googleapis.com/token"  # noqa: S105, an address
     timeout_seconds: float = Field(30.0, gt=0, description="How long one question may take.")
     chunk_seconds: float = Field(600.0, gt=0, description="How long one chunk may take.")
-    chunk_bytes: int = Field(32 * GRAIN, ge=GRAIN, multiple_of=GRAIN)
+    chunk_bytes: int = Field(32 * CHUNK_MULTIPLE, ge=CHUNK_MULTIPLE, multiple_of=CHUNK_MULTIPLE)
     tries: int = Field(5, ge=1, description="How often a session is asked in a row without having got further.")
     backoff_seconds: float = Field(
         1.0, ge=0, description="The first pause after a failure; each next is twice as long."
     )
 
     @classmethod
-    def of(cls, account: str, **given: Any) -> Self:
+    def for_account(cls, account: str, **values: Any) -> Self:
         """For this account, with the token of YOUTUBE_REFRESH_TOKEN_<ACCOUNT>; no other is ever taken for it.
 
         Raises GiveUp if no variable can have its name.
@@ -42,13 +42,13 @@ class YouTubeSettings(BaseSettings):
         if not is_account(account):
             raise GiveUp(f"{account[:100]!r} cannot be the name of an account: it needs Latin letters", "ACCOUNT_NAME")
         if account:
-            token = _token(account, given.get("_env_file", ".env"))
-            given = {"account": account, "refresh_token": token, **given}
-        return cls(**given)
+            token = _load_token(account, values.get("_env_file", ".env"))
+            values = {"account": account, "refresh_token": token, **values}
+        return cls(**values)
 
     @property
     def token_variable(self) -> str:
-        return _variable(self.account)
+        return _token_variable(self.account)
 
 
 def is_account(name: str) -> bool:
@@ -58,8 +58,8 @@ def is_account(name: str) -> bool:
     return not name or (bool(plain) and all(letter.isascii() for letter in plain))
 
 
-def _token(account: str, env_file: Any) -> SecretStr:
-    field: Any = (SecretStr, Field(SecretStr(""), validation_alias=_variable(account)))
+def _load_token(account: str, env_file: Any) -> SecretStr:
+    field: Any = (SecretStr, Field(SecretStr(""), validation_alias=_token_variable(account)))
     found: Any = create_model("AccountToken", __base__=_AccountToken, token=field)(_env_file=env_file)
     token: SecretStr = found.token
     return token
@@ -69,7 +69,7 @@ class _AccountToken(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore")
 
 
-def _variable(account: str) -> str:
+def _token_variable(account: str) -> str:
     bare = unicodedata.normalize("NFKD", account).encode("ascii", "ignore").decode()
     name = re.sub(r"[^A-Z0-9]+", "_", bare.upper()).strip("_")
     return f"YOUTUBE_REFRESH_TOKEN_{name}" if name else "YOUTUBE_REFRESH_TOKEN"

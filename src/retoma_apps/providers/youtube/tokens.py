@@ -7,10 +7,10 @@ import time
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
-from retoma import ProviderDown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer, NoAnswer, Outgoing
-from retoma_apps.providers.answers import object_of
-from retoma_apps.providers.pauses import asked_pause
+from retoma import ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import HttpClient, NoResponse, Response
+from retoma_apps.providers.responses import parse_json_object
+from retoma_apps.providers.retry_after import parse_retry_after
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 
 _MARGIN = 60.0
@@ -18,18 +18,18 @@ _LONGEST = 3600.0
 _USUAL_PAUSE = 60
 
 
-class Tokens:
-    def __init__(self, settings: YouTubeSettings, outgoing: Outgoing) -> None:
+class AccessTokens:
+    def __init__(self, settings: YouTubeSettings, outgoing: HttpClient) -> None:
         self._settings = settings
         self._outgoing = outgoing
         self._token = self._last = ""
-        self._ends_at = 0.0
-        self._turn = asyncio.Lock()
+        self._expires_at = 0.0
+        self._lock = asyncio.Lock()
 
     async def current(self) -> str:
         """Raises ProviderRefuses if the account does not let us in, and says what to set."""
-        async with self._turn:
-            if not self._token or time.monotonic() >= self._ends_at:
+        async with self._lock:
+            if not self._token or time.monotonic() >= self._expires_at:
                 await self._refresh()
             return self._token
 
@@ -38,25 +38,25 @@ class Tokens:
         """The last one that was had, whether or not it is still good: to keep it out of messages."""
         return self._last
 
-    def drop(self, refused: str) -> None:
+    def discard(self, token: str) -> None:
         """Take this one no more. Another that was had meanwhile stays."""
-        if self._token == refused:
+        if self._token == token:
             self._token = ""
 
     async def _refresh(self) -> None:
-        answer = await self._answer()
-        told = object_of(answer) or {}
+        answer = await self._request()
+        told = parse_json_object(answer) or {}
         if not answer.is_success:
-            self._fail(answer, told)
+            self._raise_error(answer, told)
         token, seconds = told.get("access_token"), told.get("expires_in")
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
             raise ProviderDown("Google's answer has no access token in it")
         self._token = self._last = token
         known = seconds if isinstance(seconds, int | float) else _MARGIN
-        self._ends_at = time.monotonic() + min(known, _LONGEST) - _MARGIN
+        self._expires_at = time.monotonic() + min(known, _LONGEST) - _MARGIN
 
-    async def _answer(self) -> Answer:
-        given = self._given()
+    async def _request(self) -> Response:
+        given = self._credentials()
         try:
             return await self._outgoing.request(
                 "POST",
@@ -65,10 +65,10 @@ class Tokens:
                 content=urlencode(given).encode(),
                 timeout=self._settings.timeout_seconds,
             )
-        except NoAnswer as error:
+        except NoResponse as error:
             raise ProviderDown(f"Google did not answer: {error}") from error
 
-    def _given(self) -> dict[str, str]:
+    def _credentials(self) -> dict[str, str]:
         given = {
             "client_id": self._settings.client_id,
             "client_secret": self._settings.client_secret.get_secret_value(),
@@ -77,20 +77,20 @@ class Tokens:
         for name, value in given.items():
             if not value:
                 variable = self._settings.token_variable if name == "refresh_token" else f"YOUTUBE_{name.upper()}"
-                raise ProviderRefuses(f"nothing can be published on YouTube: set {variable}")
+                raise ProviderRejected(f"nothing can be published on YouTube: set {variable}")
         return given | {"grant_type": "refresh_token"}
 
-    def _fail(self, answer: Answer, told: dict[str, Any]) -> NoReturn:
+    def _raise_error(self, answer: Response, body: dict[str, Any]) -> NoReturn:
         if answer.status == 429:
-            raise RateLimited(asked_pause(answer) or _USUAL_PAUSE, "Google says that these are too many requests")
+            raise RateLimited(parse_retry_after(answer) or _USUAL_PAUSE, "Google says that these are too many requests")
         if answer.status >= 500:
             raise ProviderDown(f"Google failed with {answer.status} when asked for an access token")
-        if told.get("error") == "invalid_grant":
-            raise ProviderRefuses(
+        if body.get("error") == "invalid_grant":
+            raise ProviderRejected(
                 f"Google no longer takes this refresh token: let the channel's owner consent again, and set "
                 f"{self._settings.token_variable}"
             )
-        raise ProviderRefuses(
+        raise ProviderRejected(
             "Google refuses our client: check YOUTUBE_CLIENT_ID, YOUTUBE_CLIENT_SECRET and "
             f"{self._settings.token_variable}"
         )

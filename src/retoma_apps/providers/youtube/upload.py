@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from retoma import GiveUp, ProviderDown
-from retoma.outgoing import Answer, NoAnswer
-from retoma_apps.providers.answers import object_of
+from retoma.outgoing import NoResponse, Response
+from retoma_apps.providers.responses import parse_json_object
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 
-Put = Callable[[Mapping[str, str], bytes], Awaitable[Answer]]
+Put = Callable[[Mapping[str, str], bytes], Awaitable[Response]]
 """Puts these bytes to the session with these headers."""
 _RANGE = re.compile(r"bytes=0-(\d{1,15})")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ACCOUNT = (401, 403, 429)
+_ACCOUNT_STATUSES = (401, 403, 429)
 
 
-class Upload:
+class ResumableUpload:
     """Of one file, within one session, by one sender. Another may send at the same time: the session keeps order."""
 
-    def __init__(self, settings: YouTubeSettings, put: Put, path: Path, fail: Callable[[Answer], NoReturn]) -> None:
+    def __init__(self, settings: YouTubeSettings, put: Put, path: Path, fail: Callable[[Response], NoReturn]) -> None:
         self._settings = settings
         self._put = put
         self._path = path
         self._size = path.stat().st_size
         self._fail = fail
-        self._most = 0
+        self._most_received = 0
 
     async def run(self) -> str:
         """The video's id. Gives up for now once the session was asked too often without having got further."""
@@ -38,47 +38,47 @@ class Upload:
             raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
         failures = most = 0
         while True:
-            answer = await self._sent_on(await self._asked())
-            if (video := self._video(answer)) is not None:
+            answer = await self._send_remaining(await self._query_progress())
+            if (video := self._completed_video(answer)) is not None:
                 return video
-            failures = 1 if self._most > most else failures + 1
-            most = self._most
+            failures = 1 if self._most_received > most else failures + 1
+            most = self._most_received
             await self._pause(failures, answer)
 
-    async def _sent_on(self, answer: Answer | None) -> Answer | None:
+    async def _send_remaining(self, answer: Response | None) -> Response | None:
         """The last answer, after sending for as long as each chunk gets the session further."""
         taken = -1
-        while (further := self._taken(answer)) is not None and taken < further < self._size:
-            taken, self._most = further, max(further, self._most)
-            answer = await self._sent(taken)
+        while (further := self._received_bytes(answer)) is not None and taken < further < self._size:
+            taken, self._most_received = further, max(further, self._most_received)
+            answer = await self._send_chunk(taken)
         return answer
 
-    async def _asked(self) -> Answer | None:
-        return await self._answer({"Content-Range": f"bytes */{self._size}"}, b"")
+    async def _query_progress(self) -> Response | None:
+        return await self._put_or_none({"Content-Range": f"bytes */{self._size}"}, b"")
 
-    async def _sent(self, start: int) -> Answer | None:
+    async def _send_chunk(self, start: int) -> Response | None:
         chunk = await asyncio.to_thread(_read, self._path, start, self._settings.chunk_bytes)
         span = f"bytes {start}-{start + len(chunk) - 1}/{self._size}"
-        return await self._answer({"Content-Range": span, "Content-Type": "video/mp4"}, chunk)
+        return await self._put_or_none({"Content-Range": span, "Content-Type": "video/mp4"}, chunk)
 
-    async def _answer(self, headers: Mapping[str, str], content: bytes) -> Answer | None:
+    async def _put_or_none(self, headers: Mapping[str, str], content: bytes) -> Response | None:
         """None if there was none, or none that says how far the session is: then it is asked again."""
         try:
             answer = await self._put({"Content-Length": str(len(content)), **headers}, content)
-        except NoAnswer:
+        except NoResponse:
             return None
         if answer.status in (404, 410):
             raise SessionGone
-        if answer.status in _ACCOUNT:
+        if answer.status in _ACCOUNT_STATUSES:
             self._fail(answer)
         return answer
 
-    def _video(self, answer: Answer | None) -> str | None:
+    def _completed_video(self, answer: Response | None) -> str | None:
         if answer is None or answer.status not in (200, 201):
             return None
-        return video_id((object_of(answer) or {}).get("id"))
+        return video_id((parse_json_object(answer) or {}).get("id"))
 
-    def _taken(self, answer: Answer | None) -> int | None:
+    def _received_bytes(self, answer: Response | None) -> int | None:
         """How many bytes the session has; None if this answer does not say it."""
         if answer is None or answer.status != 308:
             return None
@@ -88,7 +88,7 @@ class Upload:
         taken = int(found[1]) + 1 if found else None
         return taken if taken is not None and taken <= self._size else None
 
-    async def _pause(self, failures: int, answer: Answer | None) -> None:
+    async def _pause(self, failures: int, answer: Response | None) -> None:
         """Before the session is asked again, or an end to the asking."""
         if failures < self._settings.tries:
             await asyncio.sleep(self._settings.backoff_seconds * 2 ** (failures - 1))

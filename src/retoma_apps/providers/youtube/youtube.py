@@ -17,15 +17,15 @@ from typing import Any, NoReturn, cast, get_args
 from urllib.parse import quote, urlencode
 
 from retoma import GiveUp, ProviderDown
-from retoma.outgoing import Answer, Guard, NoAnswer, Outgoing, without_path
-from retoma_apps.providers.answers import object_of
-from retoma_apps.providers.youtube.fitting import fitted
-from retoma_apps.providers.youtube.pictures import read_thumbnail
+from retoma.outgoing import Guard, HttpClient, NoResponse, Response, strip_path
+from retoma_apps.providers.responses import parse_json_object
+from retoma_apps.providers.youtube.error_mapping import VIDEO_REASONS, raise_error
 from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
-from retoma_apps.providers.youtube.refusals import OF_THE_VIDEO, fail
 from retoma_apps.providers.youtube.settings import YouTubeSettings
-from retoma_apps.providers.youtube.tokens import Tokens
-from retoma_apps.providers.youtube.upload import Upload, video_id
+from retoma_apps.providers.youtube.text_limits import fit_texts
+from retoma_apps.providers.youtube.thumbnails import read_thumbnail
+from retoma_apps.providers.youtube.tokens import AccessTokens
+from retoma_apps.providers.youtube.upload import ResumableUpload, video_id
 
 log = logging.getLogger("retoma_apps.youtube")
 _LARGEST_ANSWER = 4 * 1024**2
@@ -42,43 +42,43 @@ class YouTube:
 
     name = "youtube"
 
-    def __init__(self, settings: YouTubeSettings | None = None, outgoing: Outgoing | None = None) -> None:
+    def __init__(self, settings: YouTubeSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or YouTubeSettings()
-        self._outgoing = outgoing or Outgoing(_guard(self._settings))
-        self._tokens = Tokens(self._settings, self._outgoing)
+        self._outgoing = outgoing or HttpClient(_guard(self._settings))
+        self._tokens = AccessTokens(self._settings, self._outgoing)
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
-        answer = await self._asked(
+        answer = await self._request_checked(
             "POST",
             f"{self._settings.upload_url}/videos?uploadType=resumable&part=snippet,status",
-            json=_resource(fitted(video)),
+            json=_resource(fit_texts(video)),
             headers={"X-Upload-Content-Length": str(size), "X-Upload-Content-Type": "video/mp4"},
         )
         session = answer.headers.get("location", "")
-        if not self._is_ours(session):
+        if not self._is_allowed_session(session):
             raise ProviderDown("YouTube opened no session: its answer names no address of its own")
         return session
 
     async def send(self, session: str, path: Path) -> Published:
-        if not self._is_ours(session):
+        if not self._is_allowed_session(session):
             raise GiveUp("this is no session of YouTube's", "SESSION_INVALID")
 
-        async def put(headers: Mapping[str, str], content: bytes) -> Answer:
+        async def put(headers: Mapping[str, str], content: bytes) -> Response:
             return await self._request("PUT", session, headers, content, self._settings.chunk_seconds)
 
-        def refuse(answer: Answer) -> NoReturn:
-            fail(answer, self._secrets(session))
+        def refuse(answer: Response) -> NoReturn:
+            raise_error(answer, self._secrets(session))
 
-        return _published(await Upload(self._settings, put, path, refuse).run())
+        return _to_published(await ResumableUpload(self._settings, put, path, refuse).run())
 
     async def find(self, mark: str) -> Published | None:
-        playlist = await self._uploads()
+        playlist = await self._get_uploads_playlist()
         token = ""
         for _ in range(_PAGES if playlist else 0):
-            page = await self._listed("playlistItems", part="contentDetails", playlistId=playlist, pageToken=token)
+            page = await self._list("playlistItems", part="contentDetails", playlistId=playlist, pageToken=token)
             ids = [found for each in _items(page) if (found := video_id(_part(each, "contentDetails").get("videoId")))]
-            if (found := await self._marked(ids, mark)) is not None:
-                return _published(found)
+            if (found := await self._find_marked(ids, mark)) is not None:
+                return _to_published(found)
             token = str(page.get("nextPageToken") or "")
             if not token:
                 break
@@ -87,41 +87,45 @@ class YouTube:
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
         content, kind = await asyncio.to_thread(read_thumbnail, path)
         url = f"{self._settings.upload_url}/thumbnails/set?videoId={quote(video_id, safe='')}"
-        await self._asked("POST", url, headers={"Content-Type": kind}, content=content, of_the_video=_NO_THUMBNAIL)
+        await self._request_checked(
+            "POST", url, headers={"Content-Type": kind}, content=content, video_reasons=_NO_THUMBNAIL
+        )
 
     async def status(self, video_id: str) -> Status:
-        found = _items(await self._listed("videos", part="status,processingDetails", id=video_id))
-        return next((_status(_part(each, "status")) for each in found), Status("deleted", "YouTube has no such video"))
+        found = _items(await self._list("videos", part="status,processingDetails", id=video_id))
+        return next(
+            (_to_status(_part(each, "status")) for each in found), Status("deleted", "YouTube has no such video")
+        )
 
     async def close(self) -> None:
         await self._outgoing.close()
 
-    async def _uploads(self) -> str:
+    async def _get_uploads_playlist(self) -> str:
         """The playlist in which YouTube lists all that the channel has uploaded."""
-        for each in _items(await self._listed("channels", part="contentDetails", mine="true")):
+        for each in _items(await self._list("channels", part="contentDetails", mine="true")):
             related = _part(_part(each, "contentDetails"), "relatedPlaylists")
             return str(related.get("uploads") or "")
         return ""
 
-    async def _marked(self, ids: list[str], mark: str) -> str | None:
+    async def _find_marked(self, ids: list[str], mark: str) -> str | None:
         if not ids:
             return None
-        for each in _items(await self._listed("videos", part="snippet,status", id=",".join(ids))):
+        for each in _items(await self._list("videos", part="snippet,status", id=",".join(ids))):
             tags, state = _part(each, "snippet").get("tags"), _part(each, "status").get("uploadStatus")
             # One that was rejected counts: the same again would be rejected again, and held against the channel.
             if isinstance(tags, list) and mark in tags and state not in ("failed", "deleted"):
                 return video_id(each.get("id"))
         return None
 
-    async def _listed(self, kind: str, **asked: str) -> dict[str, Any]:
-        query = urlencode({"maxResults": "50", **{name: value for name, value in asked.items() if value}})
-        answer = await self._asked("GET", f"{self._settings.base_url}/{kind}?{query}")
-        told = object_of(answer)
+    async def _list(self, kind: str, **parameters: str) -> dict[str, Any]:
+        query = urlencode({"maxResults": "50", **{name: value for name, value in parameters.items() if value}})
+        answer = await self._request_checked("GET", f"{self._settings.base_url}/{kind}?{query}")
+        told = parse_json_object(answer)
         if told is None:
             raise ProviderDown("YouTube's answer is no JSON object, or too long to read")
         return told
 
-    async def _asked(
+    async def _request_checked(
         self,
         method: str,
         url: str,
@@ -129,20 +133,20 @@ class YouTube:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         json: Any = None,
-        of_the_video: Sequence[str] = OF_THE_VIDEO,
-    ) -> Answer:
+        video_reasons: Sequence[str] = VIDEO_REASONS,
+    ) -> Response:
         """A success. Raises for everything else, each kind as who calls must act on it."""
         try:
             answer = await self._request(method, url, headers or {}, content, self._settings.timeout_seconds, json)
-        except NoAnswer as error:
+        except NoResponse as error:
             raise ProviderDown(f"YouTube did not answer: {error}") from error
         if not answer.is_success:
-            fail(answer, self._secrets(), of_the_video)
+            raise_error(answer, self._secrets(), video_reasons)
         return answer
 
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, timeout: float, json: Any = None
-    ) -> Answer:
+    ) -> Response:
         """The answer, whatever its status; an access token that is refused is had anew, once."""
         for _ in range(2):
             token = await self._tokens.current()
@@ -157,13 +161,13 @@ class YouTube:
             )
             if answer.status != 401:
                 break
-            self._tokens.drop(token)
+            self._tokens.discard(token)
         return answer
 
-    def _is_ours(self, session: str) -> bool:
+    def _is_allowed_session(self, session: str) -> bool:
         """Our access token and the video go only where the settings say, or to Google."""
-        origin = without_path(session)
-        return origin == without_path(self._settings.upload_url) or (
+        origin = strip_path(session)
+        return origin == strip_path(self._settings.upload_url) or (
             origin.startswith("https://") and origin.endswith(_GOOGLE)
         )
 
@@ -175,7 +179,7 @@ class YouTube:
 def _guard(settings: YouTubeSettings) -> Guard:
     guard = Guard()
     for url in (settings.base_url, settings.upload_url, settings.token_url):
-        guard = guard.allowing(url)
+        guard = guard.with_origin_of(url)
     return guard
 
 
@@ -198,25 +202,25 @@ def _resource(video: VideoToPublish) -> dict[str, Any]:
     return {"snippet": snippet, "status": status}
 
 
-def _published(found: str) -> Published:
+def _to_published(found: str) -> Published:
     return Published(found, f"https://www.youtube.com/watch?v={found}")
 
 
-def _status(told: dict[str, Any]) -> Status:
+def _to_status(status: dict[str, Any]) -> Status:
     """Every state that YouTube names, and those it may name one day."""
-    state, publish_at = told.get("uploadStatus"), _time(told.get("publishAt"))
-    if state == "processed" and told.get("privacyStatus") == "public":
+    state, publish_at = status.get("uploadStatus"), _parse_time(status.get("publishAt"))
+    if state == "processed" and status.get("privacyStatus") == "public":
         return Status("published", publish_at=publish_at)
     if state not in get_args(State):
         log.warning("YouTube names a state that is not known here: %r; it is taken to be `uploaded`", str(state)[:60])
         state = "uploaded"
-    reason = told.get("failureReason") or told.get("rejectionReason") or ""
+    reason = status.get("failureReason") or status.get("rejectionReason") or ""
     return Status(cast("State", state), str(reason)[:100], publish_at)
 
 
-def _time(given: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
-        found = datetime.fromisoformat(given)
+        found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
     return found if found.tzinfo else None

@@ -8,17 +8,17 @@ from itertools import pairwise
 from pathlib import Path
 
 from retoma_apps.providers import ffmpeg, fonts
-from retoma_apps.providers.captions import burning
+from retoma_apps.providers.captions import subtitle_filter
 from retoma_apps.providers.ffmpeg import FfmpegFailed
-from retoma_apps.videos.media.beside import put, room_beside
+from retoma_apps.videos.media.atomic_write import replace_file, temp_dir_beside
 from retoma_apps.videos.media.probe import Media, probe
 from retoma_apps.videos.media.subtitles import ass
 from retoma_apps.videos.models import Line
 
 FADE = 0.5
-NEAR = 0.2
+MAX_LENGTH_DIFFERENCE = 0.2
 """Seconds that a film may be longer or shorter than its narration."""
-REEL = 8
+SHOTS_PER_SEGMENT = 8
 """Shots rendered at once: each keeps a decoder open, and memory must not grow with the length of the film."""
 _X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "21", "-pix_fmt", "yuv420p"]
 # Both ears get the narration as it is: the usual way from one channel to two would make it softer by 3 dB.
@@ -34,7 +34,7 @@ class Shot:
 
 
 @dataclass(frozen=True)
-class Made:
+class Film:
     seconds: float
     width: int
     height: int
@@ -60,7 +60,7 @@ class _Take:
 
 
 @dataclass(frozen=True)
-class _Reel:
+class _Segment:
     """A part of the film that is rendered at once, from this frame of it on."""
 
     start: int
@@ -76,23 +76,23 @@ async def assemble(
     *,
     size: tuple[int, int] = (1920, 1080),
     fps: int = 30,
-) -> Made:
+) -> Film:
     """An MP4 as long as the narration: the last shot gives way or stays on. `to` appears only when it is whole."""
     sound = await probe(narration)
     total = max(1, round(sound.seconds * fps))
-    reels = _reels(_lengths(shots, total, fps), round(FADE * fps))
-    with room_beside(to) as room:
-        _set_up(room, shots, narration)
+    reels = _plan_segments(_frame_counts(shots, total, fps), round(FADE * fps))
+    with temp_dir_beside(to) as room:
+        _link_inputs(room, shots, narration)
         for number, reel in enumerate(reels):
-            await _Rendering(room, shots, lines, size, fps).reel(number, reel)
-        await _bound(room, len(reels))
+            await _SegmentRenderer(room, shots, lines, size, fps).render(number, reel)
+        await _concatenate(room, len(reels))
         film = await probe(room / "film.mp4")
         _verify(film, sound, size)
-        put(room / "film.mp4", to)
-    return Made(film.seconds, *size, film.size)
+        replace_file(room / "film.mp4", to)
+    return Film(film.seconds, *size, film.size)
 
 
-def _lengths(shots: Sequence[Shot], total: int, fps: int) -> list[tuple[int, int]]:
+def _frame_counts(shots: Sequence[Shot], total: int, fps: int) -> list[tuple[int, int]]:
     """Each shot that is seen, by its number, with its frames, which are `total` together."""
     cuts, at = [0], 0.0
     for shot in shots:
@@ -105,22 +105,22 @@ def _lengths(shots: Sequence[Shot], total: int, fps: int) -> list[tuple[int, int
     return [*seen[:-1], (last, frames + total - sum(length for _, length in seen))]
 
 
-def _reels(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Reel]:
+def _plan_segments(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Segment]:
     """Cut the film in the middle of shots, never in a fade, so that its parts can be put together as they are."""
-    reels: list[_Reel] = []
-    takes = _takes(lengths, fade)
-    for first in range(0, max(len(takes) - 1, 1), REEL):
-        part = takes[first : first + REEL + 1]
+    reels: list[_Segment] = []
+    takes = _plan_takes(lengths, fade)
+    for first in range(0, max(len(takes) - 1, 1), SHOTS_PER_SEGMENT):
+        part = takes[first : first + SHOTS_PER_SEGMENT + 1]
         if first:
             part[0] = _second_half(part[0], lengths[first][1])
-        if first + REEL + 1 < len(takes):
-            part[-1] = _first_half(part[-1], lengths[first + REEL][1])
+        if first + SHOTS_PER_SEGMENT + 1 < len(takes):
+            part[-1] = _first_half(part[-1], lengths[first + SHOTS_PER_SEGMENT][1])
         start = reels[-1].start + reels[-1].frames if reels else 0
-        reels.append(_Reel(start, sum(take.frames - take.fade for take in part), tuple(part)))
+        reels.append(_Segment(start, sum(take.frames - take.fade for take in part), tuple(part)))
     return reels
 
 
-def _takes(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Take]:
+def _plan_takes(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Take]:
     """A fade has the cut in its middle, and is shorter where a shot is."""
     fades = [min(fade, one, other) for (_, one), (_, other) in pairwise(lengths)]
     leads, tails = [0, *(each // 2 for each in fades)], [*(each - each // 2 for each in fades), 0]
@@ -144,43 +144,47 @@ def _middle(take: _Take, length: int) -> int:
     return take.frames - tail - length // 2
 
 
-def _set_up(room: Path, shots: Sequence[Shot], narration: Path) -> None:
-    fonts.link(room / "fonts")
-    (room / "narration").symlink_to(narration.resolve())
+def _link_inputs(folder: Path, shots: Sequence[Shot], narration: Path) -> None:
+    fonts.link_fonts(folder / "fonts")
+    (folder / "narration").symlink_to(narration.resolve())
     for number, shot in enumerate(shots):
-        (room / f"shot-{number}").symlink_to(shot.path.resolve())
+        (folder / f"shot-{number}").symlink_to(shot.path.resolve())
 
 
 @dataclass(frozen=True)
-class _Rendering:
-    room: Path
+class _SegmentRenderer:
+    folder: Path
     shots: Sequence[Shot]
     lines: Sequence[Line]
     size: tuple[int, int]
     fps: int
 
-    async def reel(self, number: int, reel: _Reel) -> None:
-        script = ass(self.lines, reel.start / self.fps, (reel.start + reel.frames) / self.fps)
-        (self.room / "lines.ass").write_text(script, encoding="utf-8")
+    async def render(self, number: int, segment: _Segment) -> None:
+        script = ass(self.lines, segment.start / self.fps, (segment.start + segment.frames) / self.fps)
+        (self.folder / "lines.ass").write_text(script, encoding="utf-8")
         try:
-            given = [each for take in reel.takes for each in self._input(take)]
-            made = ["-filter_complex", self._graph(reel), "-map", "[film]", "-frames:v", str(reel.frames)]
-            await ffmpeg.run([*given, *made, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.room)
+            given = [each for take in segment.takes for each in self._input(take)]
+            made = ["-filter_complex", self._filter_graph(segment), "-map", "[film]", "-frames:v", str(segment.frames)]
+            await ffmpeg.run([*given, *made, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.folder)
         except FfmpegFailed as error:
-            await self._blame(reel)
+            await self._raise_bad_shot(segment)
             raise error
 
     def _input(self, take: _Take) -> list[str]:
         """Without its sound, and again from its beginning when it ends."""
-        return ["-stream_loop", "-1", "-an", *ffmpeg.media_input(self.room / f"shot-{take.shot}")]
+        return ["-stream_loop", "-1", "-an", *ffmpeg.media_input(self.folder / f"shot-{take.shot}")]
 
-    def _graph(self, reel: _Reel) -> str:
-        clips = [f"[{at}:v:0]{self._filling(take)}[clip{at}]" for at, take in enumerate(reel.takes)]
+    def _filter_graph(self, segment: _Segment) -> str:
+        clips = [f"[{at}:v:0]{self._scale_filter(take)}[clip{at}]" for at, take in enumerate(segment.takes)]
         return ";".join(
-            [*clips, *self._fades(reel), f"[fade{len(reel.takes) - 1}]{burning('lines.ass', 'fonts')}[film]"]
+            [
+                *clips,
+                *self._fade_filters(segment),
+                f"[fade{len(segment.takes) - 1}]{subtitle_filter('lines.ass', 'fonts')}[film]",
+            ]
         )
 
-    def _filling(self, take: _Take) -> str:
+    def _scale_filter(self, take: _Take) -> str:
         wide, high = self.size
         return (
             f"setpts=PTS-STARTPTS,fps={self.fps},trim=start_frame={take.skip}:end_frame={take.skip + take.frames},"
@@ -188,39 +192,39 @@ class _Rendering:
             f"crop={wide}:{high},setsar=1,format=yuv420p,fps={self.fps}"
         )
 
-    def _fades(self, reel: _Reel) -> list[str]:
+    def _fade_filters(self, segment: _Segment) -> list[str]:
         """Each take onto what is there already, which is called fade0, fade1 and so on."""
-        chain, length = ["[clip0]null[fade0]"], reel.takes[0].frames
-        for at, (before, take) in enumerate(pairwise(reel.takes), 1):
+        chain, length = ["[clip0]null[fade0]"], segment.takes[0].frames
+        for at, (before, take) in enumerate(pairwise(segment.takes), 1):
             length -= before.fade
             times = f"duration={before.fade / self.fps:.6f}:offset={length / self.fps:.6f}"
             chain.append(f"[fade{at - 1}][clip{at}]xfade=transition=fade:{times}[fade{at}]")
             length += take.frames
         return chain
 
-    async def _blame(self, reel: _Reel) -> None:
+    async def _raise_bad_shot(self, segment: _Segment) -> None:
         """Raise for the first clip that cannot be decoded even alone."""
-        for take in reel.takes:
-            path = self.room / f"shot-{take.shot}"
+        for take in segment.takes:
+            path = self.folder / f"shot-{take.shot}"
             try:
                 await ffmpeg.run(
-                    [*ffmpeg.media_input(path), "-map", "0:v:0", "-frames:v", "1", "-f", "null", "-"], self.room
+                    [*ffmpeg.media_input(path), "-map", "0:v:0", "-frames:v", "1", "-f", "null", "-"], self.folder
                 )
             except FfmpegFailed as error:
                 raise BadShot(take.shot + 1, str(error)) from error
 
 
-async def _bound(room: Path, reels: int) -> None:
+async def _concatenate(folder: Path, segments: int) -> None:
     """The reels one after the other as they are, with the narration."""
-    listed = "".join(f"file reel-{number}.mp4\n" for number in range(reels))
-    (room / "reels.txt").write_text(f"ffconcat version 1.0\n{listed}", encoding="utf-8")
-    given = ["-f", "concat", "-i", "reels.txt", *ffmpeg.media_input(room / "narration")]
+    listed = "".join(f"file reel-{number}.mp4\n" for number in range(segments))
+    (folder / "reels.txt").write_text(f"ffconcat version 1.0\n{listed}", encoding="utf-8")
+    given = ["-f", "concat", "-i", "reels.txt", *ffmpeg.media_input(folder / "narration")]
     kept = ["-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy", *_AAC, "-movflags", "+faststart"]
-    await ffmpeg.run([*given, *kept, "-f", "mp4", "film.mp4"], room)
+    await ffmpeg.run([*given, *kept, "-f", "mp4", "film.mp4"], folder)
 
 
 def _verify(film: Media, sound: Media, size: tuple[int, int]) -> None:
-    if abs(film.seconds - sound.seconds) > NEAR:
+    if abs(film.seconds - sound.seconds) > MAX_LENGTH_DIFFERENCE:
         raise FfmpegFailed(f"the film has {film.seconds:.2f} s, its narration {sound.seconds:.2f} s")
     if (film.width, film.height) != size or film.audio_codec is None:
         raise FfmpegFailed(f"the film came out as {film.width}x{film.height} with sound {film.audio_codec}")

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from retoma_apps.providers import ffmpeg
-from retoma_apps.videos.media.beside import put, room_beside
+from retoma_apps.videos.media.atomic_write import replace_file, temp_dir_beside
 
 RATE = 24_000
 _BYTES = 2
@@ -49,37 +49,37 @@ async def join(
     """
     if not pieces:
         raise ValueError("there is nothing to join: no piece was spoken")
-    with room_beside(to) as room:
-        pauses = _pauses(scenes or [0] * len(pieces), gap, scene_gap)
-        spans = await asyncio.to_thread(_written, pieces, pauses, room / "plain.wav")
+    with temp_dir_beside(to) as room:
+        pauses = _pause_lengths(scenes or [0] * len(pieces), gap, scene_gap)
+        spans = await asyncio.to_thread(_write_joined, pieces, pauses, room / "plain.wav")
         length = spans[-1][1]
-        await _levelled(room, length)
-        await asyncio.to_thread(_verified, room / "level.wav", length)
-        put(room / "level.wav", to)
+        await _normalize_loudness(room, length)
+        await asyncio.to_thread(_verify_length, room / "level.wav", length)
+        replace_file(room / "level.wav", to)
     starts, ends = zip(*spans, strict=True)
     return Joined(length / RATE, tuple(at / RATE for at in starts), tuple(at / RATE for at in ends))
 
 
-def _pauses(scenes: Sequence[int], gap: float, scene_gap: float) -> list[int]:
+def _pause_lengths(scenes: Sequence[int], gap: float, scene_gap: float) -> list[int]:
     """Samples of silence before each piece."""
     changes = [before != after for before, after in pairwise(scenes)]
     return [0, *(round((scene_gap if changed else gap) * RATE) for changed in changes)]
 
 
-def _written(pieces: Sequence[Path | bytes], pauses: Sequence[int], to: Path) -> list[tuple[int, int]]:
+def _write_joined(pieces: Sequence[Path | bytes], pauses: Sequence[int], to: Path) -> list[tuple[int, int]]:
     """The first sample of each piece and the one after its last."""
     spans, at = [], 0
     with wave.open(str(to), "wb") as joined:
         joined.setparams((1, _BYTES, RATE, 0, "NONE", ""))
         for number, (piece, pause) in enumerate(zip(pieces, pauses, strict=True), 1):
-            sound = _sound(piece, number)
+            sound = _read_samples(piece, number)
             joined.writeframes(bytes(pause * _BYTES) + sound)
             spans.append((at + pause, at + pause + len(sound) // _BYTES))
             at = spans[-1][1]
     return spans
 
 
-def _sound(piece: Path | bytes, number: int) -> bytes:
+def _read_samples(piece: Path | bytes, number: int) -> bytes:
     try:
         with wave.open(io.BytesIO(piece) if isinstance(piece, bytes) else str(piece), "rb") as spoken:
             shape = (spoken.getnchannels(), spoken.getsampwidth(), spoken.getframerate())
@@ -93,25 +93,29 @@ def _sound(piece: Path | bytes, number: int) -> bytes:
     return sound[: len(sound) // _BYTES * _BYTES]
 
 
-async def _levelled(room: Path, length: int) -> None:
+async def _normalize_loudness(folder: Path, length: int) -> None:
     """Two passes, so that one gain serves the whole. Silence stays silence."""
-    given = ffmpeg.media_input(room / "plain.wav")
-    said = await ffmpeg.said([*given, "-af", f"{_LOUDNESS}:print_format=json", "-f", "null", "-"], room)
+    given = ffmpeg.media_input(folder / "plain.wav")
+    said = await ffmpeg.run_and_get_log([*given, "-af", f"{_LOUDNESS}:print_format=json", "-f", "null", "-"], folder)
     same = f"aresample={RATE},apad=whole_len={length},atrim=end_sample={length}"
-    level = _level(said)
+    level = _loudness_filter(said)
     await ffmpeg.run(
-        [*given, "-af", f"{level},{same}" if level else same, "-c:a", "pcm_s16le", "-f", "wav", "level.wav"], room
+        [*given, "-af", f"{level},{same}" if level else same, "-c:a", "pcm_s16le", "-f", "wav", "level.wav"], folder
     )
 
 
-def _level(said: str) -> str | None:
-    found = json.loads(said[said.rindex("{") : said.rindex("}") + 1]) if "{" in said else {}
+def _loudness_filter(ffmpeg_output: str) -> str | None:
+    found = (
+        json.loads(ffmpeg_output[ffmpeg_output.rindex("{") : ffmpeg_output.rindex("}") + 1])
+        if "{" in ffmpeg_output
+        else {}
+    )
     if not found or "inf" in found["input_i"]:
         return None
     return ":".join([_LOUDNESS, "linear=true", *(f"{ours}={found[theirs]}" for ours, theirs in _MEASURED.items())])
 
 
-def _verified(path: Path, length: int) -> None:
+def _verify_length(path: Path, length: int) -> None:
     with wave.open(str(path), "rb") as sound:
         heard = len(sound.readframes(sound.getnframes())) // _BYTES
     if heard != length:

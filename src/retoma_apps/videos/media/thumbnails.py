@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from retoma_apps.providers import fonts
-from retoma_apps.videos.media.beside import put, room_beside
+from retoma_apps.videos.media.atomic_write import replace_file, temp_dir_beside
 from retoma_apps.videos.models import LONGEST_THUMBNAIL_TEXT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
 SIZE = (1280, 720)
-LARGEST = 2_000_000
+MAX_BYTES = 2_000_000
 """Bytes that YouTube takes."""
 Layout = Literal["left", "bottom", "centre"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -51,20 +51,20 @@ PALETTES = (
 )
 
 
-def thumbnail(
+def draw_thumbnail(
     background: bytes | None, text: str, to: Path, palette: Palette = PALETTES[0], layout: Layout = "left"
 ) -> None:
     """A PNG of 1280x720 below 2 MB. Raises ValueError if the background is no picture that can be used."""
     from PIL import ImageDraw
 
-    image = _toned(_filled(background) if background is not None else _gradient(palette), palette, layout)
-    _write(ImageDraw.Draw(image), " ".join(text.split())[:LONGEST_THUMBNAIL_TEXT], palette, _BOXES[layout], layout)
-    with room_beside(to) as room:
-        _saved(image, room / "thumbnail.png")
-        put(room / "thumbnail.png", to)
+    image = _darken(_fit_background(background) if background is not None else _gradient(palette), palette, layout)
+    _draw_text(ImageDraw.Draw(image), " ".join(text.split())[:LONGEST_THUMBNAIL_TEXT], palette, _BOXES[layout], layout)
+    with temp_dir_beside(to) as room:
+        _save_png(image, room / "thumbnail.png")
+        replace_file(room / "thumbnail.png", to)
 
 
-def _filled(background: bytes) -> Image:
+def _fit_background(background: bytes) -> Image:
     """The picture, cut to our shape. Only the kinds that an image provider gives are opened."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -85,7 +85,7 @@ def _gradient(palette: Palette) -> Image:
     return ImageOps.colorize(slope, palette.dark, palette.bright)
 
 
-def _toned(image: Image, palette: Palette, layout: Layout) -> Image:
+def _darken(image: Image, palette: Palette, layout: Layout) -> Image:
     """Darker behind the words, so that they stand out from any picture."""
     from PIL import Image, ImageColor
 
@@ -98,8 +98,8 @@ def _toned(image: Image, palette: Palette, layout: Layout) -> Image:
     return Image.composite(Image.new("RGB", SIZE, ImageColor.getrgb(palette.dark)), image, mask)
 
 
-def _write(draw: ImageDraw, text: str, palette: Palette, box: Box, layout: Layout) -> None:
-    font, rows = _fitted(text, box)
+def _draw_text(draw: ImageDraw, text: str, palette: Palette, box: Box, layout: Layout) -> None:
+    font, rows = _fit_text(text, box)
     high = round(font.size * _LEADING)
     left, top, right, bottom = box
     y = bottom - high * len(rows) if layout == "bottom" else (top + bottom - high * len(rows)) // 2
@@ -109,26 +109,26 @@ def _write(draw: ImageDraw, text: str, palette: Palette, box: Box, layout: Layou
         y += high
 
 
-def _fitted(text: str, box: Box) -> tuple[FreeTypeFont, list[str]]:
+def _fit_text(text: str, box: Box) -> tuple[FreeTypeFont, list[str]]:
     """The largest letters with which all is in the box; if even the smallest are too large, the text is cut."""
     wide, high = box[2] - box[0], box[3] - box[1]
     for size in _SIZES:
-        font = fonts.drawn(size, "Black")
+        font = fonts.load_font(size, "Black")
         rows = _rows(font, text, wide)
         if len(rows) * size * _LEADING <= high and all(_width(font, row) <= wide for row in rows):
             return font, rows
-    return _cut(text, wide, high)
+    return _truncate_text(text, wide, high)
 
 
-def _cut(text: str, wide: int, high: int) -> tuple[FreeTypeFont, list[str]]:
-    font = fonts.drawn(_SIZES[-1], "Black")
-    parts = [part for word in text.split() for part in _broken(font, word, wide)]
+def _truncate_text(text: str, wide: int, high: int) -> tuple[FreeTypeFont, list[str]]:
+    font = fonts.load_font(_SIZES[-1], "Black")
+    parts = [part for word in text.split() for part in _break_word(font, word, wide)]
     rows = _rows(font, " ".join(parts), wide)
     most = int(high // (_SIZES[-1] * _LEADING))
     return font, rows if len(rows) <= most else [*rows[: most - 1], "…"]
 
 
-def _broken(font: FreeTypeFont, word: str, wide: int) -> list[str]:
+def _break_word(font: FreeTypeFont, word: str, wide: int) -> list[str]:
     """A word that is wider than the box, in parts that are not."""
     parts = [""]
     for letter in word:
@@ -156,10 +156,10 @@ def _stroke(font: FreeTypeFont) -> int:
     return max(2, round(font.size / 16))
 
 
-def _saved(image: Image, to: Path) -> None:
+def _save_png(image: Image, to: Path) -> None:
     """With fewer colours where a busy picture would be too large."""
     image.save(to, "PNG")
     for colours in (256, 128, 64, 32, 16):
-        if to.stat().st_size < LARGEST:
+        if to.stat().st_size < MAX_BYTES:
             return
         image.quantize(colours).save(to, "PNG")

@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from retoma import Client
-from retoma.server import Visit
-from retoma_apps.videos.pages.offline import stand_ins
+from retoma.server import PageContext
+from retoma_apps.videos.pages.offline import offline_variables
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.services import Services
 
 RECENT = 100  # videos whose channels are known, whether or not they were set up
 
 
-class Common:
-    def __init__(self, studio: Studio) -> None:
-        self.studio = studio
+class PageSupport:
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
-    async def values(self, visit: Visit) -> dict[str, Any]:
+    async def get_values(self, visit: PageContext) -> dict[str, Any]:
         say = Words(visit.language)
         return {
             "w": say,
             "now": await visit.client.now(),
-            "offline": stand_ins(self.studio),
-            "said": say.said(visit.asked.get("said", "")),
+            "offline": offline_variables(self.services),
+            "said": say.said(visit.query.get("notice", "")),
         }
 
-    async def channels(self, client: Client) -> list[str]:
+    async def list_channels(self, client: Client) -> list[str]:
         """Those that were set up, and those that have had a video of late."""
         recent = await client.runs(pipeline=longform.name, limit=RECENT, with_input=False)
         named = [*(each.tenant for each in await client.profiles()), *(run.tenant for run in recent)]

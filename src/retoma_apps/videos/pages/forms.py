@@ -9,15 +9,15 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from retoma_apps.providers.speech import KNOWN
+from retoma_apps.providers.speech import KNOWN_VOICES
 from retoma_apps.videos.models import Channel, Order
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.voices import can_speak
 
-TIMES = ("start_at", "scheduled_for")
-ORDER = ("topic", "channel", "language", *TIMES)
-CHANNEL = ("language", "voice", "style", "seconds", "budget", "account")
-Made = TypeVar("Made", bound=BaseModel)
+TIME_FIELDS = ("start_at", "scheduled_for")
+ORDER_FIELDS = ("topic", "channel", "language", *TIME_FIELDS)
+CHANNEL_FIELDS = ("language", "voice", "style", "seconds", "budget", "account")
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -25,64 +25,66 @@ class Form:
     """What stands in the fields, and what is wrong with each. `is_bounced` if a colleague has saved meanwhile."""
 
     fields: dict[str, str]
-    wrong: dict[str, str] = field(default_factory=dict)
-    is_bounced: bool = False
+    errors: dict[str, str] = field(default_factory=dict)
+    has_conflict: bool = False
 
 
-class Wrong(Exception):
+class InvalidForm(Exception):
     """`found` are sentences by field."""
 
-    def __init__(self, found: dict[str, str]) -> None:
-        self.found = found
+    def __init__(self, errors: dict[str, str]) -> None:
+        self.errors = errors
 
 
-def empty_order(channel: str = "principal") -> Form:
-    return Form(dict.fromkeys(ORDER, "") | {"channel": channel})
+def empty_order_form(channel: str = "principal") -> Form:
+    return Form(dict.fromkeys(ORDER_FIELDS, "") | {"channel": channel})
 
 
-def of_channel(channel: Channel) -> Form:
+def channel_form(channel: Channel) -> Form:
     return Form({name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in channel})
 
 
-def written(fields: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+def submitted_fields(fields: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """The fields of ours among those that came."""
     return {name: fields.get(name, "").replace("\0", "").replace("\r\n", "\n").strip() for name in names}
 
 
-def read_order(given: Mapping[str, str], say: Words) -> Order:
+def parse_order(fields: Mapping[str, str], say: Words) -> Order:
     """Raises Wrong."""
-    values = {name: value for name, value in given.items() if value or name == "channel"}
-    values |= {name: _at(given[name]) or given[name] for name in TIMES if given[name]}
-    return _checked(Order, values, say, others={"topic"} - values.keys())
+    values = {name: value for name, value in fields.items() if value or name == "channel"}
+    values |= {name: _parse_time(fields[name]) or fields[name] for name in TIME_FIELDS if fields[name]}
+    return _validate(Order, values, say, invalid={"topic"} - values.keys())
 
 
-def read_channel(given: Mapping[str, str], say: Words, voices: Mapping[str, object], kept: str = "") -> Channel:
+def parse_channel(
+    fields: Mapping[str, str], say: Words, voices: Mapping[str, object], current_voice: str = ""
+) -> Channel:
     """Raises Wrong. The voice that is `kept` stays, whether or not there is a key for it."""
-    values = {**given, "budget": given["budget"].replace(",", ".")}
-    fits = can_speak(given["voice"], given["language"], voices, kept)
-    return _checked(Channel, values, say, others=set() if fits else {"voice"})
+    values = {**fields, "budget": fields["budget"].replace(",", ".")}
+    fits = can_speak(fields["voice"], fields["language"], voices, current_voice)
+    return _validate(Channel, values, say, invalid=set() if fits else {"voice"})
 
 
-def choices(voices: Mapping[str, object]) -> list[str]:
+def list_voice_choices(voices: Mapping[str, object]) -> list[str]:
     """Known voices that can speak here; others can be written."""
-    return [name for name, known in KNOWN.items() if known.provider in voices]
+    return [name for name, known in KNOWN_VOICES.items() if known.provider in voices]
 
 
-def _checked(kind: type[Made], values: Mapping[str, object], say: Words, others: set[str]) -> Made:
-    wrong, made = set(others), None
+def _validate(kind: type[Model], values: Mapping[str, object], say: Words, invalid: set[str]) -> Model:
+    wrong, made = set(invalid), None
     try:
         made = kind.model_validate(values)
     except ValidationError as error:
         wrong |= {str(each["loc"][0]) for each in error.errors()}
     if wrong or made is None:
-        raise Wrong({name: say(f"wrong {name}") for name in sorted(wrong)})
+        raise InvalidForm({name: say(f"wrong {name}") for name in sorted(wrong)})
     return made
 
 
-def _at(given: str) -> str | None:
+def _parse_time(text: str) -> str | None:
     """A moment as browsers write it, which people mean as UTC."""
     try:
-        at = datetime.fromisoformat(given)
+        at = datetime.fromisoformat(text)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
     except ValueError:
         return None

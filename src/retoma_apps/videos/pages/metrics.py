@@ -8,20 +8,20 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from retoma.records import PipelineFigures, ReviewFigures
-from retoma.server import Page, Visit
-from retoma_apps.videos.pages.common import Common
+from retoma.records import PipelineMetrics, ReviewMetrics
+from retoma.server import Page, PageContext
+from retoma_apps.videos.pages.common import PageSupport
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
 
 ROUTE = "/videos/metrics"
-SINCE = timedelta(days=30)
-NOT_WORK = ["publication"]  # it waits for the day, and for the channel
-LONGEST_WAIT = 2 * 3600
-LEAST_APPROVED = 0.85
-MOST_RETRIED = 0.10
-LONGEST_RUN = 30 * 60
-MOST_FAILED = 0.02
+PERIOD = timedelta(days=30)
+WAITING_STEPS = ["publication"]  # it waits for the day, and for the channel
+MAX_REVIEW_WAIT = 2 * 3600
+MIN_APPROVED_SHARE = 0.85
+MAX_RETRIED_SHARE = 0.10
+MAX_RUN_SECONDS = 30 * 60
+MAX_FAILED_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -32,55 +32,63 @@ class Metric:
     value: float | None
     target: float
     is_share: bool
-    of: str
-    is_least: bool = False
+    basis: str
+    is_minimum: bool = False
 
     @property
-    def verdict(self) -> str:
+    def result(self) -> str:
         if self.value is None:
             return "no data"
-        is_met = self.value > self.target if self.is_least else self.value < self.target
+        is_met = self.value > self.target if self.is_minimum else self.value < self.target
         return "met" if is_met else "missed"
 
 
-class Metrics:
-    def __init__(self, common: Common) -> None:
+class MetricsPage:
+    def __init__(self, common: PageSupport) -> None:
         self._common = common
 
     @property
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show),)
 
-    async def show(self, visit: Visit) -> Response:
-        values = await self._common.values(visit)
-        since = values["now"] - SINCE
+    async def show(self, visit: PageContext) -> Response:
+        values = await self._common.get_values(visit)
+        since = values["now"] - PERIOD
         asked = await visit.client.review_figures(longform.name, since)
-        ran = await visit.client.pipeline_figures(longform.name, since, without=NOT_WORK)
-        return visit.show("videos_metrics.html", metrics=list(_metrics(visit, asked, ran)), **values)
+        ran = await visit.client.pipeline_figures(longform.name, since, exclude_steps=WAITING_STEPS)
+        return visit.render("videos_metrics.html", metrics=list(_metrics(visit, asked, ran)), **values)
 
 
-def _metrics(visit: Visit, asked: ReviewFigures, ran: PipelineFigures) -> Iterator[Metric]:
+def _metrics(visit: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics) -> Iterator[Metric]:
     say, number = Words(visit.language), visit.formats.number
 
     def counted(name: str, part: int, count: int) -> str:
         return say(name, part=number(part), count=number(count))
 
-    decisions = say("of reviews", count=number(asked.decided))
-    median = visit.formats.duration(ran.median_seconds)
-    yield Metric("wait", asked.mean_wait, LONGEST_WAIT, False, decisions)
+    decisions = say("of reviews", count=number(reviews.decided))
+    median = visit.formats.duration(runs.median_seconds)
+    yield Metric("wait", reviews.mean_wait, MAX_REVIEW_WAIT, False, decisions)
     yield Metric(
         "first",
-        _share(asked.approved_at_once, asked.first_decided),
-        LEAST_APPROVED,
+        _share(reviews.approved_at_once, reviews.first_decided),
+        MIN_APPROVED_SHARE,
         True,
-        counted("of first", asked.approved_at_once, asked.first_decided),
-        is_least=True,
+        counted("of first", reviews.approved_at_once, reviews.first_decided),
+        is_minimum=True,
     )
     yield Metric(
-        "retry", _share(ran.retried, ran.steps), MOST_RETRIED, True, counted("of steps", ran.retried, ran.steps)
+        "retry",
+        _share(runs.retried, runs.steps),
+        MAX_RETRIED_SHARE,
+        True,
+        counted("of steps", runs.retried, runs.steps),
     )
-    yield Metric("time", ran.mean_seconds, LONGEST_RUN, False, say("of times", count=number(ran.timed), time=median))
-    yield Metric("failed", _share(ran.failed, ran.ended), MOST_FAILED, True, counted("of runs", ran.failed, ran.ended))
+    yield Metric(
+        "time", runs.mean_seconds, MAX_RUN_SECONDS, False, say("of times", count=number(runs.timed), time=median)
+    )
+    yield Metric(
+        "failed", _share(runs.failed, runs.ended), MAX_FAILED_SHARE, True, counted("of runs", runs.failed, runs.ended)
+    )
 
 
 def _share(part: int, count: int) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.services import Services
 
 VARIABLES = {
     "writer": ("OPENROUTER_API_KEY",),
@@ -13,6 +13,6 @@ VARIABLES = {
 }
 
 
-def stand_ins(studio: Studio) -> dict[str, tuple[str, ...]]:
+def offline_variables(services: Services) -> dict[str, tuple[str, ...]]:
     """By what is offline, the variables."""
-    return {what: VARIABLES[what] for what in studio.offline}
+    return {what: VARIABLES[what] for what in services.offline_services}

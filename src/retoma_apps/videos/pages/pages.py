@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from retoma.server import Page
-from retoma_apps.videos.pages.channels import Channels
-from retoma_apps.videos.pages.common import Common
-from retoma_apps.videos.pages.listing import Listing
-from retoma_apps.videos.pages.metrics import Metrics
-from retoma_apps.videos.pages.watching import Watching
-from retoma_apps.videos.studio import Studio
+from retoma_apps.videos.pages.channels import ChannelPages
+from retoma_apps.videos.pages.common import PageSupport
+from retoma_apps.videos.pages.listing import VideoListPages
+from retoma_apps.videos.pages.metrics import MetricsPage
+from retoma_apps.videos.pages.watch import WatchPages
+from retoma_apps.videos.services import Services
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATIC = Path(__file__).parent / "static"
@@ -23,11 +23,11 @@ REVIEW_TEMPLATES = {
 }
 
 
-def pages_for(studio: Studio) -> list[Page]:
-    common = Common(studio)
+def create_pages(services: Services) -> list[Page]:
+    common = PageSupport(services)
     return [
-        *Listing(common).pages,
-        *Channels(common).pages,
-        *Metrics(common).pages,
-        *Watching(common).pages,
+        *VideoListPages(common).pages,
+        *ChannelPages(common).pages,
+        *MetricsPage(common).pages,
+        *WatchPages(common).pages,
     ]

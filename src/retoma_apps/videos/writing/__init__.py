@@ -2,8 +2,17 @@
 
 from retoma_apps.videos.writing.headlines import thumbnail_texts
 from retoma_apps.videos.writing.llm import LlmWriter
-from retoma_apps.videos.writing.port import Paid, Researched, Writer, Written
-from retoma_apps.videos.writing.quality import report
+from retoma_apps.videos.writing.port import ResearchResult, ScriptResult, UsageCallback, Writer
+from retoma_apps.videos.writing.quality import assess_quality
 from retoma_apps.videos.writing.template import TemplateWriter
 
-__all__ = ["LlmWriter", "Paid", "Researched", "TemplateWriter", "Writer", "Written", "report", "thumbnail_texts"]
+__all__ = [
+    "LlmWriter",
+    "ResearchResult",
+    "ScriptResult",
+    "TemplateWriter",
+    "UsageCallback",
+    "Writer",
+    "assess_quality",
+    "thumbnail_texts",
+]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
-from retoma_apps.videos.words import cleaned, folded, shortened
+from retoma_apps.videos.spoken_text import clean_text, fold, truncate
 
 MOST_TAGS = 15
 _LONGEST_TAG = 60
@@ -15,7 +15,7 @@ _LONGEST_DESCRIPTION = 4500
 _BRACKETS = re.compile("[<>]")  # YouTube refuses a title or a description with one
 
 
-def finished(
+def build_script(
     brief: Brief,
     *,
     title: str,
@@ -33,11 +33,11 @@ def finished(
         topic=brief.topic,
         language=brief.language,
         seconds=seconds or brief.seconds,
-        title=shortened(_plain(title), _LONGEST_TITLE) or shortened(_plain(brief.topic), _LONGEST_TITLE),
-        scenes=[Scene(text=cleaned(scene.text), visual=_plain(scene.visual) or "…") for scene in scenes],
+        title=truncate(_plain(title), _LONGEST_TITLE) or truncate(_plain(brief.topic), _LONGEST_TITLE),
+        scenes=[Scene(text=clean_text(scene.text), visual=_plain(scene.visual) or "…") for scene in scenes],
         description="\n".join(_plain(line) for line in description.splitlines())[:_LONGEST_DESCRIPTION],
-        tags=list(_distinct(shortened(_plain(tag).replace(",", ""), _LONGEST_TAG) for tag in tags))[:MOST_TAGS],
-        sources=_sources(facts),
+        tags=list(_distinct(truncate(_plain(tag).replace(",", ""), _LONGEST_TAG) for tag in tags))[:MOST_TAGS],
+        sources=_distinct_sources(facts),
         facts_used=len(facts),
         facts=[fact.text for fact in facts],
         not_understood=list(not_understood),
@@ -45,18 +45,18 @@ def finished(
     )
 
 
-def unknown(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+def select_new_facts(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
     """Those that say something which no earlier one says."""
-    seen = {folded(fact.text) for fact in known}
+    seen = {fold(fact.text) for fact in known}
     new = []
     for fact in facts:
-        if (said := folded(fact.text)) not in seen:
+        if (said := fold(fact.text)) not in seen:
             seen.add(said)
             new.append(fact)
     return new
 
 
-def _sources(facts: Sequence[Fact]) -> list[Source]:
+def _distinct_sources(facts: Sequence[Fact]) -> list[Source]:
     """Each once, with the confidence of its surest fact."""
     best: dict[tuple[str, str], Source] = {}
     for source in (fact.source for fact in facts):
@@ -67,8 +67,8 @@ def _sources(facts: Sequence[Fact]) -> list[Source]:
 
 
 def _distinct(texts: Iterable[str]) -> Iterable[str]:
-    return {folded(text): text for text in texts if folded(text)}.values()
+    return {fold(text): text for text in texts if fold(text)}.values()
 
 
 def _plain(text: str) -> str:
-    return cleaned(_BRACKETS.sub("", text))
+    return clean_text(_BRACKETS.sub("", text))

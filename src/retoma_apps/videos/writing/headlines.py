@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from retoma_apps.videos.models import MOST_THUMBNAILS, Script
-from retoma_apps.videos.words import folded, guessed_language, words
-from retoma_apps.videos.writing.passages import BOOKS
+from retoma_apps.videos.spoken_text import fold, guess_language, split_words
+from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS
 from retoma_apps.videos.writing.phrases import content_words, is_content
 
 MOST_WORDS = 3
@@ -22,15 +22,15 @@ _NUMBER = re.compile(
 def thumbnail_texts(script: Script) -> list[str]:
     """Three different ones in upper case, of at most three words each."""
     chosen: dict[str, str] = {}
-    for text in _ideas(script):
+    for text in _candidate_texts(script):
         if len(chosen) < MOST_THUMBNAILS and 0 < len(text) <= _LONGEST:
-            chosen.setdefault(folded(text), text.upper())
+            chosen.setdefault(fold(text), text.upper())
     return list(chosen.values())
 
 
-def _ideas(script: Script) -> Iterator[str]:
+def _candidate_texts(script: Script) -> Iterator[str]:
     """What it is about, a number that is said in it, a call; then whatever is left, so that there are three."""
-    book = BOOKS[guessed_language(script.text)]
+    book = SCRIPT_TEXTS[guess_language(script.text)]
     yield _subject(script.title)
     if number := _NUMBER.search(script.text):
         yield number[1].replace(" %", "%")
@@ -39,7 +39,7 @@ def _ideas(script: Script) -> Iterator[str]:
 
 def _subject(title: str) -> str:
     """The neighbours before the colon that say most: `Como investir em renda fixa` gives `renda fixa`."""
-    told = words(title.partition(":")[0])
+    told = split_words(title.partition(":")[0])
     spans = [told[start:end] for start in range(len(told)) for end in range(start + 1, start + MOST_WORDS + 1)]
     return max((" ".join(span) for span in spans if _is_readable(span)), key=_weight, default="")
 
@@ -50,4 +50,4 @@ def _is_readable(span: list[str]) -> bool:
 
 
 def _weight(phrase: str) -> tuple[int, int]:
-    return len(content_words(phrase)), -len(words(phrase))
+    return len(content_words(phrase)), -len(split_words(phrase))

@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retoma_apps.providers.llm import InvalidJson, Llm, Message, Usage, quoted, rule, structured
+from retoma_apps.providers.llm import InvalidJson, Llm, Message, Usage, ask_structured, quote_text, quoting_rule
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
-from retoma_apps.videos.words import cleaned, word_count, words_in
-from retoma_apps.videos.writing.drafts import finished, unknown
-from retoma_apps.videos.writing.port import Paid, Researched, Written
+from retoma_apps.videos.spoken_text import clean_text, word_count, words_for_seconds
+from retoma_apps.videos.writing.drafts import build_script, select_new_facts
+from retoma_apps.videos.writing.port import ResearchResult, ScriptResult, UsageCallback
 
 MOST_FACTS = 20
 UNVERIFIED = 0.0  # the confidence in what a model remembers: nothing was fetched, and its own number means nothing
 _RESEARCH_TOKENS = 4_000
-_LONGEST_FORMER = 60_000
+_MAX_PREVIOUS_SCRIPT = 60_000
 _LANGUAGES = {"pt-BR": "Brazilian Portuguese", "en": "English"}
 
 _RESEARCH = """You collect facts for a video. Answer with at most {facts} short facts in {language}, each one sentence \
@@ -79,92 +79,99 @@ class LlmWriter:
         self._llm = llm
 
     async def research(
-        self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], *, paid: Paid | None = None
-    ) -> Researched:
-        answer = await structured(
+        self,
+        brief: Brief,
+        known: Sequence[Fact],
+        feedback_history: Sequence[str],
+        *,
+        on_usage: UsageCallback | None = None,
+    ) -> ResearchResult:
+        answer = await ask_structured(
             self._llm,
-            research_messages(brief, known, wishes),
+            research_messages(brief, known, feedback_history),
             FoundFacts,
             model=self.name,
             max_tokens=_RESEARCH_TOKENS,
-            paid=paid,
+            on_usage=on_usage,
         )
-        found = [fact for each in answer.value.facts if (fact := _fact(each, self.name))]
-        return Researched(facts=unknown(found, known))
+        found = [fact for each in answer.value.facts if (fact := _to_fact(each, self.name))]
+        return ResearchResult(facts=select_new_facts(found, known))
 
     async def script(
         self,
         brief: Brief,
         facts: Sequence[Fact],
         *,
-        wishes: Sequence[str],
-        former: Script | None,
-        paid: Paid | None = None,
-    ) -> Written:
-        answer = await structured(
+        feedback_history: Sequence[str],
+        previous: Script | None,
+        on_usage: UsageCallback | None = None,
+    ) -> ScriptResult:
+        answer = await ask_structured(
             self._llm,
-            script_messages(brief, facts, wishes, former),
+            script_messages(brief, facts, feedback_history, previous),
             Draft,
             model=self.name,
-            max_tokens=words_in(brief.seconds) * 4 + 2_000,
-            paid=paid,
+            max_tokens=words_for_seconds(brief.seconds) * 4 + 2_000,
+            on_usage=on_usage,
         )
-        return Written(script=_script(brief, facts, answer.value, answer.usage))
+        return ScriptResult(script=_to_script(brief, facts, answer.value, answer.usage))
 
 
-def research_messages(brief: Brief, known: Sequence[Fact], wishes: Sequence[str]) -> list[Message]:
+def research_messages(brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str]) -> list[Message]:
     system = [
         _RESEARCH.format(facts=MOST_FACTS, language=_LANGUAGES[brief.language]),
-        rule("topic"),
-        rule("facts"),
+        quoting_rule("topic"),
+        quoting_rule("facts"),
         _NOTES,
     ]
-    told = [("topic", brief.topic), ("facts", _listed(known)), *(("notes", wish) for wish in wishes)]
-    return [Message("system", "\n\n".join(system)), Message("user", _quoted(told))]
+    told = [("topic", brief.topic), ("facts", _format_facts(known)), *(("notes", wish) for wish in feedback_history)]
+    return [Message("system", "\n\n".join(system)), Message("user", _quote_all(told))]
 
 
-def script_messages(brief: Brief, facts: Sequence[Fact], wishes: Sequence[str], former: Script | None) -> list[Message]:
+def script_messages(
+    brief: Brief, facts: Sequence[Fact], feedback_history: Sequence[str], previous: Script | None
+) -> list[Message]:
     system = [
-        _SCRIPT.format(language=_LANGUAGES[brief.language], words=words_in(brief.seconds)),
-        *(rule(kind) for kind in ("topic", "style", "facts", "former script")),
+        _SCRIPT.format(language=_LANGUAGES[brief.language], words=words_for_seconds(brief.seconds)),
+        *(quoting_rule(kind) for kind in ("topic", "style", "facts", "former script")),
         _NOTES,
     ]
     told = [
         ("topic", brief.topic),
         ("style", brief.style),
-        ("facts", _listed(facts)),
-        ("former script", former.text[:_LONGEST_FORMER] if former else ""),
-        *(("notes", wish) for wish in wishes),
+        ("facts", _format_facts(facts)),
+        ("former script", previous.text[:_MAX_PREVIOUS_SCRIPT] if previous else ""),
+        *(("notes", wish) for wish in feedback_history),
     ]
-    return [Message("system", "\n\n".join(system)), Message("user", _quoted(told))]
+    return [Message("system", "\n\n".join(system)), Message("user", _quote_all(told))]
 
 
-def _quoted(told: Sequence[tuple[str, str]]) -> str:
-    return "\n\n".join(quoted(text, kind) for kind, text in told if text.strip())
+def _quote_all(texts: Sequence[tuple[str, str]]) -> str:
+    return "\n\n".join(quote_text(text, kind) for kind, text in texts if text.strip())
 
 
-def _listed(facts: Sequence[Fact]) -> str:
+def _format_facts(facts: Sequence[Fact]) -> str:
     return "\n".join(
         json.dumps({"number": number, "fact": fact.text, "verified": fact.source.verified}, ensure_ascii=False)
         for number, fact in enumerate(facts, 1)
     )
 
 
-def _fact(found: FoundFact, model: str) -> Fact | None:
-    if not word_count(text := cleaned(found.text)):
+def _to_fact(found: FoundFact, model: str) -> Fact | None:
+    if not word_count(text := clean_text(found.text)):
         return None
     source = Source(
-        name=cleaned(found.source_name) or model[:200],
-        url=_address(found.source_url),
+        name=clean_text(found.source_name) or model[:200],
+        url=_web_address(found.source_url),
         confidence=UNVERIFIED,
         origin="model_memory",
     )
     return Fact(text=text, source=source)
 
 
-def _address(url: str) -> str:
+def _web_address(url: str) -> str:
     """Empty unless it is a plain web address: a page will show it as a link."""
-    if cleaned(url) != url or " " in url:
+    if clean_text(url) != url or " " in url:
         return ""
     try:
         parts = urlsplit(url)
@@ -174,12 +181,12 @@ def _address(url: str) -> str:
     return url if is_plain else ""
 
 
-def _script(brief: Brief, facts: Sequence[Fact], draft: Draft, usage: Usage) -> Script:
+def _to_script(brief: Brief, facts: Sequence[Fact], draft: Draft, usage: Usage) -> Script:
     spoken = [scene for scene in draft.scenes if word_count(scene.text)]
     if not spoken:
         raise InvalidJson("no scene of the model's script has a word in it", "", usage=usage)
     used = {number for scene in spoken for number in scene.facts}
-    return finished(
+    return build_script(
         brief,
         title=draft.title,
         scenes=[Scene(text=scene.text, visual=scene.visual) for scene in spoken],

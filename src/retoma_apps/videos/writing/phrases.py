@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from retoma_apps.videos.models import Language
-from retoma_apps.videos.words import folded
+from retoma_apps.videos.spoken_text import fold
 
 _LONGEST = 60
 _BEFORE = {
@@ -17,8 +17,8 @@ _BEFORE = {
     "en": r"(?:the|an?|of|in|on|with|without|from|into|about|its|their|your)",
 }
 _JOIN = {"pt-BR": r"d(?:e|[ao]s?)", "en": r"of(?: the)?"}
-_SMALL = frozenset(
-    folded(word)
+_STOP_WORDS = frozenset(
+    fold(word)
     for word in re.findall(
         r"\w+",
         "o a os as um uma uns umas de da do das dos em no na nos nas com sem por pelo pela para que e ou é são foi ser "
@@ -34,7 +34,7 @@ _SMALL = frozenset(
 
 def noun_phrases(text: str, language: Language) -> list[str]:
     """The longest first, and of the same length the earliest."""
-    found = {folded(phrase): phrase for phrase in _candidates(text, language) if len(phrase) <= _LONGEST}
+    found = {fold(phrase): phrase for phrase in _candidates(text, language) if len(phrase) <= _LONGEST}
     return sorted(found.values(), key=lambda phrase: -len(content_words(phrase)))
 
 
@@ -44,7 +44,7 @@ def content_words(text: str) -> list[str]:
 
 
 def is_content(word: str) -> bool:
-    return len(word) > 2 and folded(word) not in _SMALL and not word.isdigit()
+    return len(word) > 2 and fold(word) not in _STOP_WORDS and not word.isdigit()
 
 
 def _candidates(text: str, language: Language) -> Iterator[str]:

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from retoma_apps.providers.llm import Usage
-from retoma_apps.videos.models import Brief, Fact, Part, Script
+from retoma_apps.videos.models import Brief, Fact, FrozenModel, Script
 
-Paid = Callable[[Usage], None]
+UsageCallback = Callable[[Usage], None]
 
 
-class Researched(Part):
+class ResearchResult(FrozenModel):
     """`facts` are new ones: none of those that were known before."""
 
     facts: list[Fact]
 
 
-class Written(Part):
+class ScriptResult(FrozenModel):
     """How much of the script was known before is the caller's to say."""
 
     script: Script
@@ -33,16 +33,21 @@ class Writer(Protocol):
     follows_notes: bool
 
     async def research(
-        self, brief: Brief, known: Sequence[Fact], wishes: Sequence[str], *, paid: Paid | None = None
-    ) -> Researched: ...
+        self,
+        brief: Brief,
+        known: Sequence[Fact],
+        feedback_history: Sequence[str],
+        *,
+        on_usage: UsageCallback | None = None,
+    ) -> ResearchResult: ...
 
     async def script(
         self,
         brief: Brief,
         facts: Sequence[Fact],
         *,
-        wishes: Sequence[str],
-        former: Script | None,
-        paid: Paid | None = None,
-    ) -> Written:
+        feedback_history: Sequence[str],
+        previous: Script | None,
+        on_usage: UsageCallback | None = None,
+    ) -> ScriptResult:
         """`wishes` are all that reviewers have said so far. `former` meets them but the last, if it is given."""

@@ -8,14 +8,22 @@ from collections.abc import Iterator
 from math import ceil
 
 from retoma_apps.videos.models import Issue, Language, Quality, Script
-from retoma_apps.videos.words import cleaned, folded, seconds_for, sentences, shortened, word_count, words
-from retoma_apps.videos.writing.syllables import syllables
+from retoma_apps.videos.spoken_text import (
+    clean_text,
+    fold,
+    seconds_for_words,
+    split_sentences,
+    split_words,
+    truncate,
+    word_count,
+)
+from retoma_apps.videos.writing.syllables import count_syllables
 
-SECONDS_A_VISUAL = 75
+SECONDS_PER_VISUAL = 75
 LONGEST_SENTENCE = 40
 LONGEST_NOTE = 200
-NEAR, FAR = 0.2, 0.5  # how far from the wanted length is worth a remark, and how far is too far
-_HARD = 4.0
+LENGTH_WARNING, LENGTH_BLOCKING = 0.2, 0.5  # how far from the wanted length is worth a remark, and how far is too far
+_MIN_READABILITY = 4.0
 # Flesch's reading ease starts from another height in Portuguese, whose words are longer (Martins et al., 1996).
 _EASE = {"pt-BR": 248.835, "en": 206.835}
 _LEFT_OVER = re.compile(r"[{}]|<<|>>|\*\*|\[[^\]]*\]|\bTODO\b(?!\s+[A-ZÀ-Ý]+\b)|\b(?:TBD|FIXME|XXX)\b|\blorem ipsum\b")
@@ -89,14 +97,14 @@ _TEXTS: dict[str, dict[Language, str]] = {
 }
 
 
-def report(
-    script: Script, language: Language, seconds: int | None = None, *, told_in: Language | None = None
+def assess_quality(
+    script: Script, language: Language, seconds: int | None = None, *, report_language: Language | None = None
 ) -> Quality:
     """`seconds` is the wanted length, which is not looked at without it; the issues are told in the script's language,
     or in `told_in`."""
     issues = [
-        Issue(code=code, text=_TEXTS[code][told_in or language].format(**said), blocking=code in _BLOCKING)
-        for code, said in _found(script, language, seconds)
+        Issue(code=code, text=_TEXTS[code][report_language or language].format(**said), blocking=code in _BLOCKING)
+        for code, said in _find_issues(script, language, seconds)
     ]
     return Quality(
         passed=not any(issue.blocking for issue in issues),
@@ -108,11 +116,11 @@ def report(
 
 def reading_ease(text: str, language: Language) -> float:
     """Flesch's: about 100 is very easy, below 30 very hard, and there are no bounds."""
-    found = words(text)
+    found = split_words(text)
     if not found:
         return 0.0
-    spoken = sum(syllables(word, language) for word in found)
-    return _EASE[language] - 1.015 * len(found) / len(sentences(text)) - 84.6 * spoken / len(found)
+    spoken = sum(count_syllables(word, language) for word in found)
+    return _EASE[language] - 1.015 * len(found) / len(split_sentences(text)) - 84.6 * spoken / len(found)
 
 
 def readability(text: str, language: Language) -> float:
@@ -122,21 +130,21 @@ def readability(text: str, language: Language) -> float:
 
 def visual_markers(script: Script) -> int:
     """Different ones: the same picture twice is one."""
-    return len({folded(scene.visual) for scene in script.scenes})
+    return len({fold(scene.visual) for scene in script.scenes})
 
 
-def _found(script: Script, language: Language, seconds: int | None) -> Iterator[tuple[str, dict[str, object]]]:
+def _find_issues(script: Script, language: Language, seconds: int | None) -> Iterator[tuple[str, dict[str, object]]]:
     yield from _length(script, seconds)
     yield from _visuals(script)
     yield from _ease(script, language)
     yield from _sentences(script)
     for wish in script.not_understood:
-        yield "not_understood", {"text": shortened(cleaned(wish), LONGEST_NOTE)}
+        yield "not_understood", {"text": truncate(clean_text(wish), LONGEST_NOTE)}
     yield from _facts(script)
     for number, scene in enumerate(script.scenes, 1):
         if _is_unbalanced(scene.text):
             yield "unbalanced_quotes", {"found": number}
-    for mark in sorted(_marks(script)):
+    for mark in sorted(_find_leftover_marks(script)):
         yield "leftover_marks", {"text": mark[:40]}
 
 
@@ -155,31 +163,31 @@ def _facts(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
 def _length(script: Script, wanted: int | None) -> Iterator[tuple[str, dict[str, object]]]:
     if wanted is None:
         return
-    found = seconds_for(word_count(script.text))
+    found = seconds_for_words(word_count(script.text))
     off = found / wanted - 1
-    if abs(off) > NEAR:
-        far = "much_" if abs(off) > FAR else ""
+    if abs(off) > LENGTH_WARNING:
+        far = "much_" if abs(off) > LENGTH_BLOCKING else ""
         yield f"{far}too_{'long' if off > 0 else 'short'}", {"found": round(found), "wanted": wanted}
 
 
 def _visuals(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
-    found, wanted = visual_markers(script), ceil(seconds_for(word_count(script.text)) / SECONDS_A_VISUAL)
+    found, wanted = visual_markers(script), ceil(seconds_for_words(word_count(script.text)) / SECONDS_PER_VISUAL)
     if found < wanted:
         yield "too_few_visuals", {"found": found, "wanted": wanted}
 
 
 def _ease(script: Script, language: Language) -> Iterator[tuple[str, dict[str, object]]]:
     found = readability(script.text, language)
-    if found < _HARD:
+    if found < _MIN_READABILITY:
         yield "hard_to_follow", {"found": found}
 
 
 def _sentences(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
-    said = sentences(script.text)
+    said = split_sentences(script.text)
     for each in said:
         if (count := word_count(each)) > LONGEST_SENTENCE:
             yield "long_sentence", {"found": count, "text": f"{each[:60]}…"}
-    for text, count in Counter(folded(each) for each in said).items():
+    for text, count in Counter(fold(each) for each in said).items():
         if count > 1 and word_count(text) > 2:
             yield "repeated_sentence", {"found": count, "text": text[:60]}
 
@@ -188,6 +196,6 @@ def _is_unbalanced(text: str) -> bool:
     return text.count('"') % 2 == 1 or any(text.count(left) != text.count(right) for left, right in _PAIRS)
 
 
-def _marks(script: Script) -> set[str]:
+def _find_leftover_marks(script: Script) -> set[str]:
     visuals = "\n".join(scene.visual for scene in script.scenes)
     return set(_LEFT_OVER.findall("\n".join((script.title, script.text, visuals, script.description))))

@@ -18,7 +18,7 @@ _RUNS = re.compile(f"[{_VOWELS}]+")
 _GLIDE = re.compile(f"(?<=[qg])[uü](?=[{_VOWELS}])")
 _CLOSED = re.compile(f"nh|[lmnrz](?![{_VOWELS}h])")
 _RISING = re.compile("[ieuo][aeo]")
-_ALONE = {"ao": 1, "aos": 1}
+_EXCEPTIONS = {"ao": 1, "aos": 1}
 
 _SILENT = re.compile(r"^y(?=[aeiou])|(?<=[^aeiouy])(?:(?<![cgsxz])es|(?<![dt])ed|(?<!l)e|(?<=[aeiou]l)e)$")
 _ENGLISH_RUNS = re.compile("[aeiouy]+")
@@ -27,24 +27,24 @@ _APART = re.compile(
     r"|(?<=c)rea(?=t[ei])|(?<=[aeiou][^aeiou])ea(?=s?$)|eo(?!us|n|pl)|ua(?!r)|uo|[aeoy]ing"
 )
 _TOGETHER = re.compile(r"(?<=[ct])ia|(?<=[^s][cst])ie(?=nt|nc)|qua|quo|gua|^u")
-_ENGLISH_ALONE = {"lion": 2, "people": 2, "science": 2, "something": 2}
+_ENGLISH_EXCEPTIONS = {"lion": 2, "people": 2, "science": 2, "something": 2}
 
 
-def syllables(word: str, language: Language) -> int:
+def count_syllables(word: str, language: Language) -> int:
     """At least one. Digits are counted as they are read, roughly."""
-    of_letters = _portuguese if language == "pt-BR" else _english
+    of_letters = _count_portuguese if language == "pt-BR" else _count_english
     parts = _PARTS.findall(unicodedata.normalize("NFC", word.casefold()))
     return max(1, sum(_DIGIT if part.isdigit() else of_letters(part) for part in parts))
 
 
-def _portuguese(word: str) -> int:
-    if word in _ALONE:
-        return _ALONE[word]
+def _count_portuguese(word: str) -> int:
+    if word in _EXCEPTIONS:
+        return _EXCEPTIONS[word]
     sounded = _GLIDE.sub("", word)
-    return max(1, sum(_nuclei(sounded, *run.span()) for run in _RUNS.finditer(sounded)))
+    return max(1, sum(_count_nuclei(sounded, *run.span()) for run in _RUNS.finditer(sounded)))
 
 
-def _nuclei(word: str, start: int, end: int) -> int:
+def _count_nuclei(word: str, start: int, end: int) -> int:
     """How many syllables the vowels from `start` to `end` make: each vowel one, unless it leans on the one before."""
     found, place = 0, start
     while place < end:
@@ -53,20 +53,20 @@ def _nuclei(word: str, start: int, end: int) -> int:
     return found
 
 
-def _is_diphthong(word: str, place: int) -> bool:
-    pair, rest = word[place : place + 2], word[place + 2 :]
+def _is_diphthong(word: str, position: int) -> bool:
+    pair, rest = word[position : position + 2], word[position + 2 :]
     if pair in _NASAL:
         return True
     if pair[1] in _WEAK:  # ai, eu, ui; but ra-inha, ju-iz, a-inda
         return pair[0] != pair[1] and not _CLOSED.match(rest)
     # histó-ria, á-rea: an accent further left says that the end is not stressed
-    return rest in ("", "s") and bool(_RISING.match(pair)) and bool(_STRESSED.search(word[:place]))
+    return rest in ("", "s") and bool(_RISING.match(pair)) and bool(_STRESSED.search(word[:position]))
 
 
-def _english(word: str) -> int:
+def _count_english(word: str) -> int:
     """Most words; what English spells against its own habits is off by one."""
-    if word in _ENGLISH_ALONE:
-        return _ENGLISH_ALONE[word]
+    if word in _ENGLISH_EXCEPTIONS:
+        return _ENGLISH_EXCEPTIONS[word]
     heard = _SILENT.sub("", word) or word
     return max(1, len(_ENGLISH_RUNS.findall(heard)) + _split_runs(heard))
 

@@ -57,7 +57,7 @@ def settings_for(base_url: str, **changed: Any) -> PexelsSettings:
     return PexelsSettings(_env_file=None, **given)
 
 
-ASKED: dict[str, Any] = {"language": "pt-BR", "seconds": 5.0}
+SEARCH: dict[str, Any] = {"language": "pt-BR", "seconds": 5.0}
 
 
 def names(folder: Path) -> list[str]:

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from retoma_apps.providers.footage import Found, chosen, coverage, ranked, relevance
-from retoma_apps.providers.footage.matching import words
+from retoma_apps.providers.footage import FoundClip, choose_clip, coverage, rank_clips, relevance
+from retoma_apps.providers.footage.matching import keywords
 
-CLIP = Found("pexels-1", "pexels", "", "", "", "", 10, 1920, 1080, ("vulcao", "oceano"))
+CLIP = FoundClip("pexels-1", "pexels", "", "", "", "", 10, 1920, 1080, ("vulcao", "oceano"))
 
 
 def test_accents_capitals_plurals_and_little_words_do_not_count() -> None:
-    assert words("Os VULCÕES e a ação do mar") == ["vulcao", "acao", "mar"]
-    assert words("The Cities of the animals") == ["city", "animal"]
-    assert words("imagens de animais, 1999") == ["imagem", "animal", "1999"]
+    assert keywords("Os VULCÕES e a ação do mar") == ["vulcao", "acao", "mar"]
+    assert keywords("The Cities of the animals") == ["city", "animal"]
+    assert keywords("imagens de animais, 1999") == ["imagem", "animal", "1999"]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_words_with_a_common_beginning_are_not_yet_alike() -> None:
 
 def test_short_and_small_clips_are_less_relevant_and_none_leaves_the_range() -> None:
     short, small = replace(CLIP, seconds=2), replace(CLIP, width=640, height=360)
-    assert ranked("vulcão", [short, small, CLIP])[0] is CLIP
+    assert rank_clips("vulcão", [short, small, CLIP])[0] is CLIP
     assert 0 < relevance("vulcão", short) < 1 > relevance("vulcão", small) > 0
     assert relevance("x", replace(CLIP, seconds=-1, width=-5)) == 0
     assert relevance("vulcão", replace(CLIP, seconds=9999, width=9999)) == 1
@@ -47,15 +47,15 @@ def test_short_and_small_clips_are_less_relevant_and_none_leaves_the_range() -> 
 
 def test_clips_that_are_alike_stay_in_the_order_of_the_provider() -> None:
     founds = [replace(CLIP, id=str(number)) for number in range(5)]
-    assert ranked("vulcão", founds) == founds
+    assert rank_clips("vulcão", founds) == founds
 
 
 def test_a_clip_is_used_once_as_long_as_there_are_others() -> None:
     first, second = CLIP, replace(CLIP, id="pexels-2")
-    assert chosen([first, second], set()) is first
-    assert chosen([first, second], {"pexels-1"}) is second
-    assert chosen([first, second], {"pexels-1", "pexels-2"}) is first
-    assert chosen([], {"pexels-1"}) is None
+    assert choose_clip([first, second], set()) is first
+    assert choose_clip([first, second], {"pexels-1"}) is second
+    assert choose_clip([first, second], {"pexels-1", "pexels-2"}) is first
+    assert choose_clip([], {"pexels-1"}) is None
 
 
 def test_coverage_is_in_per_cent_and_never_over_100() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import av
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import Response
 from retoma_apps.providers.footage import (
     ClipUnavailable,
     ClipUnusable,
@@ -21,23 +21,23 @@ from retoma_apps.providers.footage import (
     Pexels,
     relevance,
 )
-from retoma_apps.providers.footage.pexels import _File, nearest
+from retoma_apps.providers.footage.pexels import _File, choose_file
 from retoma_apps.providers.footage.standin import StandIn
-from tests.apps.providers.footage.conftest import ASKED, KEY, names, settings_for
+from tests.apps.providers.footage.conftest import KEY, SEARCH, names, settings_for
 
 MP4 = "video/mp4"
 HUGE = {"link": "https://videos.example.com/1.mp4", "file_type": MP4, "width": 10**300, "height": 10**300}
 
 
 async def test_a_search_asks_in_the_language_of_the_video_with_the_bare_key(standin: StandIn, pexels: Pexels) -> None:
-    await pexels.search("  ação\nvulcânica ", most=3, **ASKED)
+    await pexels.search("  ação\nvulcânica ", limit=3, **SEARCH)
     [asked] = standin.requests
     assert (asked["query"], asked["locale"], asked["orientation"]) == ("ação vulcânica", "pt-BR", "landscape")
     assert asked["per_page"] == "3"
 
 
 async def test_a_found_clip_says_whose_it_is_and_what_is_on_it(pexels: Pexels) -> None:
-    found, *_ = await pexels.search("ondas do mar", **ASKED)
+    found, *_ = await pexels.search("ondas do mar", **SEARCH)
     assert (found.source, found.author, found.seconds) == ("pexels", "Ana Conceição", 1)
     assert found.url.startswith("https://www.pexels.com/video/onda-mar-")
     assert found.tags == ("onda", "mar")
@@ -46,7 +46,9 @@ async def test_a_found_clip_says_whose_it_is_and_what_is_on_it(pexels: Pexels) -
 
 
 async def test_clips_that_last_long_enough_come_first(pexels: Pexels, monkeypatch: pytest.MonkeyPatch) -> None:
-    answered(monkeypatch, pexels, {"videos": [video(1, duration=3), video(2, duration=20), video(3, duration=9)]})
+    search_with_response(
+        monkeypatch, pexels, {"videos": [video(1, duration=3), video(2, duration=20), video(3, duration=9)]}
+    )
     founds = await pexels.search("mar", language="en", seconds=9)
     assert [found.id for found in founds] == ["pexels-2", "pexels-3", "pexels-1"]
 
@@ -65,15 +67,15 @@ def test_the_file_nearest_to_full_hd_is_taken_and_a_narrow_one_only_for_want_of_
     sizes: list[tuple[int | None, int | None]], wanted: tuple[int, int]
 ) -> None:
     files = [_File(link="x", file_type=MP4, width=width, height=height) for width, height in sizes]
-    taken = nearest([_File(link="x", file_type="application/x-mpegURL", width=1920, height=1080), *files])
+    taken = choose_file([_File(link="x", file_type="application/x-mpegURL", width=1920, height=1080), *files])
     assert taken is not None
     assert (taken.width, taken.height) == wanted
 
 
 async def test_a_clip_is_fetched_whole_and_without_the_key(standin: StandIn, pexels: Pexels, tmp_path: Path) -> None:
-    found, *_ = await pexels.search("mar", **ASKED)
+    found, *_ = await pexels.search("mar", **SEARCH)
     await pexels.fetch(found, tmp_path / "clip.mp4")
-    await pexels.picture(found, tmp_path / "clip.jpg")
+    await pexels.fetch_thumbnail(found, tmp_path / "clip.jpg")
     with av.open(str(tmp_path / "clip.mp4")) as clip:
         assert sum(1 for _ in clip.decode(video=0)) == 5
     assert (tmp_path / "clip.jpg").read_bytes()[:3] == b"\xff\xd8\xff"
@@ -89,8 +91,8 @@ async def test_a_clip_is_fetched_whole_and_without_the_key(standin: StandIn, pex
 async def test_a_file_that_is_no_video_or_does_not_come_leaves_nothing_behind(
     standin: StandIn, pexels: Pexels, tmp_path: Path, fault: str, error: type[Exception], code: str
 ) -> None:
-    found, *_ = await pexels.search("mar", **ASKED)
-    for fetch in (pexels.fetch, pexels.picture):
+    found, *_ = await pexels.search("mar", **SEARCH)
+    for fetch in (pexels.fetch, pexels.fetch_thumbnail):
         setattr(standin.faults, fault, 1)
         with pytest.raises(error) as raised:
             await fetch(found, tmp_path / "file")
@@ -103,7 +105,7 @@ async def test_a_link_is_not_trusted_because_the_service_is(
 ) -> None:
     monkeypatch.delenv("RETOMA_ALLOW_HOSTS")
     strict = Pexels(pexels._settings)
-    found, *_ = await strict.search("mar", **ASKED)
+    found, *_ = await strict.search("mar", **SEARCH)
     with pytest.raises(ClipUnusable, match="where none may be fetched"):
         await strict.fetch(found, tmp_path / "clip.mp4")
     await strict.close()
@@ -111,9 +113,9 @@ async def test_a_link_is_not_trusted_because_the_service_is(
 
 async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, pexels: Pexels, tmp_path: Path) -> None:
     standin.faults.private_links = 1
-    found, *_ = await pexels.search("mar", **ASKED)
+    found, *_ = await pexels.search("mar", **SEARCH)
     assert "169.254.169.254" in found.link
-    for fetch in (pexels.fetch, pexels.picture):
+    for fetch in (pexels.fetch, pexels.fetch_thumbnail):
         with pytest.raises(ClipUnusable, match="is not a public address"):
             await fetch(found, tmp_path / "file")
     assert names(tmp_path) == []
@@ -121,7 +123,7 @@ async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, pex
 
 async def test_a_file_over_the_limit_is_not_taken(base_url: str, tmp_path: Path) -> None:
     strict = Pexels(settings_for(base_url, largest_clip=100))
-    found, *_ = await strict.search("mar", **ASKED)
+    found, *_ = await strict.search("mar", **SEARCH)
     with pytest.raises(ClipUnavailable, match="longer than 100 bytes"):
         await strict.fetch(found, tmp_path / "clip.mp4")
     await strict.close()
@@ -129,7 +131,7 @@ async def test_a_file_over_the_limit_is_not_taken(base_url: str, tmp_path: Path)
 
 async def test_a_search_that_finds_nothing_gives_an_empty_list(standin: StandIn, pexels: Pexels) -> None:
     standin.faults.empty = 1
-    assert await pexels.search("mar", **ASKED) == []
+    assert await pexels.search("mar", **SEARCH) == []
 
 
 @pytest.mark.parametrize(
@@ -141,8 +143,8 @@ async def test_each_fault_of_a_search_has_its_error(
 ) -> None:
     setattr(standin.faults, fault, 1)
     with pytest.raises(error):
-        await pexels.search("mar", **ASKED)
-    assert await pexels.search("mar", **ASKED)
+        await pexels.search("mar", **SEARCH)
+    assert await pexels.search("mar", **SEARCH)
 
 
 @pytest.mark.parametrize(
@@ -153,39 +155,39 @@ async def test_429_pauses_as_long_as_is_asked_or_an_hour_once_the_month_is_used_
     standin: StandIn, pexels: Pexels, left: int, retry_after: float | None, pause: timedelta
 ) -> None:
     standin.faults.left = left
-    await pexels.search("mar", **ASKED)
-    assert pexels.left == left - 1
+    await pexels.search("mar", **SEARCH)
+    assert pexels.requests_left == left - 1
     standin.faults.rate_limited, standin.faults.retry_after = 1, retry_after
     with pytest.raises(RateLimited) as raised:
-        await pexels.search("mar", **ASKED)
+        await pexels.search("mar", **SEARCH)
     assert raised.value.delay == pause
 
 
 async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
     wrong = Pexels(settings_for(base_url, api_key="SECRET-of-another"))
-    with pytest.raises(ProviderRefuses, match="PEXELS_API_KEY") as raised:
-        await wrong.search("mar", **ASKED)
+    with pytest.raises(ProviderRejected, match="PEXELS_API_KEY") as raised:
+        await wrong.search("mar", **SEARCH)
     assert "SECRET" not in str(raised.value)
     await wrong.close()
 
 
 async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) -> None:
     keyless = Pexels(settings_for(base_url, api_key=""))
-    with pytest.raises(ProviderRefuses, match="PEXELS_API_KEY"):
-        await keyless.search("mar", **ASKED)
+    with pytest.raises(ProviderRejected, match="PEXELS_API_KEY"):
+        await keyless.search("mar", **SEARCH)
     assert standin.requests == []
 
 
 async def test_a_provider_that_cannot_be_reached_is_down() -> None:
     away = Pexels(settings_for("http://127.0.0.1:9"))
     with pytest.raises(ProviderDown):
-        await away.search("mar", **ASKED)
+        await away.search("mar", **SEARCH)
     await away.close()
 
 
 async def test_a_request_that_pexels_does_not_understand_fails_for_good(pexels: Pexels) -> None:
     with pytest.raises(FootageRefused) as raised:
-        await pexels.search("", **ASKED)
+        await pexels.search("", **SEARCH)
     assert isinstance(raised.value, GiveUp)
 
 
@@ -197,8 +199,8 @@ async def test_a_hostile_answer_gives_no_link_that_a_page_could_run(
     good = video(
         3, url="javascript:alert(1)", user={"name": "A\r\n\x00B" + "x" * 500}, tags=[None, ["a"], "praia"] * 90
     )
-    answered(monkeypatch, pexels, {"videos": [*bad, good]})
-    [found] = await pexels.search("mar", **ASKED)
+    search_with_response(monkeypatch, pexels, {"videos": [*bad, good]})
+    [found] = await pexels.search("mar", **SEARCH)
     assert (found.id, found.url) == ("pexels-3", "")
     assert found.author.isprintable()
     assert (len(found.author), len(found.tags)) == (200, 50)
@@ -208,9 +210,9 @@ async def test_a_hostile_answer_gives_no_link_that_a_page_could_run(
 async def test_an_answer_of_another_shape_is_told_apart(
     pexels: Pexels, monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
-    answered(monkeypatch, pexels, told)
+    search_with_response(monkeypatch, pexels, told)
     with pytest.raises(InvalidAnswer):
-        await pexels.search("mar", **ASKED)
+        await pexels.search("mar", **SEARCH)
 
 
 def video(number: Any, **changed: Any) -> dict[str, Any]:
@@ -218,8 +220,8 @@ def video(number: Any, **changed: Any) -> dict[str, Any]:
     return {"id": number, "duration": 10, "video_files": [file]} | changed
 
 
-def answered(monkeypatch: pytest.MonkeyPatch, pexels: Pexels, told: Any) -> None:
-    async def request(*_: Any, **__: Any) -> Answer:
-        return Answer(200, {}, json.dumps(told).encode())
+def search_with_response(monkeypatch: pytest.MonkeyPatch, pexels: Pexels, response: Any) -> None:
+    async def request(*_: Any, **__: Any) -> Response:
+        return Response(200, {}, json.dumps(response).encode())
 
     monkeypatch.setattr(pexels._outgoing, "request", request)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
+from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
 from retoma_apps.providers.footage.standin import StandIn
 from tests.apps.providers.footage.conftest import KEY
 
 
-async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Answer:
-    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Response:
+    async with HttpClient(Guard.from_hosts(LOOPBACK)) as outgoing:
         return await outgoing.request(method, f"{url}/{path}", json=body, headers={"authorization": key})
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from retoma_apps.providers.gpu import RunPodHost, RunPodSettings
 from retoma_apps.providers.gpu.standin import StandIn
 from retoma_apps.providers.standin import served
-from tests.apps.providers.gpu.shelf import Shelf
+from tests.apps.providers.gpu.file_server import FileServer
 
 KEY = "rpa_CANARY1234567890"
 
@@ -62,12 +62,12 @@ def img2vid(*ids: str) -> dict[str, Any]:
     return {"prefix": "gpu/job/1/", "images": images}
 
 
-async def submitted(host: RunPodHost, *ids: str, key: str = "key", **options: Any) -> str:
+async def submit(host: RunPodHost, *ids: str, key: str = "key", **options: Any) -> str:
     options = {"timeout": timedelta(minutes=10)} | options
     return await host.submit("img2vid", img2vid(*ids), key=key, **options)
 
 
 @pytest.fixture
-async def shelf(switch: Switch) -> Shelf:
-    switch.app = made = Shelf(switch.origin)
+async def file_server(switch: Switch) -> FileServer:
+    switch.app = made = FileServer(switch.origin)
     return made

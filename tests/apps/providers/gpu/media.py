@@ -46,22 +46,24 @@ def video(sound: int | None = None, seconds: float = 0.4, kind: str = "mp4") -> 
     inputs = ["-f", "lavfi", "-i", f"color=black:s=64x36:r=25:d={seconds}"]
     if sound is not None:
         inputs += ["-f", "lavfi", "-i", f"sine=frequency={sound}:sample_rate={RATE}:duration={seconds}", "-c:a", "aac"]
-    return _made([*inputs, "-pix_fmt", "yuv420p"], kind)
+    return _run_ffmpeg([*inputs, "-pix_fmt", "yuv420p"], kind)
 
 
 @cache
 def odd_video() -> bytes:
     """63 wide and 47 high."""
-    return _made(["-f", "lavfi", "-i", "color=black:s=64x48:r=25:d=0.4,format=yuv444p,crop=63:47"], "mkv")
+    return _run_ffmpeg(["-f", "lavfi", "-i", "color=black:s=64x48:r=25:d=0.4,format=yuv444p,crop=63:47"], "mkv")
 
 
 @cache
 def tone(frequency: int, seconds: float) -> bytes:
-    return _made(["-f", "lavfi", "-i", f"sine=frequency={frequency}:sample_rate={RATE}:duration={seconds}"], "wav")
+    return _run_ffmpeg(
+        ["-f", "lavfi", "-i", f"sine=frequency={frequency}:sample_rate={RATE}:duration={seconds}"], "wav"
+    )
 
 
 @dataclass(frozen=True)
-class Seen:
+class VideoContent:
     width: int
     height: int
     frames: list[bytes]
@@ -83,13 +85,13 @@ class Seen:
         return 2 * math.sqrt(power) / max(len(self.samples), 1)
 
 
-def seen(path: Path) -> Seen:
+def read_video(path: Path) -> VideoContent:
     with av.open(str(path)) as container:
         picture = container.streams.video[0]
         frames = [_brightness(frame) for frame in container.decode(picture)]
         seconds = float(container.duration or 0) / av.time_base
         width, height = picture.width, picture.height
-    return Seen(width, height, frames, seconds, _samples(path))
+    return VideoContent(width, height, frames, seconds, _samples(path))
 
 
 def _brightness(frame: av.VideoFrame) -> bytes:
@@ -110,7 +112,7 @@ def _samples(path: Path) -> list[float]:
         return samples
 
 
-def _made(arguments: list[str], kind: str) -> bytes:
+def _run_ffmpeg(arguments: list[str], kind: str) -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"made.{kind}"
         program = imageio_ffmpeg.get_ffmpeg_exe()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retoma.files import Files, FileSettings, files_of
+from retoma.files import FileSettings, FileStore, create_file_store
 from tests.apps.providers.gpu.conftest import Switch
 
 KEY = "gpu/job/1/video_1.mp4"
@@ -16,8 +16,8 @@ def settings(**given: Any) -> FileSettings:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return files_of(settings(home=tmp_path, public_url="https://here.example/"))
+def files(tmp_path: Path) -> FileStore:
+    return create_file_store(settings(home=tmp_path, public_url="https://here.example/"))
 
 
 @pytest.fixture
@@ -27,16 +27,16 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_local_file_has_an_address_of_the_server_and_is_read_back(files: Files, source: Path) -> None:
+async def test_a_local_file_has_an_address_of_the_server_and_is_read_back(files: FileStore, source: Path) -> None:
     assert await files.put(source, KEY) == f"https://here.example/files/{KEY}"
-    opened = await files.open(KEY)
+    opened = await files.open_key(KEY)
     assert opened is not None
     assert (opened.size, opened.media_type) == (400_000, "video/mp4")
     assert b"".join([chunk async for chunk in opened.chunks]) == b"film" * 100_000
 
 
 async def test_the_same_key_is_written_over_so_that_a_second_render_makes_no_second_file(
-    files: Files, source: Path, tmp_path: Path
+    files: FileStore, source: Path, tmp_path: Path
 ) -> None:
     await files.put(source, KEY)
     await files.put(source, KEY)
@@ -48,25 +48,25 @@ async def test_the_same_key_is_written_over_so_that_a_second_render_makes_no_sec
     ["../made.mp4", "gpu/../../made.mp4", "/etc/passwd", "gpu//x", "gpu/..", "", "gpu/%2e%2e/x", "a\0", "gpu/x\n"],
 )
 async def test_a_key_that_leads_elsewhere_is_no_file_and_cannot_be_written(
-    files: Files, source: Path, key: str
+    files: FileStore, source: Path, key: str
 ) -> None:
-    assert await files.open(key) is None
+    assert await files.open_key(key) is None
     with pytest.raises(ValueError, match="cannot be the key"):
         await files.put(source, key)
 
 
-async def test_a_part_of_a_file_is_read_from_one_byte_to_before_another(files: Files, source: Path) -> None:
+async def test_a_part_of_a_file_is_read_from_one_byte_to_before_another(files: FileStore, source: Path) -> None:
     await files.put(source, KEY)
-    opened = await files.open(KEY, (1, 6))
+    opened = await files.open_key(KEY, (1, 6))
     assert opened is not None
     assert (opened.size, [chunk async for chunk in opened.chunks]) == (5, [b"ilmfi"])
-    assert await files.size(KEY) == 400_000
-    assert await files.size("gpu/job/1/video_2.mp4") is None
+    assert await files.get_size(KEY) == 400_000
+    assert await files.get_size("gpu/job/1/video_2.mp4") is None
 
 
-async def test_a_file_that_is_not_there_is_none(files: Files) -> None:
-    assert await files.open("gpu/job/1/video_2.mp4") is None
-    assert await files.open("gpu/job") is None
+async def test_a_file_that_is_not_there_is_none(files: FileStore) -> None:
+    assert await files.open_key("gpu/job/1/video_2.mp4") is None
+    assert await files.open_key("gpu/job") is None
 
 
 async def test_a_bucket_gets_the_file_and_gives_a_link_that_is_signed_for_seven_days(
@@ -85,7 +85,7 @@ async def test_a_bucket_gets_the_file_and_gives_a_link_that_is_signed_for_seven_
         await send({"type": "http.response.body", "body": b""})
 
     switch.app = bucket
-    files = files_of(settings(files_url=f"s3://clips/made?endpoint={switch.origin}"))
+    files = create_file_store(settings(files_url=f"s3://clips/made?endpoint={switch.origin}"))
     url = await files.put(source, KEY)
     assert taken == [("PUT", f"/clips/made/{KEY}", 400_000)]
     assert url.startswith(f"{switch.origin}/clips/made/{KEY}?")
@@ -97,10 +97,10 @@ async def test_a_bucket_that_all_may_read_gives_plain_links(monkeypatch: pytest.
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     given = settings(files_url="s3://clips?region=sa-east-1", files_public_url="https://cdn.example")
-    assert await files_of(given).url(KEY) == f"https://cdn.example/{KEY}"
+    assert await create_file_store(given).get_url(KEY) == f"https://cdn.example/{KEY}"
 
 
 @pytest.mark.parametrize("url", ["gs://bucket", "s3://", "/srv/files"])
 def test_another_kind_of_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="RETOMA_FILES_URL"):
-        files_of(settings(files_url=url))
+        create_file_store(settings(files_url=url))

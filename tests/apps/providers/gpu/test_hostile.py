@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp
-from retoma.outgoing import Outgoing
+from retoma.outgoing import HttpClient
 from retoma_apps.providers.gpu import Operation, filename
-from retoma_apps.providers.gpu import work as module
-from retoma_apps.providers.gpu.orders import order
-from retoma_apps.providers.gpu.work import WorkFailed
+from retoma_apps.providers.gpu import ffmpeg_renderer as module
+from retoma_apps.providers.gpu.ffmpeg_renderer import RenderFailed
+from retoma_apps.providers.gpu.render_requests import parse_render_request
 from tests.apps.providers.gpu.media import plain_picture
-from tests.apps.providers.gpu.test_work import Bench, bench  # noqa: F401, a fixture
+from tests.apps.providers.gpu.test_ffmpeg_renderer import InProcessRenderer, renderer  # noqa: F401, a fixture
 
 PLAYLIST = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n"
 CONCAT = b"ffconcat version 1.0\nfile /etc/hostname\n"
@@ -23,39 +23,39 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/hostnam
 
 
 @pytest.mark.parametrize("thing", [PLAYLIST, CONCAT, SVG, b"", b"GIF8", b"\xff\xd8\xff", b"BM", plain_picture()[:40]])
-async def test_an_image_that_is_something_else_is_corrupted(bench: Bench, thing: bytes) -> None:  # noqa: F811
-    with pytest.raises(WorkFailed, match="Image 1 is corrupted"):
-        await bench.clips(thing)
+async def test_an_image_that_is_something_else_is_corrupted(renderer: InProcessRenderer, thing: bytes) -> None:  # noqa: F811
+    with pytest.raises(RenderFailed, match="Image 1 is corrupted"):
+        await renderer.clips(thing)
 
 
 @pytest.mark.parametrize("thing", [PLAYLIST, CONCAT, SVG, b"", b"\x00\x00\x00\x18ftypmp42"])
-async def test_a_video_that_is_something_else_is_corrupted(bench: Bench, thing: bytes) -> None:  # noqa: F811
-    with pytest.raises(WorkFailed) as raised:
-        await bench.do("caption", video_url=bench.shelf.put("v", thing), text="x")
+async def test_a_video_that_is_something_else_is_corrupted(renderer: InProcessRenderer, thing: bytes) -> None:  # noqa: F811
+    with pytest.raises(RenderFailed) as raised:
+        await renderer.render("caption", video_url=renderer.file_server.put("v", thing), text="x")
     assert raised.value.code == "CORRUPT_VIDEO"
 
 
-async def test_an_image_of_far_too_many_pixels_is_not_unpacked(bench: Bench) -> None:  # noqa: F811
-    with pytest.raises(WorkFailed, match="Image 1 is corrupted"):
-        await bench.clips(_bomb(11_000, 11_000))
+async def test_an_image_of_far_too_many_pixels_is_not_unpacked(renderer: InProcessRenderer) -> None:  # noqa: F811
+    with pytest.raises(RenderFailed, match="Image 1 is corrupted"):
+        await renderer.clips(_bomb(11_000, 11_000))
 
 
 async def test_an_image_of_too_many_bytes_is_not_taken(
-    bench: Bench,  # noqa: F811
+    renderer: InProcessRenderer,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "LARGEST_IMAGE", 100)
-    with pytest.raises(WorkFailed, match="longer than 100 bytes"):
-        await bench.clips(plain_picture())
+    with pytest.raises(RenderFailed, match="longer than 100 bytes"):
+        await renderer.clips(plain_picture())
 
 
-async def test_an_address_within_our_network_is_not_asked(bench: Bench) -> None:  # noqa: F811
-    async with Outgoing() as guarded:
-        bench._work._outgoing = guarded
-        with pytest.raises(WorkFailed, match="RETOMA_ALLOW_HOSTS") as raised:
-            await bench.clips(plain_picture())
+async def test_an_address_within_our_network_is_not_asked(renderer: InProcessRenderer) -> None:  # noqa: F811
+    async with HttpClient() as guarded:
+        renderer._work._outgoing = guarded
+        with pytest.raises(RenderFailed, match="RETOMA_ALLOW_HOSTS") as raised:
+            await renderer.clips(plain_picture())
     assert raised.value.code == "UNSAFE_URL"
-    assert bench.shelf.asked == []
+    assert renderer.file_server.asked == []
 
 
 def image(**changed: Any) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def image(**changed: Any) -> dict[str, Any]:
 )
 def test_an_order_that_is_wrong_says_where(operation: Operation, given: dict[str, Any], named: str) -> None:
     with pytest.raises(GiveUp) as raised:
-        order(operation, {"prefix": "gpu/job/1/"} | given)
+        parse_render_request(operation, {"prefix": "gpu/job/1/"} | given)
     assert named in str(raised.value)
     assert raised.value.code == "INVALID_INPUT"
 

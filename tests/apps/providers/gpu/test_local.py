@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, Report, Settings
+from retoma import GiveUp, PollResult, Settings
 from retoma.files import FileSettings
 from retoma.outgoing import LOOPBACK
 from retoma_apps.providers.gpu import LocalHost, RunPodHost, local
-from retoma_apps.providers.gpu.renders import Renders
+from retoma_apps.providers.gpu.render_store import RenderStore
 from retoma_apps.providers.gpu.standin import StandIn
 from tests.apps.providers.gpu.conftest import Switch, settings_for
-from tests.apps.providers.gpu.media import plain_picture, seen
-from tests.apps.providers.gpu.shelf import Shelf
-from tests.patience import PATIENCE
+from tests.apps.providers.gpu.file_server import FileServer
+from tests.apps.providers.gpu.media import plain_picture, read_video
+from tests.wait_timeout import WAIT_TIMEOUT
 
 MINUTE = timedelta(minutes=1)
 
@@ -44,7 +44,7 @@ class Machine:
     async def processes_end(self) -> None:
         for host in self.hosts:
             for child in host._children:
-                await asyncio.to_thread(child.wait, PATIENCE)
+                await asyncio.to_thread(child.wait, WAIT_TIMEOUT)
 
     @property
     def renders(self) -> list[str]:
@@ -59,7 +59,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
         for child in host._children:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
-            child.wait(PATIENCE)
+            child.wait(WAIT_TIMEOUT)
 
 
 @pytest.fixture
@@ -72,56 +72,62 @@ def clip(url: str) -> dict[str, Any]:
     return {"prefix": "gpu/job/1/", "images": [{"id": "1", "image_url": url, "duracao": 0.4}], "picture": small}
 
 
-async def ended(machine: Machine, host: LocalHost, handle: str) -> Report:
+async def wait_for_end(machine: Machine, host: LocalHost, external_id: str) -> PollResult:
     await machine.processes_end()
-    return await host.status(handle)
+    return await host.status(external_id)
 
 
-async def test_an_order_is_rendered_by_a_process_of_its_own(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
-    address = shelf.put("image", plain_picture())
+async def test_an_order_is_rendered_by_a_process_of_its_own(
+    machine: Machine, host: LocalHost, file_server: FileServer
+) -> None:
+    address = file_server.put("image", plain_picture())
     handle = await host.submit("img2vid", clip(address), key="key", timeout=MINUTE)
-    report = await ended(machine, host, handle)
+    report = await wait_for_end(machine, host, handle)
     assert (report.state, report.progress) == ("succeeded", 1.0)
     assert report.result["videos"][0]["video_url"] == "http://here/files/gpu/job/1/video_1.mp4"
-    assert len(seen(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
+    assert len(read_video(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
     assert not (machine.home / "renders" / handle / "work").exists()
 
 
-async def test_others_can_read_nothing_of_a_render(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
-    handle = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
-    await ended(machine, host, handle)
+async def test_others_can_read_nothing_of_a_render(machine: Machine, host: LocalHost, file_server: FileServer) -> None:
+    handle = await host.submit("img2vid", clip(file_server.put("image", plain_picture())), key="key", timeout=MINUTE)
+    await wait_for_end(machine, host, handle)
     left = list((machine.home / "renders").rglob("*"))
     assert left
     assert [path.name for path in left if path.stat().st_mode & 0o077] == []
 
 
 async def test_a_key_whose_work_goes_on_or_has_succeeded_is_not_rendered_again(
-    machine: Machine, host: LocalHost, shelf: Shelf
+    machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    address = shelf.put("image", plain_picture())
+    address = file_server.put("image", plain_picture())
     first = await host.submit("img2vid", clip(address), key="key", timeout=MINUTE)
     assert await machine.host().submit("img2vid", clip(address), key="key", timeout=MINUTE) == first
     await machine.processes_end()
     assert await machine.host().submit("img2vid", clip(address), key="key", timeout=MINUTE) == first
-    assert shelf.asked == ["/image"]
+    assert file_server.asked == ["/image"]
 
 
-async def test_of_many_who_submit_one_key_at_once_one_starts_a_process(machine: Machine, shelf: Shelf) -> None:
+async def test_of_many_who_submit_one_key_at_once_one_starts_a_process(
+    machine: Machine, file_server: FileServer
+) -> None:
     hosts = [machine.host() for _ in range(8)]
-    given = clip(f"{shelf.origin}/hangs")
+    given = clip(f"{file_server.origin}/hangs")
     handles = await asyncio.gather(*(one.submit("img2vid", given, key="key", timeout=MINUTE) for one in hosts))
     assert len(set(handles)) == 1
     assert sum(len(one._children) for one in hosts) == 1
     assert machine.renders == [handles[0]]
 
 
-def test_who_comes_second_with_a_key_gets_the_first_ones_handle(
+def test_a_second_submission_with_a_key_gets_the_first_external_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renders = Renders(tmp_path)
+    renders = RenderStore(tmp_path)
     first, lock = renders.open("key", {})
     look = iter([0])
-    monkeypatch.setattr(renders, "_last_try", lambda _: next(look, 1))  # the first look was before the first one came
+    monkeypatch.setattr(
+        renders, "_last_attempt", lambda _: next(look, 1)
+    )  # the first look was before the first one came
     assert renders.open("key", {}) == (first, None)
     assert lock is not None
     os.close(lock)
@@ -131,7 +137,7 @@ def test_who_comes_second_with_a_key_gets_the_first_ones_handle(
 def test_a_folder_that_cannot_be_made_is_told_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renders, rename = Renders(tmp_path), Path.rename
+    renders, rename = RenderStore(tmp_path), Path.rename
     full = iter([OSError(errno.ENOSPC, "no space left")])
 
     def renamed(self: Path, target: Path) -> Path:
@@ -146,9 +152,9 @@ def test_a_folder_that_cannot_be_made_is_told_and_leaves_nothing(
 
 
 async def test_work_goes_on_without_the_worker_that_submitted_it_and_another_finds_it(
-    machine: Machine, host: LocalHost, shelf: Shelf
+    machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
+    handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
     [child] = host._children
     assert os.getsid(child.pid) == child.pid, "a signal to the worker's own session does not reach it"
     other = machine.host()
@@ -157,48 +163,50 @@ async def test_work_goes_on_without_the_worker_that_submitted_it_and_another_fin
     assert await other.find("another key") is None
 
 
-async def test_a_process_that_is_killed_is_lost_and_its_key_can_be_submitted_anew(
-    machine: Machine, host: LocalHost, shelf: Shelf
+async def test_a_killed_process_is_lost_and_its_key_can_be_resubmitted(
+    machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
-    await asyncio.wait_for(shelf.hanging.wait(), PATIENCE)
+    handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
+    await asyncio.wait_for(file_server.hanging.wait(), WAIT_TIMEOUT)
     os.kill(host._children[0].pid, signal.SIGKILL)
-    assert (await ended(machine, host, handle)).state == "lost"
+    assert (await wait_for_end(machine, host, handle)).state == "lost"
     assert await host.find("key") is None
-    again = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
+    again = await host.submit("img2vid", clip(file_server.put("image", plain_picture())), key="key", timeout=MINUTE)
     assert again != handle
-    assert (await ended(machine, host, again)).state == "succeeded"
+    assert (await wait_for_end(machine, host, again)).state == "succeeded"
 
 
 async def test_a_cancel_kills_the_process_and_is_told_when_it_is_dead(
-    machine: Machine, host: LocalHost, shelf: Shelf
+    machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
-    await asyncio.wait_for(shelf.hanging.wait(), PATIENCE)
+    handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
+    await asyncio.wait_for(file_server.hanging.wait(), WAIT_TIMEOUT)
     work = machine.home / "renders" / handle / "work"
     assert work.exists()
     await machine.host().cancel(handle)
-    assert (await ended(machine, host, handle)).state == "cancelled"
+    assert (await wait_for_end(machine, host, handle)).state == "cancelled"
     assert not work.exists()
     assert await host.find("key") is None
 
 
 async def test_a_cancel_before_the_process_is_up_ends_it_too(
-    machine: Machine, host: LocalHost, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, host: LocalHost, file_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_late(folder: Path, lock: int) -> Any:
         (folder / "cancelled").touch()
         return start(folder, lock)
 
-    start = local._renderer
-    monkeypatch.setattr(local, "_renderer", too_late)
-    handle = await host.submit("img2vid", clip(shelf.put("image", plain_picture())), key="key", timeout=MINUTE)
-    assert (await ended(machine, host, handle)).state == "cancelled"
-    assert shelf.asked == []
+    start = local._start_renderer
+    monkeypatch.setattr(local, "_start_renderer", too_late)
+    handle = await host.submit("img2vid", clip(file_server.put("image", plain_picture())), key="key", timeout=MINUTE)
+    assert (await wait_for_end(machine, host, handle)).state == "cancelled"
+    assert file_server.asked == []
 
 
-async def test_a_cancel_after_the_end_changes_nothing(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
-    address = shelf.put("image", plain_picture())
+async def test_a_cancel_after_the_end_changes_nothing(
+    machine: Machine, host: LocalHost, file_server: FileServer
+) -> None:
+    address = file_server.put("image", plain_picture())
     handle = await host.submit("img2vid", clip(address), key="key", timeout=MINUTE)
     await machine.processes_end()
     await host.cancel(handle)
@@ -207,34 +215,38 @@ async def test_a_cancel_after_the_end_changes_nothing(machine: Machine, host: Lo
 
 
 async def test_an_order_that_takes_too_long_fails_with_the_code_timeout(
-    machine: Machine, host: LocalHost, shelf: Shelf
+    machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    given = clip(f"{shelf.origin}/hangs")
+    given = clip(f"{file_server.origin}/hangs")
     handle = await host.submit("img2vid", given, key="key", timeout=timedelta(milliseconds=50))
-    report = await ended(machine, host, handle)
+    report = await wait_for_end(machine, host, handle)
     assert (report.state, report.code) == ("failed", "TIMEOUT")
 
 
-async def test_a_corrupt_image_is_named_in_the_failure(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
-    handle = await host.submit("img2vid", clip(shelf.put("image", b"\x89PNG\r\n\x1a\n...")), key="key", timeout=MINUTE)
-    report = await ended(machine, host, handle)
+async def test_a_corrupt_image_is_named_in_the_failure(
+    machine: Machine, host: LocalHost, file_server: FileServer
+) -> None:
+    handle = await host.submit(
+        "img2vid", clip(file_server.put("image", b"\x89PNG\r\n\x1a\n...")), key="key", timeout=MINUTE
+    )
+    report = await wait_for_end(machine, host, handle)
     assert (report.state, report.code, report.message) == ("failed", "CORRUPT_IMAGE", "Image 1 is corrupted")
 
 
-async def test_the_end_is_called_back(machine: Machine, host: LocalHost, shelf: Shelf) -> None:
-    address, back = shelf.put("image", plain_picture()), f"{shelf.origin}/back"
+async def test_the_end_is_called_back(machine: Machine, host: LocalHost, file_server: FileServer) -> None:
+    address, back = file_server.put("image", plain_picture()), f"{file_server.origin}/back"
     await host.submit("img2vid", clip(address), key="key", callback_url=back, timeout=MINUTE)
     await machine.processes_end()
-    assert shelf.asked == ["/image", "/back"]
+    assert file_server.asked == ["/image", "/back"]
 
 
 async def test_the_process_has_no_secret_of_the_worker_in_its_environment(
-    machine: Machine, host: LocalHost, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, host: LocalHost, file_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RETOMA_DATABASE_URL", "RUNPOD_API_KEY", "WEBHOOK_SECRET"):
         monkeypatch.setenv(name, "CANARY")
-    handle = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="key", timeout=MINUTE)
-    await asyncio.wait_for(shelf.hanging.wait(), PATIENCE)
+    handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
+    await asyncio.wait_for(file_server.hanging.wait(), WAIT_TIMEOUT)
     assert b"CANARY" not in _environment(host._children[0].pid)
     kept = [file.read_bytes() for file in (machine.home / "renders" / handle).iterdir() if file.is_file()]
     assert b"CANARY" not in b"".join(kept)
@@ -247,40 +259,40 @@ async def test_what_is_no_order_is_refused_before_a_process_starts(machine: Mach
 
 
 @pytest.mark.parametrize("handle", ["../../etc", "/etc", "", "0" * 32 + ".1"])
-async def test_a_handle_that_is_none_is_lost(host: LocalHost, handle: str) -> None:
+async def test_an_invalid_external_id_is_lost(host: LocalHost, handle: str) -> None:
     assert (await host.status(handle)).state == "lost"
 
 
 async def test_ended_renders_are_forgotten_after_a_day_and_live_ones_never(
-    machine: Machine, host: LocalHost, shelf: Shelf
+    machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    live = await host.submit("img2vid", clip(f"{shelf.origin}/hangs"), key="live", timeout=MINUTE)
+    live = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="live", timeout=MINUTE)
     dead = machine.home / "renders" / ("0" * 32 + ".1")
     shutil.copytree(machine.home / "renders" / live, dead)
     for folder in (live, dead.name):
         os.utime(machine.home / "renders" / folder, (0, 0))
-    host._renders.forget(timedelta(days=1))
+    host._renders.delete_old(timedelta(days=1))
     assert machine.renders == [live]
 
 
 async def test_the_stand_in_really_renders_if_it_is_given_the_twin(machine: Machine, switch: Switch) -> None:
-    shelf = Shelf(switch.origin)
+    file_server = FileServer(switch.origin)
     standin = StandIn(manual=True, twin=machine.host())
 
     async def both(scope: Any, receive: Any, send: Any) -> None:
-        chosen = standin.app if scope["path"].startswith("/v2/") else shelf
+        chosen = standin.app if scope["path"].startswith("/v2/") else file_server
         await chosen(scope, receive, send)
 
     switch.app = both
     runpod = RunPodHost(settings_for(f"{switch.origin}/v2"))
-    given = clip(shelf.put("image", plain_picture()))
+    given = clip(file_server.put("image", plain_picture()))
     handle = await runpod.submit("img2vid", given, key="key", timeout=MINUTE)
     await standin.tick()
     await machine.processes_end()
     await standin.tick()
     report = await runpod.status(handle)
     assert (report.state, report.result["failed"]) == ("succeeded", [])
-    assert len(seen(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
+    assert len(read_video(machine.home / "files/gpu/job/1/video_1.mp4").frames) == 10
     await runpod.close()
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, OutcomeUnknown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer, Outgoing
+from retoma import GiveUp, ProviderRejected, RateLimited, SubmissionUnknown
+from retoma.outgoing import HttpClient, Response
 from retoma_apps.providers.gpu import HostUnavailable, RunPodHost, RunPodSettings
-from retoma_apps.providers.gpu.runpod import _check, _report
+from retoma_apps.providers.gpu.runpod import _check, _to_poll_result
 from retoma_apps.providers.gpu.standin import StandIn
-from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submitted
+from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submit
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, runpod: RunPodHost, answer: Answer) -> None:
-    async def request(*_: object, **__: object) -> Answer:
+def answers(monkeypatch: pytest.MonkeyPatch, runpod: RunPodHost, answer: Response) -> None:
+    async def request(*_: object, **__: object) -> Response:
         return answer
 
     monkeypatch.setattr(runpod._outgoing, "request", request)
@@ -25,7 +25,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, runpod: RunPodHost, answer: Answer)
 
 async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin: StandIn, runpod: RunPodHost) -> None:
     standin.fleet.queue_seconds = 5
-    handle = await submitted(runpod, "1", "2")
+    handle = await submit(runpod, "1", "2")
     assert (await runpod.status(handle)).state == "queued"
     await standin.advance(6)
     running = await runpod.status(handle)
@@ -46,25 +46,25 @@ async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin
 @pytest.mark.parametrize("took", [None, -1, True, "900", float("nan"), float("inf"), 10**400])
 def test_a_time_of_work_that_cannot_be_is_not_taken(took: object) -> None:
     output = {"video_url": "https://files.example/1.mp4", "gpu_seconds": 7}
-    report = _report({"status": "COMPLETED", "output": output, "executionTime": took})
+    report = _to_poll_result({"status": "COMPLETED", "output": output, "executionTime": took})
     assert (report.state, report.result["gpu_seconds"]) == ("succeeded", None)
 
 
-async def test_handles_name_the_endpoint_and_a_job_with_runpods_suffix(runpod: RunPodHost) -> None:
-    endpoint, _, job = (await submitted(runpod)).partition("/")
+async def test_external_ids_name_the_endpoint_and_a_job_with_runpods_suffix(runpod: RunPodHost) -> None:
+    endpoint, _, job = (await submit(runpod)).partition("/")
     assert endpoint == "pod"
     assert job.endswith("-u1")
 
 
 async def test_no_more_jobs_run_than_there_are_workers(standin: StandIn, runpod: RunPodHost) -> None:
-    handles = [await submitted(runpod, key=f"key-{number}") for number in range(3)]
+    handles = [await submit(runpod, key=f"key-{number}") for number in range(3)]
     states = [(await runpod.status(handle)).state for handle in handles]
     assert states == ["running", "running", "queued"]
 
 
 async def test_a_failed_job_tells_its_error(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.bad_images = {"42"}
-    handle = await submitted(runpod, "41", "42")
+    handle = await submit(runpod, "41", "42")
     await standin.advance(10)
     report = await runpod.status(handle)
     assert (report.state, report.code, report.message) == ("failed", "PROCESSING_ERROR", "Image 42 is corrupted")
@@ -74,7 +74,7 @@ async def test_a_handler_that_reports_bad_images_one_by_one_succeeds_with_both_l
     standin: StandIn, runpod: RunPodHost
 ) -> None:
     standin.faults.bad_images, standin.faults.partial = {"42"}, True
-    handle = await submitted(runpod, "41", "42")
+    handle = await submit(runpod, "41", "42")
     await standin.advance(10)
     report = await runpod.status(handle)
     assert [video["id"] for video in report.result["videos"]] == ["41"]
@@ -84,7 +84,7 @@ async def test_a_handler_that_reports_bad_images_one_by_one_succeeds_with_both_l
 async def test_a_job_that_outlives_its_timeout_fails_with_the_code_timeout(
     standin: StandIn, runpod: RunPodHost
 ) -> None:
-    handle = await submitted(runpod, *(str(number) for number in range(20)), timeout=timedelta(seconds=10))
+    handle = await submit(runpod, *(str(number) for number in range(20)), timeout=timedelta(seconds=10))
     await standin.advance(10)
     report = await runpod.status(handle)
     assert (report.state, report.code) == ("failed", "TIMEOUT")
@@ -94,7 +94,7 @@ async def test_a_cancelled_job_is_cancelled_only_when_the_provider_says_so(
     standin: StandIn, runpod: RunPodHost
 ) -> None:
     standin.fleet.cancel_seconds = 3
-    handle = await submitted(runpod, *(str(number) for number in range(20)))
+    handle = await submit(runpod, *(str(number) for number in range(20)))
     await runpod.cancel(handle)
     assert (await runpod.status(handle)).state == "running"
     await standin.advance(3)
@@ -102,7 +102,7 @@ async def test_a_cancelled_job_is_cancelled_only_when_the_provider_says_so(
 
 
 async def test_cancelling_what_has_ended_or_is_gone_changes_nothing(standin: StandIn, runpod: RunPodHost) -> None:
-    handle = await submitted(runpod)
+    handle = await submit(runpod)
     await standin.advance(10)
     await runpod.cancel(handle)
     assert (await runpod.status(handle)).state == "succeeded"
@@ -110,7 +110,7 @@ async def test_cancelling_what_has_ended_or_is_gone_changes_nothing(standin: Sta
 
 
 async def test_a_result_that_is_past_its_retention_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
-    handle = await submitted(runpod)
+    handle = await submit(runpod)
     await standin.advance(10)
     await standin.advance(1790)
     assert (await runpod.status(handle)).state == "succeeded"
@@ -120,7 +120,7 @@ async def test_a_result_that_is_past_its_retention_is_lost(standin: StandIn, run
 
 async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
     standin.fleet.queue_seconds = 1e9
-    handle = await submitted(runpod, timeout=timedelta(hours=1))
+    handle = await submit(runpod, timeout=timedelta(hours=1))
     await standin.advance(timedelta(hours=24.9).total_seconds())
     assert (await runpod.status(handle)).state == "queued"
     await standin.advance(timedelta(hours=0.2).total_seconds())
@@ -140,7 +140,7 @@ async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn,
     ],
 )
 def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: str | None) -> None:
-    report = _report({"id": "x", "status": status, "output": {"video_url": "https://files.example/1.mp4"}})
+    report = _to_poll_result({"id": "x", "status": status, "output": {"video_url": "https://files.example/1.mp4"}})
     assert (report.state, report.code) == (state, code)
     assert "not known" not in (report.message or "")
 
@@ -159,7 +159,7 @@ def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: st
     ],
 )
 def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None:
-    report = _report({"status": "COMPLETED", "output": output})
+    report = _to_poll_result({"status": "COMPLETED", "output": output})
     assert (report.state, report.code) == ("failed", "NO_VIDEO")
 
 
@@ -172,7 +172,7 @@ def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None
     ],
 )
 def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: object, code: str, message: str) -> None:
-    report = _report({"status": "COMPLETED", "output": {"videos": [], "failed": failed}})
+    report = _to_poll_result({"status": "COMPLETED", "output": {"videos": [], "failed": failed}})
     assert (report.state, report.code, report.message) == ("failed", code, message)
 
 
@@ -192,12 +192,12 @@ def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: ob
 )
 def test_progress_goes_from_0_to_1_whatever_is_told(told: str, progress: float | None) -> None:
     answer = json.loads(f'{{"status": "IN_PROGRESS", "output": {{"progress": {told}}}}}')
-    assert _report(answer).progress == progress
+    assert _to_poll_result(answer).progress == progress
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "", None, 7, {"odd": True}])
 def test_a_state_nobody_knows_is_told_and_kept_as_running(status: object) -> None:
-    report = _report({"status": status})
+    report = _to_poll_result({"status": status})
     assert report.state == "running"
     assert "not known" in (report.message or "")
 
@@ -206,15 +206,15 @@ def test_an_exception_that_runpods_sdk_packed_is_unpacked_without_its_traceback(
     packed = json.dumps(
         {"error_type": "ValueError", "error_message": "no such codec", "error_traceback": "File secret.py"}
     )
-    assert _report({"status": "FAILED", "error": packed}).message == "no such codec"
+    assert _to_poll_result({"status": "FAILED", "error": packed}).message == "no such codec"
 
 
 async def test_too_many_requests_pause_for_as_long_as_the_provider_says(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 1, 7
     with pytest.raises(RateLimited) as raised:
-        await submitted(runpod)
+        await submit(runpod)
     assert raised.value.delay == timedelta(seconds=7)
-    assert await submitted(runpod)
+    assert await submit(runpod)
     assert standin.tally()["submits"] == 1
 
 
@@ -234,14 +234,14 @@ async def test_too_many_requests_pause_for_as_long_as_the_provider_says(standin:
 )
 def test_retry_after_is_read_in_both_forms_and_bounded(headers: dict[str, str], seconds: float) -> None:
     with pytest.raises(RateLimited) as raised:
-        _check(Answer(429, headers, b""))
+        _check(Response(429, headers, b""))
     assert raised.value.delay == timedelta(seconds=seconds)
 
 
 async def test_a_submission_whose_answer_is_lost_is_found_by_its_key(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.lost_replies = 1
-    with pytest.raises(OutcomeUnknown, match="may have taken"):
-        await submitted(runpod, key="run-1")
+    with pytest.raises(SubmissionUnknown, match="may have taken"):
+        await submit(runpod, key="run-1")
     handle = await runpod.find("run-1")
     assert handle == f"pod/{standin.jobs[0].id}"
     assert await runpod.find("run-2") is None
@@ -249,17 +249,17 @@ async def test_a_submission_whose_answer_is_lost_is_found_by_its_key(standin: St
 
 async def test_a_server_error_after_a_submission_leaves_it_unknown(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.broken_after = 1
-    with pytest.raises(OutcomeUnknown, match="502"):
-        await submitted(runpod, key="run-1")
+    with pytest.raises(SubmissionUnknown, match="502"):
+        await submit(runpod, key="run-1")
     assert await runpod.find("run-1")
 
 
 async def test_what_went_wrong_is_not_found_again_but_the_try_after_it_is(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.fail = {"img2vid"}
-    await submitted(runpod, key="run-1")
+    await submit(runpod, key="run-1")
     await standin.advance(10)
     assert await runpod.find("run-1") is None
-    second = await submitted(runpod, key="run-1")
+    second = await submit(runpod, key="run-1")
     assert await runpod.find("run-1") == second
     assert standin.duplicates == 0
 
@@ -276,14 +276,14 @@ async def test_a_key_is_looked_for_at_the_endpoint_of_every_operation(standin: S
 async def test_an_unreachable_provider_has_surely_taken_nothing(runpod: RunPodHost) -> None:
     away = RunPodHost(settings_for("http://127.0.0.1:9/v2"))
     with pytest.raises(HostUnavailable):
-        await submitted(away)
+        await submit(away)
     with pytest.raises(HostUnavailable):
         await away.status("pod/x-u1")
     await away.close()
 
 
 async def test_a_server_error_on_a_question_is_neither_lost_nor_ended(standin: StandIn, runpod: RunPodHost) -> None:
-    handle = await submitted(runpod)
+    handle = await submit(runpod)
     standin.faults.broken = 2
     with pytest.raises(HostUnavailable):
         await runpod.status(handle)
@@ -295,16 +295,16 @@ async def test_every_request_has_the_key_of_the_environment_as_a_bearer_token(
     base_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, str]] = []
-    request = Outgoing.request
+    request = HttpClient.request
 
-    async def noted(self: Outgoing, method: str, url: str, **more: Any) -> Answer:
+    async def noted(self: HttpClient, method: str, url: str, **more: Any) -> Response:
         asked.append((url.split("/pod/")[1].split("/")[0], more["headers"]["Authorization"]))
         return await request(self, method, url, **more)
 
-    monkeypatch.setattr(Outgoing, "request", noted)
+    monkeypatch.setattr(HttpClient, "request", noted)
     monkeypatch.setenv("RUNPOD_API_KEY", KEY)
     host = RunPodHost(RunPodSettings(_env_file=None, base_url=base_url, endpoint_id="pod"))
-    handle = await submitted(host)
+    handle = await submit(host)
     await host.status(handle)
     await host.find("key")
     await host.cancel(handle)
@@ -314,8 +314,8 @@ async def test_every_request_has_the_key_of_the_environment_as_a_bearer_token(
 
 async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, api_key="rpa_WRONGCANARY"))
-    with pytest.raises(ProviderRefuses, match="RUNPOD_API_KEY") as raised:
-        await submitted(host)
+    with pytest.raises(ProviderRejected, match="RUNPOD_API_KEY") as raised:
+        await submit(host)
     assert "CANARY" not in repr(raised.value) + repr(host._settings)
     await host.close()
 
@@ -323,9 +323,9 @@ async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: s
 @pytest.mark.parametrize(
     ("status", "asked", "told"),
     [
-        (401, ProviderRefuses, "RUNPOD_API_KEY"),
-        (402, ProviderRefuses, "no credit"),
-        (403, ProviderRefuses, "give it the right"),
+        (401, ProviderRejected, "RUNPOD_API_KEY"),
+        (402, ProviderRejected, "no credit"),
+        (403, ProviderRejected, "give it the right"),
         (404, GiveUp, "RUNPOD_ENDPOINT_ID"),
         (400, GiveUp, "with 400"),
     ],
@@ -333,22 +333,22 @@ async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: s
 async def test_a_refusal_says_what_to_do_and_hides_the_key_that_it_echoes(
     runpod: RunPodHost, status: int, asked: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(monkeypatch, runpod, Answer(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
+    answers(monkeypatch, runpod, Response(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
     with pytest.raises(asked, match=told) as raised:
-        await submitted(runpod)
+        await submit(runpod)
     assert "(key ... is bad)" in str(raised.value)
 
 
 async def test_what_is_told_of_a_job_hides_the_key_too(runpod: RunPodHost, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"status": "FAILED", "error": f"key {KEY} is bad"}
-    answers(monkeypatch, runpod, Answer(200, {}, json.dumps(told).encode()))
+    answers(monkeypatch, runpod, Response(200, {}, json.dumps(told).encode()))
     assert (await runpod.status("pod/x-u1")).message == "key ... is bad"
 
 
 async def test_an_operation_without_an_endpoint_says_which_setting_is_missing(base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, endpoint_id=""))
     with pytest.raises(GiveUp, match="RUNPOD_ENDPOINT_ID"):
-        await submitted(host)
+        await submit(host)
     await host.close()
 
 
@@ -362,14 +362,14 @@ async def test_an_order_that_is_larger_than_runpod_takes_is_not_sent(standin: St
 async def test_an_answer_that_is_no_object_ends_nothing(
     runpod: RunPodHost, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(monkeypatch, runpod, Answer(200, {}, body))
+    answers(monkeypatch, runpod, Response(200, {}, body))
     with pytest.raises(HostUnavailable):
         await runpod.status("pod/x-u1")
-    with pytest.raises(OutcomeUnknown):
-        await submitted(runpod)
+    with pytest.raises(SubmissionUnknown):
+        await submit(runpod)
 
 
-async def test_a_handle_cannot_lead_to_another_path(standin: StandIn, runpod: RunPodHost) -> None:
-    handle = await submitted(runpod)
+async def test_an_external_id_cannot_lead_to_another_path(standin: StandIn, runpod: RunPodHost) -> None:
+    handle = await submit(runpod)
     for odd in (f"{handle}?x=1", f"pod/../{handle}", "pod/../../standin/tally"):
         assert (await runpod.status(odd)).state == "lost"

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
+from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
 from retoma_apps.providers.gpu import RunPodHost
 from retoma_apps.providers.gpu.standin import StandIn
-from tests.apps.providers.gpu.conftest import KEY, settings_for, submitted
+from tests.apps.providers.gpu.conftest import KEY, settings_for, submit
 
 
 @asynccontextmanager
@@ -33,14 +33,14 @@ async def receiver(status: int) -> AsyncIterator[tuple[str, list[dict[str, Any]]
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/done", taken
 
 
-async def call(base_url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Answer:
-    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+async def call(base_url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Response:
+    async with HttpClient(Guard.from_hosts(LOOPBACK)) as outgoing:
         return await outgoing.request(method, f"{base_url}/{path}", json=body, headers={"authorization": key})
 
 
 async def test_the_end_of_a_job_is_told_once_if_it_is_taken(standin: StandIn, runpod: RunPodHost) -> None:
     async with receiver(200) as (url, taken):
-        handle = await submitted(runpod, callback_url=url)
+        handle = await submit(runpod, callback_url=url)
         await standin.advance(10)
         await standin.advance(60)
     assert [(each["id"], each["status"]) for each in taken] == [(handle.partition("/")[2], "COMPLETED")]
@@ -50,7 +50,7 @@ async def test_a_webhook_that_is_not_taken_is_tried_three_times_ten_seconds_apar
     standin: StandIn, runpod: RunPodHost
 ) -> None:
     async with receiver(500) as (url, taken):
-        await submitted(runpod, callback_url=url)
+        await submit(runpod, callback_url=url)
         counts = []
         for seconds in (1, 9, 1, 10, 60):
             await standin.advance(seconds)
@@ -63,9 +63,9 @@ async def test_a_key_that_is_submitted_twice_while_it_runs_is_a_duplicate(
     standin: StandIn, runpod: RunPodHost, tmp_path: Path
 ) -> None:
     standin._ledger = tmp_path / "ledger"
-    await submitted(runpod, key="once")
-    await submitted(runpod, key="twice")
-    await submitted(runpod, key="twice")
+    await submit(runpod, key="once")
+    await submit(runpod, key="twice")
+    await submit(runpod, key="twice")
     tally = standin.tally()
     assert (tally["submits"], tally["keys"], tally["duplicates"]) == (3, 2, 1)
     lines = [json.loads(line) for line in standin._ledger.read_text().splitlines()]
@@ -85,7 +85,7 @@ async def test_policies_outside_of_runpods_bounds_are_refused(base_url: str) -> 
 
 async def test_only_what_failed_can_be_retried(standin: StandIn, base_url: str, runpod: RunPodHost) -> None:
     standin.faults.fail = {"img2vid"}
-    handle = await submitted(runpod)
+    handle = await submit(runpod)
     job = handle.partition("/")[2]
     assert (await call(base_url, "POST", f"pod/retry/{job}")).status == 400
     await standin.advance(10)
@@ -96,13 +96,13 @@ async def test_only_what_failed_can_be_retried(standin: StandIn, base_url: str, 
 
 
 async def test_a_purged_queue_leaves_what_runs(standin: StandIn, base_url: str, runpod: RunPodHost) -> None:
-    handles = [await submitted(runpod, key=str(number)) for number in range(4)]
+    handles = [await submit(runpod, key=str(number)) for number in range(4)]
     assert (await call(base_url, "POST", "pod/purge-queue")).json() == {"removed": 2, "status": "completed"}
     assert [(await runpod.status(each)).state for each in handles] == ["running", "running", "lost", "lost"]
 
 
 async def test_health_counts_jobs_and_workers(base_url: str, runpod: RunPodHost) -> None:
-    await submitted(runpod)
+    await submit(runpod)
     told = (await call(base_url, "GET", "pod/health")).json()
     assert (told["jobs"]["inProgress"], told["workers"]) == (1, {"idle": 1, "running": 1})
 
@@ -120,6 +120,6 @@ async def test_by_itself_time_passes_and_jobs_end() -> None:
     standin = StandIn(seconds_per_image=0)
     async with standin.serving() as base_url:
         host = RunPodHost(settings_for(base_url))
-        handle = await submitted(host)
+        handle = await submit(host)
         assert (await host.status(handle)).state == "succeeded"
         await host.close()

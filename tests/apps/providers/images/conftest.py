@@ -12,7 +12,7 @@ from retoma_apps.providers.images import OpenAiImages, OpenAiImagesSettings
 from retoma_apps.providers.images.standin import StandIn
 
 KEY = "sk-images-CANARY1234567890"
-ASKED: dict[str, Any] = {"width": 64, "height": 36}
+SIZE: dict[str, Any] = {"width": 64, "height": 36}
 
 
 @pytest.fixture(scope="session")
@@ -55,5 +55,5 @@ def settings_for(base_url: str, **changed: Any) -> OpenAiImagesSettings:
     return OpenAiImagesSettings(_env_file=None, **given)
 
 
-def opened(picture: bytes) -> Image.Image:
+def open_picture(picture: bytes) -> Image.Image:
     return Image.open(BytesIO(picture))

@@ -4,7 +4,7 @@ import pytest
 
 from retoma import GiveUp
 from retoma_apps.providers.images import OfflineImages
-from tests.apps.providers.images.conftest import opened
+from tests.apps.providers.images.conftest import open_picture
 
 
 async def test_the_same_prompt_gives_the_same_picture_and_another_prompt_another() -> None:
@@ -15,7 +15,7 @@ async def test_the_same_prompt_gives_the_same_picture_and_another_prompt_another
 
 @pytest.mark.parametrize("size", [(1, 1), (65, 37), (1280, 720)])
 async def test_a_picture_has_the_wanted_size(size: tuple[int, int]) -> None:
-    picture = opened(await OfflineImages().make("\ud800\x00'{", width=size[0], height=size[1]))
+    picture = open_picture(await OfflineImages().make("\ud800\x00'{", width=size[0], height=size[1]))
     assert (picture.format, picture.size) == ("JPEG", size)
 
 

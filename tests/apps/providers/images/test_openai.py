@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import Response
 from retoma_apps.providers.images import ImageRefused, ImageUnavailable, InvalidImage, OpenAiImages
 from retoma_apps.providers.images.openai import nearest_size
 from retoma_apps.providers.images.standin import StandIn
-from tests.apps.providers.images.conftest import ASKED, KEY, opened, settings_for
+from tests.apps.providers.images.conftest import KEY, SIZE, open_picture, settings_for
 
 
 @pytest.mark.parametrize("links", [False, True])
@@ -21,7 +21,7 @@ async def test_a_picture_has_the_wanted_size_whether_it_comes_in_the_answer_or_b
     standin: StandIn, images: OpenAiImages, links: bool
 ) -> None:
     standin.faults.links = links
-    picture = opened(await images.make("um vulcão", width=65, height=37))
+    picture = open_picture(await images.make("um vulcão", width=65, height=37))
     assert (picture.format, picture.size) == ("JPEG", (65, 37))
     [body] = standin.requests
     assert body == {"model": "gpt-image-1", "prompt": "um vulcão", "n": 1, "size": "96x60"}
@@ -29,7 +29,7 @@ async def test_a_picture_has_the_wanted_size_whether_it_comes_in_the_answer_or_b
 
 async def test_a_link_is_called_without_the_key(standin: StandIn, images: OpenAiImages) -> None:
     standin.faults.links = True
-    await images.make("x", **ASKED)
+    await images.make("x", **SIZE)
     assert len(standin.file_headers) == 1
     assert KEY not in json.dumps(standin.file_headers)
 
@@ -45,7 +45,7 @@ def test_the_size_of_the_nearest_shape_is_asked_for(width: int, height: int, siz
     ("fault", "error"),
     [
         ("broken", ProviderDown),
-        ("no_credit", ProviderRefuses),
+        ("no_credit", ProviderRejected),
         ("html", InvalidImage),
         ("empty", InvalidImage),
         ("not_picture", InvalidImage),
@@ -58,31 +58,31 @@ async def test_each_fault_has_its_error(
 ) -> None:
     setattr(standin.faults, fault, 1)
     with pytest.raises(error):
-        await images.make("x", **ASKED)
-    assert await images.make("x", **ASKED)
+        await images.make("x", **SIZE)
+    assert await images.make("x", **SIZE)
 
 
 async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, images: OpenAiImages) -> None:
     standin.faults.private_link = 1
     with pytest.raises(InvalidImage, match="is not a public address"):
-        await images.make("x", **ASKED)
+        await images.make("x", **SIZE)
 
 
 async def test_what_the_rules_of_the_service_forbid_fails_for_good(standin: StandIn, images: OpenAiImages) -> None:
     standin.faults.filtered = 1
     with pytest.raises(GiveUp) as raised:
-        await images.make("x", **ASKED)
+        await images.make("x", **SIZE)
     assert raised.value.code == "IMAGE_CONTENT_FILTERED"
 
 
 async def test_429_pauses_as_long_as_is_asked(standin: StandIn, images: OpenAiImages) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 2, 7
     with pytest.raises(RateLimited) as raised:
-        await images.make("x", **ASKED)
+        await images.make("x", **SIZE)
     assert raised.value.delay == timedelta(seconds=7)
     standin.faults.retry_after = None
     with pytest.raises(RateLimited) as raised:
-        await images.make("x", **ASKED)
+        await images.make("x", **SIZE)
     assert raised.value.delay == timedelta(seconds=20)
 
 
@@ -90,7 +90,7 @@ async def test_a_picture_that_does_not_come_in_time_may_be_asked_for_again(stand
     hasty = OpenAiImages(settings_for(base_url, timeout_seconds=1))
     standin.faults.hangs = 1
     with pytest.raises(ImageUnavailable) as raised:
-        await hasty.make("x", **ASKED)
+        await hasty.make("x", **SIZE)
     assert raised.value.code == "IMAGE_TIMEOUT"
     await hasty.close()
     standin.release()
@@ -98,29 +98,29 @@ async def test_a_picture_that_does_not_come_in_time_may_be_asked_for_again(stand
 
 async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
     wrong = OpenAiImages(settings_for(base_url, api_key="SECRET-of-another"))
-    with pytest.raises(ProviderRefuses, match="IMAGES_API_KEY") as raised:
-        await wrong.make("x", **ASKED)
+    with pytest.raises(ProviderRejected, match="IMAGES_API_KEY") as raised:
+        await wrong.make("x", **SIZE)
     assert "SECRET" not in str(raised.value)
     await wrong.close()
 
 
 async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) -> None:
     keyless = OpenAiImages(settings_for(base_url, api_key=""))
-    with pytest.raises(ProviderRefuses, match="IMAGES_API_KEY"):
-        await keyless.make("x", **ASKED)
+    with pytest.raises(ProviderRejected, match="IMAGES_API_KEY"):
+        await keyless.make("x", **SIZE)
     assert standin.requests == []
 
 
 async def test_a_service_that_cannot_be_reached_is_down() -> None:
     away = OpenAiImages(settings_for("http://127.0.0.1:9/v1"))
     with pytest.raises(ProviderDown):
-        await away.make("x", **ASKED)
+        await away.make("x", **SIZE)
     await away.close()
 
 
 async def test_an_empty_prompt_fails_for_good(images: OpenAiImages) -> None:
     with pytest.raises(ImageRefused) as raised:
-        await images.make("", **ASKED)
+        await images.make("", **SIZE)
     assert raised.value.code == "IMAGE_BAD_REQUEST"
 
 
@@ -131,9 +131,9 @@ async def test_an_empty_prompt_fails_for_good(images: OpenAiImages) -> None:
 async def test_an_answer_without_a_picture_is_told_apart(
     images: OpenAiImages, monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
-    async def request(*_: Any, **__: Any) -> Answer:
-        return Answer(200, {}, json.dumps(told).encode())
+    async def request(*_: Any, **__: Any) -> Response:
+        return Response(200, {}, json.dumps(told).encode())
 
     monkeypatch.setattr(images._outgoing, "request", request)
     with pytest.raises(InvalidImage):
-        await images.make("x", **ASKED)
+        await images.make("x", **SIZE)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from retoma_apps.providers.llm import Message, OpenRouter, OpenRouterSettings, quoted, rule
+from retoma_apps.providers.llm import Message, OpenRouter, OpenRouterSettings, quote_text, quoting_rule
 from retoma_apps.providers.llm.standin import StandIn
 
 KEY = "sk-or-CANARY1234567890"
@@ -54,8 +54,8 @@ def settings_for(base_url: str, **changed: Any) -> OpenRouterSettings:
     return OpenRouterSettings(_env_file=None, **given)
 
 
-def asking(text: str = TEXT) -> list[Message]:
-    return [Message("system", f"Give the label of the document. {rule()}"), Message("user", quoted(text))]
+def make_messages(text: str = TEXT) -> list[Message]:
+    return [Message("system", f"Give the label of the document. {quoting_rule()}"), Message("user", quote_text(text))]
 
 
-ASKED: dict[str, Any] = {"model": "test/model", "max_tokens": 100}
+OPTIONS: dict[str, Any] = {"model": "test/model", "max_tokens": 100}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import Response
 from retoma_apps.providers.llm import (
     ContentFiltered,
     CutShort,
@@ -22,11 +22,11 @@ from retoma_apps.providers.llm import (
     Usage,
 )
 from retoma_apps.providers.llm.standin import StandIn
-from tests.apps.providers.llm.conftest import ASKED, KEY, Label, asking, settings_for
+from tests.apps.providers.llm.conftest import KEY, OPTIONS, Label, make_messages, settings_for
 
 
 async def test_a_question_with_a_schema_is_answered_in_json_with_its_cost(standin: StandIn, llm: OpenRouter) -> None:
-    reply = await llm.ask(asking(), schema=Label, **ASKED)
+    reply = await llm.ask(make_messages(), schema=Label, **OPTIONS)
     assert reply.json == {"label": "sentença", "confidence": 1}
     assert (reply.model, reply.finish_reason, reply.id[:4]) == ("test/model", "stop", "gen-")
     assert reply.usage.prompt_tokens > 50
@@ -34,7 +34,7 @@ async def test_a_question_with_a_schema_is_answered_in_json_with_its_cost(standi
 
 
 async def test_a_schema_is_sent_strict_and_only_to_those_who_keep_to_it(standin: StandIn, llm: OpenRouter) -> None:
-    await llm.ask(asking(), schema=Label, **ASKED)
+    await llm.ask(make_messages(), schema=Label, **OPTIONS)
     [sent] = standin.requests
     assert sent["provider"] == {"require_parameters": True}
     wanted = sent["response_format"]["json_schema"]
@@ -46,7 +46,7 @@ async def test_a_schema_is_sent_strict_and_only_to_those_who_keep_to_it(standin:
 async def test_a_model_that_thinks_is_left_room_for_it_and_given_no_temperature(
     standin: StandIn, llm: OpenRouter
 ) -> None:
-    reply = await llm.ask(asking(), schema=Label, **ASKED | {"model": "openai/gpt-5-mini"})
+    reply = await llm.ask(make_messages(), schema=Label, **OPTIONS | {"model": "openai/gpt-5-mini"})
     assert reply.json["label"] == "sentença"
     assert standin.requests[0]["max_tokens"] > 1_000
 
@@ -55,7 +55,7 @@ async def test_without_a_schema_the_text_is_given_as_it_is_even_if_it_was_cut(
     standin: StandIn, llm: OpenRouter
 ) -> None:
     standin.faults.cut = 1
-    reply = await llm.ask(asking(), **ASKED)
+    reply = await llm.ask(make_messages(), **OPTIONS)
     assert (reply.json, reply.finish_reason) == (None, "length")
     assert "response_format" not in standin.requests[0]
 
@@ -76,19 +76,19 @@ async def test_each_fault_has_its_error_and_its_cost(
 ) -> None:
     setattr(standin.faults, fault, 1)
     with pytest.raises(error) as raised:
-        await llm.ask(asking(), schema=Label, **ASKED)
+        await llm.ask(make_messages(), schema=Label, **OPTIONS)
     failed: Any = raised.value
     assert failed.code == code
     assert failed.usage.cost == (standin.cost if is_paid else 0)
     assert isinstance(failed, GiveUp) is (fault == "filtered")
-    assert (await llm.ask(asking(), schema=Label, **ASKED)).json["label"] == "sentença"
+    assert (await llm.ask(make_messages(), schema=Label, **OPTIONS)).json["label"] == "sentença"
 
 
 async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
     hasty = OpenRouter(settings_for(base_url, timeout_seconds=1))
     standin.faults.hangs = 1
     with pytest.raises(LlmUnavailable) as raised:
-        await hasty.ask(asking(), schema=Label, **ASKED)
+        await hasty.ask(make_messages(), schema=Label, **OPTIONS)
     assert raised.value.code == "LLM_TIMEOUT"
     await hasty.close()
     standin.release()
@@ -97,7 +97,7 @@ async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(stand
 async def test_a_provider_that_cannot_be_reached_is_down() -> None:
     away = OpenRouter(settings_for("http://127.0.0.1:9/api/v1"))
     with pytest.raises(ProviderDown):
-        await away.ask(asking(), **ASKED)
+        await away.ask(make_messages(), **OPTIONS)
     await away.close()
 
 
@@ -107,42 +107,42 @@ async def test_a_provider_that_fails_before_any_model_has_begun_is_down(
 ) -> None:
     setattr(standin.faults, fault, 1)
     with pytest.raises(ProviderDown):
-        await llm.ask(asking(), schema=Label, **ASKED)
+        await llm.ask(make_messages(), schema=Label, **OPTIONS)
 
 
 async def test_a_storm_of_429_pauses_for_as_long_as_the_provider_says(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 20, 7
     for _ in range(20):
         with pytest.raises(RateLimited) as raised:
-            await llm.ask(asking(), schema=Label, **ASKED)
+            await llm.ask(make_messages(), schema=Label, **OPTIONS)
         assert raised.value.delay == timedelta(seconds=7)
-    assert (await llm.ask(asking(), schema=Label, **ASKED)).json["label"] == "sentença"
+    assert (await llm.ask(make_messages(), schema=Label, **OPTIONS)).json["label"] == "sentença"
     assert standin.tally()["requests"] == 1
 
 
 async def test_an_empty_account_makes_the_pool_wait_and_no_document_fail(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.out_of_credit = True
-    with pytest.raises(ProviderRefuses, match="add some"):
-        await llm.ask(asking(), **ASKED)
+    with pytest.raises(ProviderRejected, match="add some"):
+        await llm.ask(make_messages(), **OPTIONS)
 
 
 async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) -> None:
     keyless = OpenRouter(settings_for(base_url, api_key=""))
-    with pytest.raises(ProviderRefuses, match="OPENROUTER_API_KEY"):
-        await keyless.ask(asking(), **ASKED)
+    with pytest.raises(ProviderRejected, match="OPENROUTER_API_KEY"):
+        await keyless.ask(make_messages(), **OPTIONS)
     assert standin.tally()["requests"] == 0
     await keyless.close()
 
 
 async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
     stranger = OpenRouter(settings_for(base_url, api_key="sk-or-WRONGCANARY"))
-    with pytest.raises(ProviderRefuses, match="OPENROUTER_API_KEY") as raised:
-        await stranger.ask(asking(), **ASKED)
+    with pytest.raises(ProviderRejected, match="OPENROUTER_API_KEY") as raised:
+        await stranger.ask(make_messages(), **OPTIONS)
     assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
     await stranger.close()
 
 
-LATE, DOWN, LIMITED, ACCOUNT, FINAL = LlmUnavailable, ProviderDown, RateLimited, ProviderRefuses, LlmRefused
+LATE, DOWN, LIMITED, ACCOUNT, FINAL = LlmUnavailable, ProviderDown, RateLimited, ProviderRejected, LlmRefused
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ async def test_an_error_means_the_same_wherever_it_stands(
     told: dict[str, Any] = {"error": {"code": status, "message": f"key {KEY} no", "metadata": {"error_type": kind}}}
     if place == "choice":
         told = {"choices": [told | {"finish_reason": "error", "message": {"content": ""}}]}
-    answers(monkeypatch, llm, Answer(status if place == "status" else 200, {}, json.dumps(told).encode()))
+    answers(monkeypatch, llm, Response(status if place == "status" else 200, {}, json.dumps(told).encode()))
     if error is ProviderDown and place != "status":  # the model had begun, so it may be this text
         error, code = LlmUnavailable, "LLM_UNAVAILABLE"
     with pytest.raises(error) as raised:
-        await llm.ask(asking(), **ASKED)
+        await llm.ask(make_messages(), **OPTIONS)
     assert type(raised.value) is error
     assert getattr(raised.value, "code", None) == code
     assert "CANARY" not in str(raised.value)
@@ -198,18 +198,18 @@ async def test_moderation_is_told_without_the_words_that_were_flagged(
 ) -> None:
     metadata = {"reasons": ["violence"], "flagged_input": "secret of a citizen", "provider_name": "x"}
     told = {"error": {"code": 403, "message": "secret of a citizen", "metadata": metadata}}
-    answers(monkeypatch, llm, Answer(403, {}, json.dumps(told).encode()))
+    answers(monkeypatch, llm, Response(403, {}, json.dumps(told).encode()))
     with pytest.raises(ContentFiltered) as raised:
-        await llm.ask(asking(), **ASKED)
+        await llm.ask(make_messages(), **OPTIONS)
     assert "citizen" not in str(raised.value)
 
 
 async def test_an_overloaded_provider_that_names_a_time_is_left_alone_until_then(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(monkeypatch, llm, Answer(503, {"retry-after": "30"}, b""))
+    answers(monkeypatch, llm, Response(503, {"retry-after": "30"}, b""))
     with pytest.raises(RateLimited) as raised:
-        await llm.ask(asking(), **ASKED)
+        await llm.ask(make_messages(), **OPTIONS)
     assert raised.value.delay == timedelta(seconds=30)
 
 
@@ -232,16 +232,16 @@ async def test_an_overloaded_provider_that_names_a_time_is_left_alone_until_then
 async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
-    answers(monkeypatch, llm, Answer(200, {}, body))
+    answers(monkeypatch, llm, Response(200, {}, body))
     with pytest.raises(InvalidAnswer) as raised:
-        await llm.ask(asking(), **ASKED)
+        await llm.ask(make_messages(), **OPTIONS)
     assert isinstance(raised.value, LlmError)
 
 
 async def test_an_answer_longer_than_is_read_is_invalid(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(monkeypatch, llm, Answer(200, {}, b'{"choices": [', is_cut=True))
+    answers(monkeypatch, llm, Response(200, {}, b'{"choices": [', is_cut=True))
     with pytest.raises(InvalidAnswer, match="too long"):
-        await llm.ask(asking(), **ASKED)
+        await llm.ask(make_messages(), **OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_a_cost_is_in_millionths_and_unknown_rather_than_wrong(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, cost: object, expected: int | None
 ) -> None:
     answers(monkeypatch, llm, completion("hi", {"prompt_tokens": 3, "completion_tokens": -4, "cost": cost}))
-    reply = await llm.ask(asking(), **ASKED)
+    reply = await llm.ask(make_messages(), **OPTIONS)
     assert reply.usage == Usage(3, 0, expected)
 
 
@@ -274,7 +274,7 @@ async def test_a_cost_is_in_millionths_and_unknown_rather_than_wrong(
 )
 async def test_json_in_a_fence_is_json(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     answers(monkeypatch, llm, completion(text))
-    assert (await llm.ask(asking(), schema=Label, **ASKED)).json == {"label": "ofício"}
+    assert (await llm.ask(make_messages(), schema=Label, **OPTIONS)).json == {"label": "ofício"}
 
 
 def test_costs_add_up_and_an_unknown_one_makes_the_sum_unknown() -> None:
@@ -282,13 +282,13 @@ def test_costs_add_up_and_an_unknown_one_makes_the_sum_unknown() -> None:
     assert Usage(1, 2, 3) + Usage(1, 1, None) == Usage(2, 3, None)
 
 
-def completion(text: str, usage: dict[str, Any] | None = None) -> Answer:
+def completion(text: str, usage: dict[str, Any] | None = None) -> Response:
     choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-    return Answer(200, {}, json.dumps({"id": "gen-1", "model": "m", "choices": [choice], "usage": usage}).encode())
+    return Response(200, {}, json.dumps({"id": "gen-1", "model": "m", "choices": [choice], "usage": usage}).encode())
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, llm: OpenRouter, answer: Answer) -> None:
-    async def request(*_: object, **__: object) -> Answer:
+def answers(monkeypatch: pytest.MonkeyPatch, llm: OpenRouter, answer: Response) -> None:
+    async def request(*_: object, **__: object) -> Response:
         return answer
 
     monkeypatch.setattr(llm._outgoing, "request", request)

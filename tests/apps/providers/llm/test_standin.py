@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
+from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
 from retoma_apps.providers.llm import OpenRouter
 from retoma_apps.providers.llm.standin import StandIn
-from tests.apps.providers.llm.conftest import ASKED, KEY, Label, asking
+from tests.apps.providers.llm.conftest import KEY, OPTIONS, Label, make_messages
 
 
-async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Answer:
-    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+async def call(url: str, method: str, path: str, body: Any = None, key: str = KEY) -> Response:
+    async with HttpClient(Guard.from_hosts(LOOPBACK)) as outgoing:
         headers = {"authorization": f"Bearer {key}"}
         return await outgoing.request(method, f"{url}/{path}", json=body, headers=headers)
 
@@ -54,7 +54,7 @@ async def test_a_model_that_thinks_takes_no_temperature_and_needs_tokens_for_it(
 
 
 async def test_what_an_answer_cost_can_be_asked_for_afterwards(base_url: str, llm: OpenRouter) -> None:
-    reply = await llm.ask(asking(), **ASKED)
+    reply = await llm.ask(make_messages(), **OPTIONS)
     told = (await call(base_url, "GET", f"generation?id={reply.id}")).json()["data"]
     assert told["prompt_tokens"] == reply.usage.prompt_tokens
     assert (await call(base_url, "GET", "generation?id=gen-none")).status == 404
@@ -82,6 +82,6 @@ async def test_a_share_of_faults_is_the_same_for_the_same_seed() -> None:
 
 async def test_the_ledger_gets_a_line_for_each_answer(standin: StandIn, llm: OpenRouter, tmp_path: Path) -> None:
     standin._ledger = tmp_path / "ledger"
-    await llm.ask(asking(), schema=Label, **ASKED)
+    await llm.ask(make_messages(), schema=Label, **OPTIONS)
     [line] = [json.loads(line) for line in standin._ledger.read_text().splitlines()]
     assert (line["finish_reason"], line["model"]) == ("stop", "test/model")

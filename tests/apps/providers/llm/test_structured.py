@@ -8,14 +8,14 @@ import pytest
 from pydantic import BaseModel, Field
 
 from retoma import RateLimited
-from retoma_apps.providers.llm import ContentFiltered, CutShort, InvalidJson, OpenRouter, Usage, structured
+from retoma_apps.providers.llm import ContentFiltered, CutShort, InvalidJson, OpenRouter, Usage, ask_structured
 from retoma_apps.providers.llm.schemas import strict_schema
 from retoma_apps.providers.llm.standin import StandIn
-from tests.apps.providers.llm.conftest import ASKED, TEXT, Label, asking
+from tests.apps.providers.llm.conftest import OPTIONS, TEXT, Label, make_messages
 
 
 async def test_a_good_answer_needs_no_repair(standin: StandIn, llm: OpenRouter) -> None:
-    given = await structured(llm, asking(), Label, **ASKED)
+    given = await ask_structured(llm, make_messages(), Label, **OPTIONS)
     assert given.value == Label(label="sentença", confidence=1)
     assert len(standin.requests) == 1
     assert given.usage == given.reply.usage
@@ -26,7 +26,7 @@ async def test_a_bad_answer_is_repaired_with_what_was_wrong_and_both_are_paid(
     standin: StandIn, llm: OpenRouter, fault: str
 ) -> None:
     setattr(standin.faults, fault, 1)
-    given = await structured(llm, asking(), Label, **ASKED)
+    given = await ask_structured(llm, make_messages(), Label, **OPTIONS)
     assert given.value.label == "sentença"
     assert given.usage.cost == standin.cost
     assert given.usage.prompt_tokens > given.reply.usage.prompt_tokens
@@ -37,7 +37,7 @@ async def test_a_bad_answer_is_repaired_with_what_was_wrong_and_both_are_paid(
 
 async def test_the_mistake_is_named_to_the_model(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.misfit = 1
-    await structured(llm, asking(), Label, **ASKED)
+    await ask_structured(llm, make_messages(), Label, **OPTIONS)
     said = standin.requests[1]["messages"][-1]["content"]
     assert "label: Field required" in said
     assert "surprise: Extra inputs are not permitted" in said
@@ -47,7 +47,7 @@ async def test_the_mistake_is_named_to_the_model(standin: StandIn, llm: OpenRout
 async def test_what_stays_wrong_is_an_error_with_all_that_it_cost(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.misfit = 2
     with pytest.raises(InvalidJson, match="2 answers") as raised:
-        await structured(llm, asking(), Label, **ASKED)
+        await ask_structured(llm, make_messages(), Label, **OPTIONS)
     assert raised.value.code == "LLM_INVALID_JSON"
     assert raised.value.usage.cost == standin.cost > 0
     assert len(standin.requests) == 2
@@ -56,14 +56,14 @@ async def test_what_stays_wrong_is_an_error_with_all_that_it_cost(standin: Stand
 async def test_repairs_can_be_none(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.invalid_json = 1
     with pytest.raises(InvalidJson):
-        await structured(llm, asking(), Label, repairs=0, **ASKED)
+        await ask_structured(llm, make_messages(), Label, repairs=0, **OPTIONS)
     assert len(standin.requests) == 1
 
 
 async def test_a_cut_answer_is_not_repaired(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.cut = 1
     with pytest.raises(CutShort):
-        await structured(llm, asking(), Label, **ASKED)
+        await ask_structured(llm, make_messages(), Label, **OPTIONS)
     assert len(standin.requests) == 1
 
 
@@ -76,7 +76,7 @@ async def test_a_refusal_of_the_repair_still_tells_what_the_first_answer_cost(
 
     standin.faults.misfit, standin._answer = 1, then_filtered
     with pytest.raises(ContentFiltered) as raised:
-        await structured(llm, asking(), Label, **ASKED)
+        await ask_structured(llm, make_messages(), Label, **OPTIONS)
     assert raised.value.usage.cost == standin.cost
     assert raised.value.usage != Usage()
 
@@ -89,14 +89,14 @@ async def test_what_was_paid_before_the_provider_says_wait_is_told_at_once(stand
     paid: list[Usage] = []
     standin._answer = then_limited
     with pytest.raises(RateLimited):
-        await structured(llm, asking(), Label, paid=paid.append, **ASKED)
+        await ask_structured(llm, make_messages(), Label, on_usage=paid.append, **OPTIONS)
     assert [usage.cost for usage in paid] == [standin.cost]
 
 
 async def test_each_paid_call_is_told_once(standin: StandIn, llm: OpenRouter) -> None:
     paid: list[Usage] = []
     standin.faults.misfit = 1
-    given = await structured(llm, asking(), Label, paid=paid.append, **ASKED)
+    given = await ask_structured(llm, make_messages(), Label, on_usage=paid.append, **OPTIONS)
     assert len(paid) == 2
     assert paid[0] + paid[1] == given.usage
 

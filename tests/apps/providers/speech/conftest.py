@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from retoma.outgoing import Answer
+from retoma.outgoing import Response
 from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings
 from retoma_apps.providers.speech.standin import StandIn
 
@@ -62,8 +62,8 @@ def elevenlabs_settings(base_url: str, **changed: Any) -> ElevenLabsSettings:
     return ElevenLabsSettings(_env_file=None, **given)
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, client: Azure | ElevenLabs, answer: Answer) -> None:
-    async def request(*_: object, **__: object) -> Answer:
+def answers(monkeypatch: pytest.MonkeyPatch, client: Azure | ElevenLabs, answer: Response) -> None:
+    async def request(*_: object, **__: object) -> Response:
         return answer
 
     monkeypatch.setattr(client._outgoing, "request", request)

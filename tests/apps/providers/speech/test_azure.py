@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from retoma import ProviderRefuses
-from retoma.outgoing import Answer
+from retoma import ProviderRejected
+from retoma.outgoing import Response
 from retoma_apps.providers.speech import Azure, InvalidAudio, SpeechRefused
 from retoma_apps.providers.speech.azure import ssml
 from retoma_apps.providers.speech.standin import StandIn
 from retoma_apps.providers.speech.standin.tones import tone
-from retoma_apps.providers.speech.wav import wrapped
+from retoma_apps.providers.speech.wav import to_wav
 from tests.apps.providers.speech.conftest import IN_AZURE, KEY, TEXT, answers, azure_settings
 
 HOSTILE = """</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é\x00\x01\x1b\ud800\ufffe <break time='9s'/>"""
@@ -49,7 +49,7 @@ async def test_audio_that_fills_the_ten_minutes_is_refused_as_cut(standin: Stand
 async def test_the_refusal_begins_at_nine_minutes_and_fifty_five_seconds(
     azure: Azure, monkeypatch: pytest.MonkeyPatch, seconds: float, is_whole: bool
 ) -> None:
-    answers(monkeypatch, azure, Answer(200, {}, wrapped(tone(seconds))))
+    answers(monkeypatch, azure, Response(200, {}, to_wav(tone(seconds))))
     if is_whole:
         assert (await azure.say(TEXT, **IN_AZURE)).seconds == pytest.approx(seconds)
     else:
@@ -61,22 +61,22 @@ async def test_the_refusal_begins_at_nine_minutes_and_fifty_five_seconds(
 async def test_wav_that_was_sent_before_its_length_was_known_is_taken_whole(
     azure: Azure, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    audio = bytearray(wrapped(tone(1.0)))
+    audio = bytearray(to_wav(tone(1.0)))
     struct.pack_into("<I", audio, 40, size)
-    answers(monkeypatch, azure, Answer(200, {}, bytes(audio)))
-    assert (await azure.say(TEXT, **IN_AZURE)).audio == wrapped(tone(1.0))
+    answers(monkeypatch, azure, Response(200, {}, bytes(audio)))
+    assert (await azure.say(TEXT, **IN_AZURE)).audio == to_wav(tone(1.0))
 
 
 async def test_wav_that_ends_before_it_says_is_refused(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(monkeypatch, azure, Answer(200, {}, wrapped(tone(1.0))[:-1000]))
+    answers(monkeypatch, azure, Response(200, {}, to_wav(tone(1.0))[:-1000]))
     with pytest.raises(InvalidAudio, match="cut"):
         await azure.say(TEXT, **IN_AZURE)
 
 
 async def test_wav_of_another_kind_is_refused(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    audio = bytearray(wrapped(tone(1.0)))
+    audio = bytearray(to_wav(tone(1.0)))
     struct.pack_into("<I", audio, 24, 16_000)
-    answers(monkeypatch, azure, Answer(200, {}, bytes(audio)))
+    answers(monkeypatch, azure, Response(200, {}, bytes(audio)))
     with pytest.raises(InvalidAudio, match="another kind"):
         await azure.say(TEXT, **IN_AZURE)
 
@@ -84,7 +84,7 @@ async def test_wav_of_another_kind_is_refused(azure: Azure, monkeypatch: pytest.
 @pytest.mark.parametrize("region", ["", "evil.example/x?", "Brazil South"])
 async def test_a_region_that_is_none_is_said_before_anything_is_sent(region: str) -> None:
     lost = Azure(azure_settings("", region=region))
-    with pytest.raises(ProviderRefuses, match="AZURE_SPEECH_REGION"):
+    with pytest.raises(ProviderRejected, match="AZURE_SPEECH_REGION"):
         await lost.say(TEXT, **IN_AZURE)
     await lost.close()
 
@@ -93,9 +93,9 @@ async def test_a_region_says_where_the_service_is(monkeypatch: pytest.MonkeyPatc
     azure = Azure(azure_settings("", region="brazilsouth"))
     met: list[Any] = []
 
-    async def request(_: str, url: str, *, headers: dict[str, str], **__: object) -> Answer:
+    async def request(_: str, url: str, *, headers: dict[str, str], **__: object) -> Response:
         met.extend((url, headers))
-        return Answer(200, {}, wrapped(tone(1.0)))
+        return Response(200, {}, to_wav(tone(1.0)))
 
     monkeypatch.setattr(azure._outgoing, "request", request)
     await azure.say(TEXT, **IN_AZURE)

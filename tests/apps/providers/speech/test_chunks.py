@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from retoma_apps.providers.speech import ImplausibleLength, Piece, SpeechRefused, pieces, sentences, verify
+from retoma_apps.providers.speech import (
+    ImplausibleLength,
+    Piece,
+    SpeechRefused,
+    split_into_pieces,
+    split_sentences,
+    verify_length,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +34,11 @@ from retoma_apps.providers.speech import ImplausibleLength, Piece, SpeechRefused
     ],
 )
 def test_a_sentence_ends_where_a_reader_would_end_it(text: str, expected: list[str]) -> None:
-    assert sentences(text) == expected
+    assert split_sentences(text) == expected
 
 
 def test_pieces_are_as_long_as_whole_sentences_allow_and_know_their_scene() -> None:
-    assert pieces(["Um dois. Três quatro. Cinco.", "Seis."], 21) == [
+    assert split_into_pieces(["Um dois. Três quatro. Cinco.", "Seis."], 21) == [
         Piece(0, "Um dois. Três quatro."),
         Piece(0, "Cinco."),
         Piece(1, "Seis."),
@@ -39,22 +46,26 @@ def test_pieces_are_as_long_as_whole_sentences_allow_and_know_their_scene() -> N
 
 
 def test_a_sentence_that_is_too_long_is_split_at_its_commas_else_between_words() -> None:
-    assert [each.text for each in pieces(["Um dois, três quatro cinco."], 12)] == ["Um dois,", "três quatro", "cinco."]
+    assert [each.text for each in split_into_pieces(["Um dois, três quatro cinco."], 12)] == [
+        "Um dois,",
+        "três quatro",
+        "cinco.",
+    ]
 
 
 def test_what_has_nothing_to_say_is_no_piece() -> None:
-    assert pieces(["", "— … —", "Oi. ..."], 3) == [Piece(2, "Oi.")]
+    assert split_into_pieces(["", "— … —", "Oi. ..."], 3) == [Piece(2, "Oi.")]
 
 
 def test_a_word_that_is_too_long_is_refused_and_not_broken() -> None:
     with pytest.raises(SpeechRefused, match="one word") as raised:
-        pieces(["Oi. " + "a" * 30], 20)
+        split_into_pieces(["Oi. " + "a" * 30], 20)
     assert raised.value.code == "SPEECH_TOO_LONG"
 
 
 @given(some.lists(some.text(alphabet="aÉ1 .,!?…\n\"'—Sr", max_size=80), max_size=4), some.integers(80, 120))
 def test_no_word_is_lost_broken_or_moved_to_another_scene(scenes: list[str], most: int) -> None:
-    made = pieces(scenes, most)
+    made = split_into_pieces(scenes, most)
     assert all(0 < len(each.text) <= most for each in made)
     for number, scene in enumerate(scenes):
         kept = " ".join(each.text for each in made if each.scene == number).split()
@@ -64,7 +75,7 @@ def test_no_word_is_lost_broken_or_moved_to_another_scene(scenes: list[str], mos
 @given(some.text(alphabet="aÉ1 .,!\n", max_size=200))
 def test_short_pieces_too_keep_every_word(scene: str) -> None:
     most = max([8, *map(len, scene.split())])
-    made = pieces([scene], most)
+    made = split_into_pieces([scene], most)
     assert all(len(each.text) <= most for each in made)
     assert spoken(" ".join(each.text for each in made).split()) == spoken(scene.split())
 
@@ -74,33 +85,33 @@ WORDS = "A renda fixa oferece segurança e liquidez para quem começa. " * 10  #
 
 @pytest.mark.parametrize("seconds", [25, 40, 70])
 def test_a_length_that_somebody_may_need_for_the_words_is_right(seconds: float) -> None:
-    verify(WORDS, seconds, "pt-BR")
-    verify(WORDS, seconds, "en")
+    verify_length(WORDS, seconds, "pt-BR")
+    verify_length(WORDS, seconds, "en")
 
 
 @pytest.mark.parametrize(("seconds", "why"), [(0, "cut"), (10, "cut"), (300, "silence"), (float("nan"), "silence")])
 def test_audio_that_was_cut_or_goes_on_in_silence_is_refused_with_a_sentence(seconds: float, why: str) -> None:
     with pytest.raises(ImplausibleLength, match=rf"100 words .*{why}"):
-        verify(WORDS, seconds, "pt-BR")
+        verify_length(WORDS, seconds, "pt-BR")
 
 
 def test_a_quicker_rate_moves_what_is_right() -> None:
-    verify(WORDS, 14, "pt-BR", rate=1.5)
+    verify_length(WORDS, 14, "pt-BR", rate=1.5)
     with pytest.raises(ImplausibleLength):
-        verify(WORDS, 14, "pt-BR")
+        verify_length(WORDS, 14, "pt-BR")
 
 
 @pytest.mark.parametrize("text", ["2.500.750,75", "IPCA CDB", "www.exemplo.com.br"])
 def test_what_may_be_said_sign_by_sign_may_take_longer_and_need_not(text: str) -> None:
-    verify(text, 1, "pt-BR")
-    verify(text, 7, "pt-BR")
+    verify_length(text, 1, "pt-BR")
+    verify_length(text, 7, "pt-BR")
 
 
 @pytest.mark.parametrize("text", ["muito", "Muito,", '"muito."', "(Muito)"])
 def test_a_plain_word_does_not_take_seven_seconds(text: str) -> None:
-    verify(text, 1, "pt-BR")
+    verify_length(text, 1, "pt-BR")
     with pytest.raises(ImplausibleLength):
-        verify(text, 7, "pt-BR")
+        verify_length(text, 7, "pt-BR")
 
 
 def spoken(words: list[str]) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from retoma import ProviderRefuses, RateLimited, RetryLater
-from retoma.outgoing import Answer
+from retoma import ProviderRejected, RateLimited, RetryLater
+from retoma.outgoing import Response
 from retoma_apps.providers.speech import ElevenLabs, SpeechRefused, Word
-from retoma_apps.providers.speech.elevenlabs import TURN
+from retoma_apps.providers.speech.elevenlabs import BUSY_RETRY_DELAY
 from retoma_apps.providers.speech.standin import StandIn
 from retoma_apps.providers.speech.standin.tones import tone
 from tests.apps.providers.speech.conftest import IN_ELEVENLABS, KEY, TEXT, answers, elevenlabs_settings
@@ -28,7 +28,7 @@ async def test_every_word_of_the_text_has_its_time(elevenlabs: ElevenLabs) -> No
 async def test_a_word_lasts_from_its_first_letter_to_its_last(
     elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(monkeypatch, elevenlabs, timed(list("Oi, é"), [0, 0.1, 0.3, 0.4, 0.6], [0.1, 0.3, 0.4, 0.6, 0.9]))
+    answers(monkeypatch, elevenlabs, make_alignment(list("Oi, é"), [0, 0.1, 0.3, 0.4, 0.6], [0.1, 0.3, 0.4, 0.6, 0.9]))
     said = await elevenlabs.say("Oi, é", **IN_ELEVENLABS)
     assert said.words == (Word("Oi,", 0.0, 0.4), Word("é", 0.6, 0.9))
 
@@ -48,7 +48,7 @@ async def test_a_word_lasts_from_its_first_letter_to_its_last(
 async def test_times_that_cannot_be_are_left_out_and_the_audio_is_kept(
     elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch, starts: Any, ends: Any
 ) -> None:
-    answers(monkeypatch, elevenlabs, timed(list("Oi"), starts, ends))
+    answers(monkeypatch, elevenlabs, make_alignment(list("Oi"), starts, ends))
     said = await elevenlabs.say("Oi", **IN_ELEVENLABS)
     assert (said.words, said.seconds) == ((), 1.0)
 
@@ -61,13 +61,13 @@ async def test_a_request_that_waits_for_our_own_others_tries_again_soon_and_stop
         with pytest.raises(RetryLater) as raised:
             await elevenlabs.say(TEXT, **IN_ELEVENLABS)
         assert type(raised.value) is RetryLater
-        assert raised.value.delay == TURN
+        assert raised.value.delay == BUSY_RETRY_DELAY
     assert (await elevenlabs.say(TEXT, **IN_ELEVENLABS)).words
 
 
 async def test_an_account_without_characters_makes_the_pool_wait(standin: StandIn, elevenlabs: ElevenLabs) -> None:
     standin.faults.out_of_credit = True
-    with pytest.raises(ProviderRefuses, match="add credit"):
+    with pytest.raises(ProviderRejected, match="add credit"):
         await elevenlabs.say(TEXT, **IN_ELEVENLABS)
 
 
@@ -77,8 +77,8 @@ async def test_an_account_without_characters_makes_the_pool_wait(standin: StandI
         (400, "max_character_limit_exceeded", SpeechRefused, "SPEECH_TOO_LONG"),
         (400, "voice_not_found", SpeechRefused, "SPEECH_NO_SUCH_VOICE"),
         (404, "a word of tomorrow", SpeechRefused, "SPEECH_NO_SUCH_VOICE"),
-        (401, "invalid_api_key", ProviderRefuses, None),
-        (402, "payment_required", ProviderRefuses, None),
+        (401, "invalid_api_key", ProviderRejected, None),
+        (402, "payment_required", ProviderRejected, None),
         (429, "system_busy", RateLimited, None),
     ],
 )
@@ -91,7 +91,7 @@ async def test_its_own_word_for_an_error_decides(
     code: str | None,
 ) -> None:
     told = {"detail": {"status": word, "message": f"{'x' * 190} {KEY}"}}
-    answers(monkeypatch, elevenlabs, Answer(status, {}, json.dumps(told).encode()))
+    answers(monkeypatch, elevenlabs, Response(status, {}, json.dumps(told).encode()))
     with pytest.raises(error) as raised:
         await elevenlabs.say(TEXT, **IN_ELEVENLABS)
     assert type(raised.value) is error
@@ -104,9 +104,9 @@ async def test_a_voice_cannot_leave_its_place_in_the_address(
 ) -> None:
     met: list[str] = []
 
-    async def request(_: str, url: str, **__: object) -> Answer:
+    async def request(_: str, url: str, **__: object) -> Response:
         met.append(url)
-        return timed([], [], [])
+        return make_alignment([], [], [])
 
     monkeypatch.setattr(elevenlabs._outgoing, "request", request)
     await elevenlabs.say(TEXT, voice="../user?x=#", language="")
@@ -131,7 +131,7 @@ async def test_only_models_that_take_a_language_are_told_it(
     await client.close()
 
 
-def timed(characters: list[str], starts: Any, ends: Any) -> Answer:
+def make_alignment(characters: list[str], starts: Any, ends: Any) -> Response:
     times = {"characters": characters, "character_start_times_seconds": starts, "character_end_times_seconds": ends}
     told = {"audio_base64": base64.b64encode(tone(1.0)).decode(), "alignment": times}
-    return Answer(200, {}, json.dumps(told).encode())
+    return Response(200, {}, json.dumps(told).encode())

@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 
 from retoma import GiveUp
-from retoma_apps.providers.speech import Espeak, SpeechRefused, SpeechUnavailable, UnknownVoice, Word, espeak, verify
-from retoma_apps.providers.speech.espeak import timed
+from retoma_apps.providers.speech import (
+    Espeak,
+    SpeechRefused,
+    SpeechUnavailable,
+    UnknownVoice,
+    Word,
+    espeak,
+    verify_length,
+)
+from retoma_apps.providers.speech.espeak import time_words
 
 TEXT = 'Ação — "é" o que 2.500,75 pessoas & <b>querem</b>, Sr. João! Em 2026 rende.'
 IN_PORTUGUESE: dict[str, Any] = {"voice": "pt-br", "language": "pt-BR"}
@@ -28,7 +36,7 @@ async def test_portuguese_is_said_at_24_khz_with_the_time_of_every_word() -> Non
     assert said.words[-1].end == said.seconds
     assert all(before.end == after.start for before, after in zip(said.words, said.words[1:], strict=False))
     assert all(word.end > word.start for word in said.words if word.text != "—")
-    verify(TEXT, said.seconds, "pt-BR")
+    verify_length(TEXT, said.seconds, "pt-BR")
 
 
 async def test_a_higher_rate_is_quicker() -> None:
@@ -63,13 +71,13 @@ async def test_where_it_is_not_installed_the_extra_is_named(monkeypatch: pytest.
 
 async def test_at_its_timeout_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[asyncio.subprocess.Process] = []
-    start = espeak._started
+    start = espeak._start
 
     async def noted(arguments: Any) -> asyncio.subprocess.Process:
         started.append(await start(arguments))
         return started[0]
 
-    monkeypatch.setattr(espeak, "_started", noted)
+    monkeypatch.setattr(espeak, "_start", noted)
     with pytest.raises(SpeechUnavailable) as raised:
         await Espeak(timeout_seconds=0).say(TEXT, **IN_PORTUGUESE)
     assert (raised.value.code, started[0].returncode) == ("SPEECH_TIMEOUT", -9)
@@ -88,5 +96,5 @@ def test_it_is_never_loaded_into_the_process_that_asks() -> None:
 
 
 def test_a_word_without_a_mark_takes_no_time() -> None:
-    words = timed("a — b", [(0, 0.0), (4, 1.5)], 2.0)
+    words = time_words("a — b", [(0, 0.0), (4, 1.5)], 2.0)
     assert words == (Word("a", 0.0, 1.5), Word("—", 1.5, 1.5), Word("b", 1.5, 2.0))

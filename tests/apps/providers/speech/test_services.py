@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import Response
 from retoma_apps.providers.speech import (
     Azure,
     ElevenLabs,
@@ -37,25 +37,27 @@ def service(request: pytest.FixtureRequest, azure: Azure, elevenlabs: ElevenLabs
     return azure if request.param == "azure" else elevenlabs
 
 
-def asked(service: Speech) -> dict[str, Any]:
+def make_request(service: Speech) -> dict[str, Any]:
     return IN_AZURE if service.name == "azure" else IN_ELEVENLABS
 
 
-def another(service: Speech, base_url: str, **changed: Any) -> Azure | ElevenLabs:
+def make_client(service: Speech, base_url: str, **changed: Any) -> Azure | ElevenLabs:
     if service.name == "azure":
         return Azure(azure_settings(base_url, **changed))
     return ElevenLabs(elevenlabs_settings(base_url, **{("api_key" if k == "key" else k): changed[k] for k in changed}))
 
 
 async def test_what_is_said_comes_as_wav_of_24_khz(service: Azure | ElevenLabs) -> None:
-    said = await service.say(TEXT, **asked(service))
+    said = await service.say(TEXT, **make_request(service))
     with wave.open(BytesIO(said.audio)) as audio:
         assert (audio.getnchannels(), audio.getsampwidth(), audio.getframerate()) == (1, 2, 24_000)
         assert audio.getnframes() / 24_000 == said.seconds == pytest.approx(7 * 0.4)
 
 
 async def test_a_higher_rate_is_quicker(service: Azure | ElevenLabs) -> None:
-    assert (await service.say(TEXT, rate=1.1, **asked(service))).seconds == pytest.approx(7 * 0.4 / 1.1, abs=0.001)
+    assert (await service.say(TEXT, rate=1.1, **make_request(service))).seconds == pytest.approx(
+        7 * 0.4 / 1.1, abs=0.001
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,10 +75,10 @@ async def test_each_fault_has_its_error_and_passes(
 ) -> None:
     setattr(standin.faults, fault, 1)
     with pytest.raises(error) as raised:
-        await service.say(TEXT, **asked(service))
+        await service.say(TEXT, **make_request(service))
     assert type(raised.value) is error
     assert getattr(raised.value, "code", None) == code
-    assert (await service.say(TEXT, **asked(service))).seconds > 1
+    assert (await service.say(TEXT, **make_request(service))).seconds > 1
 
 
 async def test_a_service_that_is_busy_is_left_alone_for_as_long_as_it_says(
@@ -84,41 +86,41 @@ async def test_a_service_that_is_busy_is_left_alone_for_as_long_as_it_says(
 ) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 1, 7
     with pytest.raises(RateLimited) as raised:
-        await service.say(TEXT, **asked(service))
+        await service.say(TEXT, **make_request(service))
     assert raised.value.delay == timedelta(seconds=7)
 
 
 async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(
     standin: StandIn, service: Azure | ElevenLabs, base_url: str
 ) -> None:
-    hasty = another(service, base_url, timeout_seconds=1)
+    hasty = make_client(service, base_url, timeout_seconds=1)
     standin.faults.hangs = 1
     with pytest.raises(SpeechUnavailable) as raised:
-        await hasty.say(TEXT, **asked(service))
+        await hasty.say(TEXT, **make_request(service))
     assert raised.value.code == "SPEECH_TIMEOUT"
     await hasty.close()
     standin.release()
 
 
 async def test_a_service_that_cannot_be_reached_is_down(service: Azure | ElevenLabs) -> None:
-    away = another(service, "http://127.0.0.1:9")
+    away = make_client(service, "http://127.0.0.1:9")
     with pytest.raises(ProviderDown):
-        await away.say(TEXT, **asked(service))
+        await away.say(TEXT, **make_request(service))
     await away.close()
 
 
 async def test_without_a_key_nothing_is_sent(standin: StandIn, service: Azure | ElevenLabs, base_url: str) -> None:
-    keyless = another(service, base_url, key="")
-    with pytest.raises(ProviderRefuses, match="_KEY"):
-        await keyless.say(TEXT, **asked(service))
+    keyless = make_client(service, base_url, key="")
+    with pytest.raises(ProviderRejected, match="_KEY"):
+        await keyless.say(TEXT, **make_request(service))
     assert standin.tally()["struck"] == {}
     await keyless.close()
 
 
 async def test_a_wrong_key_stops_the_pool_and_is_never_shown(service: Azure | ElevenLabs, base_url: str) -> None:
-    stranger = another(service, base_url, key="WRONGCANARY")
-    with pytest.raises(ProviderRefuses, match="_KEY") as raised:
-        await stranger.say(TEXT, **asked(service))
+    stranger = make_client(service, base_url, key="WRONGCANARY")
+    with pytest.raises(ProviderRejected, match="_KEY") as raised:
+        await stranger.say(TEXT, **make_request(service))
     assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
     await stranger.close()
 
@@ -130,7 +132,7 @@ async def test_what_cannot_be_said_is_not_sent(
     standin: StandIn, service: Azure | ElevenLabs, text: str, code: str
 ) -> None:
     with pytest.raises(SpeechRefused) as raised:
-        await service.say(text, **asked(service))
+        await service.say(text, **make_request(service))
     assert raised.value.code == code
     assert standin.tally()["struck"] == {}
 
@@ -139,8 +141,8 @@ async def test_what_cannot_be_said_is_not_sent(
     ("status", "error", "code"),
     [
         (400, SpeechRefused, "SPEECH_BAD_REQUEST"),
-        (401, ProviderRefuses, None),
-        (403, ProviderRefuses, None),
+        (401, ProviderRejected, None),
+        (403, ProviderRejected, None),
         (408, SpeechUnavailable, "SPEECH_TIMEOUT"),
         (413, SpeechRefused, "SPEECH_TOO_LONG"),
         (415, SpeechRefused, "SPEECH_BAD_REQUEST"),
@@ -158,9 +160,9 @@ async def test_each_status_means_the_same_with_both(
     error: type[Exception],
     code: str | None,
 ) -> None:
-    answers(monkeypatch, service, Answer(status, {}, f'{{"detail": "key {KEY} no"}}'.encode()))
+    answers(monkeypatch, service, Response(status, {}, f'{{"detail": "key {KEY} no"}}'.encode()))
     with pytest.raises(error) as raised:
-        await service.say(TEXT, **asked(service))
+        await service.say(TEXT, **make_request(service))
     assert type(raised.value) is error
     assert getattr(raised.value, "code", None) == code
     assert "(" in str(raised.value)
@@ -170,9 +172,9 @@ async def test_each_status_means_the_same_with_both(
 async def test_an_overloaded_service_that_names_a_time_is_left_alone_until_then(
     service: Azure | ElevenLabs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(monkeypatch, service, Answer(503, {"retry-after": "30"}, b""))
+    answers(monkeypatch, service, Response(503, {"retry-after": "30"}, b""))
     with pytest.raises(RateLimited) as raised:
-        await service.say(TEXT, **asked(service))
+        await service.say(TEXT, **make_request(service))
     assert raised.value.delay == timedelta(seconds=30)
 
 
@@ -180,8 +182,8 @@ async def test_an_overloaded_service_that_names_a_time_is_left_alone_until_then(
 async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
     service: Azure | ElevenLabs, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
-    answers(monkeypatch, service, Answer(200, {}, body))
+    answers(monkeypatch, service, Response(200, {}, body))
     with pytest.raises(InvalidAudio) as raised:
-        await service.say(TEXT, **asked(service))
+        await service.say(TEXT, **make_request(service))
     assert isinstance(raised.value, SpeechError)
     assert not isinstance(raised.value, GiveUp)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retoma.outgoing import LOOPBACK, Answer, Guard, Outgoing
-from retoma_apps.providers.speech import Azure, ElevenLabs, ImplausibleLength, verify
+from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
+from retoma_apps.providers.speech import Azure, ElevenLabs, ImplausibleLength, verify_length
 from retoma_apps.providers.speech.standin import StandIn
 from tests.apps.providers.speech.conftest import IN_AZURE, IN_ELEVENLABS, KEY, TEXT
 
@@ -16,8 +16,8 @@ AZURE_HEADERS = {
 }
 
 
-async def call(url: str, method: str, path: str, *, headers: dict[str, str] | None = None, **given: object) -> Answer:
-    async with Outgoing(Guard.allow(LOOPBACK)) as outgoing:
+async def call(url: str, method: str, path: str, *, headers: dict[str, str] | None = None, **given: object) -> Response:
+    async with HttpClient(Guard.from_hosts(LOOPBACK)) as outgoing:
         return await outgoing.request(method, f"{url}/{path}", headers=headers, **given)  # type: ignore[arg-type]
 
 
@@ -45,8 +45,8 @@ async def test_cut_audio_is_found_by_its_length(standin: StandIn, azure: Azure) 
     standin.faults.cut = 1
     said = await azure.say(text, **IN_AZURE)
     with pytest.raises(ImplausibleLength, match="cut"):
-        verify(text, said.seconds, "pt-BR")
-    verify(text, (await azure.say(text, **IN_AZURE)).seconds, "pt-BR")
+        verify_length(text, said.seconds, "pt-BR")
+    verify_length(text, (await azure.say(text, **IN_AZURE)).seconds, "pt-BR")
 
 
 async def test_it_counts_what_both_services_were_asked_for(

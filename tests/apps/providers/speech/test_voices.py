@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from retoma import GiveUp
-from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker, usual_voice
+from retoma_apps.providers.speech import KNOWN_VOICES, UnknownVoice, default_voice, find_speaker
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ from retoma_apps.providers.speech import KNOWN, UnknownVoice, speaker, usual_voi
     ],
 )
 def test_a_name_says_who_speaks(name: str, expected: tuple[str, str, str]) -> None:
-    assert speaker(name) == expected
+    assert find_speaker(name) == expected
 
 
 @pytest.mark.parametrize("name", ["", "antonio", "elevenlabs_../x", "azure_pt_br_<x>", "espeak_../../etc", "polly_x"])
 def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(UnknownVoice, match=r"azure_pt_br_antonio.*espeak_pt_br.*elevenlabs_<id>") as raised:
-        speaker(name)
+        find_speaker(name)
     assert isinstance(raised.value, GiveUp)
     assert isinstance(raised.value, ValueError)
     assert raised.value.code == "SPEECH_NO_SUCH_VOICE"
@@ -41,10 +41,10 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
     ],
 )
 def test_each_language_has_its_usual_voice(language: str, providers: list[str], expected: str) -> None:
-    assert usual_voice(language, providers) == expected
-    assert expected in KNOWN
+    assert default_voice(language, providers) == expected
+    assert expected in KNOWN_VOICES
 
 
 def test_a_language_without_a_usual_voice_says_so() -> None:
     with pytest.raises(UnknownVoice, match="'ja'"):
-        usual_voice("ja", ["espeak"])
+        default_voice("ja", ["espeak"])

@@ -12,11 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma_apps.providers.standin import served
 from retoma_apps.providers.youtube import LocalChannel, VideoToPublish, YouTube, YouTubeSettings, mark_of
-from retoma_apps.providers.youtube.settings import GRAIN
+from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE
 from retoma_apps.providers.youtube.standin import StandIn
 
 REFRESH, SECRET = "1//refresh-CANARY", "GOCSPX-CANARY"
-CONTENT = Random(6).randbytes(5 * GRAIN + 1000)
+CONTENT = Random(6).randbytes(5 * CHUNK_MULTIPLE + 1000)
 SIZE = len(CONTENT)
 PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
 MARK = mark_of("run:upload::1")
@@ -32,7 +32,7 @@ class Switch:
         await self.app(scope, receive, send)
 
 
-class Watched(LocalChannel):
+class WatchedCopy(LocalChannel):
     """Keeps how far a copy was after each part of it."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
@@ -97,7 +97,7 @@ def settings_for(origin: str, **changed: Any) -> YouTubeSettings:
         "client_id": "client",
         "client_secret": SecretStr(SECRET),
         "refresh_token": SecretStr(REFRESH),
-        "chunk_bytes": GRAIN,
+        "chunk_bytes": CHUNK_MULTIPLE,
         "backoff_seconds": 0,
         **StandIn.addresses(origin),
     }

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube
 
 
-class Doomed(LocalChannel):
+class KilledCopy(LocalChannel):
     def _add(self, part: bytes, copied: BinaryIO) -> None:
         super()._add(part, copied)
         if copied.tell() >= int(os.environ["DIE_AT"]):
@@ -23,7 +23,7 @@ class Doomed(LocalChannel):
 
 
 async def main(where: str, session: str, path: str) -> None:
-    channel: Channel = YouTube() if where == "youtube" else Doomed(Path(where), part_bytes=500_000)
+    channel: Channel = YouTube() if where == "youtube" else KilledCopy(Path(where), chunk_bytes=500_000)
     print((await channel.send(session, Path(path))).video_id)
 
 

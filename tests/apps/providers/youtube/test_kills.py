@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from retoma_apps.providers.youtube import YouTube
-from retoma_apps.providers.youtube.settings import GRAIN
+from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE
 from retoma_apps.providers.youtube.standin import StandIn
 from tests.apps.providers.youtube import sender
-from tests.apps.providers.youtube.conftest import CONTENT, REFRESH, SECRET, SIZE, Switch, Watched, a_video, rewrite
+from tests.apps.providers.youtube.conftest import CONTENT, REFRESH, SECRET, SIZE, Switch, WatchedCopy, a_video, rewrite
 
 
-async def sending(where: str, session: str, film: Path, **environment: str) -> Process:
+async def start_sender(where: str, session: str, film: Path, **environment: str) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -33,7 +33,12 @@ async def sending(where: str, session: str, film: Path, **environment: str) -> P
 
 
 def settings(switch: Switch) -> dict[str, str]:
-    given = {"client_id": "client", "client_secret": SECRET, "refresh_token": REFRESH, "chunk_bytes": str(GRAIN)}
+    given = {
+        "client_id": "client",
+        "client_secret": SECRET,
+        "refresh_token": REFRESH,
+        "chunk_bytes": str(CHUNK_MULTIPLE),
+    }
     return {f"YOUTUBE_{name.upper()}": value for name, value in (given | StandIn.addresses(switch.origin)).items()}
 
 
@@ -41,7 +46,7 @@ async def test_a_sender_killed_at_every_chunk_and_after_the_last_byte_makes_one_
     standin: StandIn, switch: Switch, youtube: YouTube, film: Path
 ) -> None:
     """Each process dies by the next chunk, before it is answered; the next one has only the recorded session."""
-    short = CONTENT[: 3 * GRAIN + 1000]
+    short = CONTENT[: 3 * CHUNK_MULTIPLE + 1000]
     rewrite(film, short)
     session = await youtube.begin(a_video(), len(short))
     victims: list[Process] = []
@@ -53,10 +58,10 @@ async def test_a_sender_killed_at_every_chunk_and_after_the_last_byte_makes_one_
 
     standin.on_chunk = kill
     for _ in range(4):
-        victims.append(await sending("youtube", session, film, **settings(switch)))
+        victims.append(await start_sender("youtube", session, film, **settings(switch)))
         assert await victims[-1].wait() == -signal.SIGKILL
-    assert taken == [GRAIN, 2 * GRAIN, 3 * GRAIN, len(short)]
-    last = await sending("youtube", session, film, **settings(switch))
+    assert taken == [CHUNK_MULTIPLE, 2 * CHUNK_MULTIPLE, 3 * CHUNK_MULTIPLE, len(short)]
+    last = await start_sender("youtube", session, film, **settings(switch))
     told, _ = await last.communicate()
     [video] = standin.videos.values()
     assert told.decode().strip() == video.id
@@ -68,9 +73,9 @@ async def test_a_sender_killed_at_every_chunk_and_after_the_last_byte_makes_one_
 async def test_a_local_channel_whose_sender_is_killed_goes_on_where_it_was(
     tmp_path: Path, film: Path, die_at: int
 ) -> None:
-    channel = Watched(tmp_path / "channel")
+    channel = WatchedCopy(tmp_path / "channel")
     session = await channel.begin(a_video(), SIZE)
-    victim = await sending(str(tmp_path / "channel"), session, film, DIE_AT=str(die_at))
+    victim = await start_sender(str(tmp_path / "channel"), session, film, DIE_AT=str(die_at))
     assert await victim.wait() == -signal.SIGKILL
     assert await channel.videos() == []
     published = await channel.send(session, film)

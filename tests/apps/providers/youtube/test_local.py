@@ -10,12 +10,12 @@ import pytest
 
 from retoma import GiveUp
 from retoma_apps.providers.youtube import LocalChannel, SessionGone, Status, mark_of
-from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Clock, Watched, a_video, rewrite
+from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Clock, WatchedCopy, a_video, rewrite
 
 
 @pytest.fixture
-def channel(tmp_path: Path, clock: Clock) -> Watched:
-    return Watched(tmp_path / "channel", part_bytes=100_000, now=clock)
+def channel(tmp_path: Path, clock: Clock) -> WatchedCopy:
+    return WatchedCopy(tmp_path / "channel", part_bytes=100_000, now=clock)
 
 
 async def test_a_video_is_shown_with_its_words_and_its_thumbnail(
@@ -83,7 +83,7 @@ async def test_the_newest_come_first(channel: LocalChannel, film: Path, clock: C
     assert [each.title for each in await channel.videos()] == ["third", "second", "first"]
 
 
-async def test_a_copy_goes_on_where_it_ended(channel: Watched, film: Path, tmp_path: Path) -> None:
+async def test_a_copy_goes_on_where_it_ended(channel: WatchedCopy, film: Path, tmp_path: Path) -> None:
     session = await channel.begin(a_video(), SIZE)
     begun = tmp_path / "channel/sessions" / session.removeprefix("local:") / "video.mp4"
     begun.write_bytes(CONTENT[:250_000])
@@ -94,9 +94,7 @@ async def test_a_copy_goes_on_where_it_ended(channel: Watched, film: Path, tmp_p
 
 
 @pytest.mark.parametrize("spoilt", [bytes(1000), CONTENT + b"more"])
-async def test_a_copy_that_was_spoilt_is_made_anew(
-    channel: LocalChannel, film: Path, tmp_path: Path, spoilt: bytes
-) -> None:
+async def test_a_damaged_copy_is_made_again(channel: LocalChannel, film: Path, tmp_path: Path, spoilt: bytes) -> None:
     session = await channel.begin(a_video(), SIZE)
     (tmp_path / "channel/sessions" / session.removeprefix("local:") / "video.mp4").write_bytes(spoilt)
     await channel.send(session, film)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from retoma.outgoing import Guard, Outgoing
+from retoma.outgoing import Guard, HttpClient
 from retoma_apps.providers.youtube import YouTube
 from retoma_apps.providers.youtube.standin import StandIn
 from tests.apps.providers.youtube.conftest import CONTENT, SIZE, Switch, a_video
@@ -11,7 +11,7 @@ from tests.apps.providers.youtube.conftest import CONTENT, SIZE, Switch, a_video
 
 async def test_it_shows_what_it_was_sent(standin: StandIn, switch: Switch, youtube: YouTube, film: Path) -> None:
     await youtube.send(await youtube.begin(a_video(), SIZE), film)
-    async with Outgoing(Guard().allowing(switch.origin)) as outgoing:
+    async with HttpClient(Guard().with_origin_of(switch.origin)) as outgoing:
         answer = await outgoing.request("GET", f"{switch.origin}/standin/videos")
     [shown] = answer.json()["videos"]
     assert (shown["size"], shown["sha256"]) == (SIZE, sha256(CONTENT).hexdigest())
@@ -19,7 +19,7 @@ async def test_it_shows_what_it_was_sent(standin: StandIn, switch: Switch, youtu
 
 
 async def test_faults_are_ordered_by_name(standin: StandIn, switch: Switch) -> None:
-    async with Outgoing(Guard().allowing(switch.origin)) as outgoing:
+    async with HttpClient(Guard().with_origin_of(switch.origin)) as outgoing:
         faults = f"{switch.origin}/standin/faults"
         assert (await outgoing.request("PUT", faults, json={"partial": 2})).status == 200
         refused = await outgoing.request("PUT", faults, json={"partly": 2})
@@ -31,7 +31,7 @@ async def test_it_refuses_what_youtube_refuses(standin: StandIn, switch: Switch,
     session = await youtube.begin(a_video(), SIZE)
     headers = {"Authorization": f"Bearer {standin.tokens[-1]}"}
     spans = {"bytes 0-999/1311720": 1000, "bytes 262144-524287/1311720": 262_144, "bytes 0-262143/7": 262_144}
-    async with Outgoing(Guard().allowing(switch.origin)) as outgoing:
+    async with HttpClient(Guard().with_origin_of(switch.origin)) as outgoing:
         for span, size in spans.items():
             answer = await outgoing.request(
                 "PUT", session, headers={**headers, "Content-Range": span}, content=bytes(size)

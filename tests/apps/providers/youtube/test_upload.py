@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
 from retoma_apps.providers.youtube import SessionGone, YouTube
-from retoma_apps.providers.youtube.settings import GRAIN
+from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE
 from retoma_apps.providers.youtube.standin import StandIn
 from tests.apps.providers.youtube.conftest import (
     CONTENT,
@@ -38,7 +38,7 @@ async def test_a_video_is_sent_chunk_by_chunk_and_has_an_address(
     published = await youtube.send(await youtube.begin(a_video(), SIZE), film)
     assert published.video_id == the_only(standin)
     assert published.url == f"https://www.youtube.com/watch?v={published.video_id}"
-    assert taken == [*(number * GRAIN for number in range(1, 6)), SIZE]
+    assert taken == [*(number * CHUNK_MULTIPLE for number in range(1, 6)), SIZE]
     assert standin.requests["PUT videos"] == 1 + 6  # the question, and the chunks
 
 
@@ -67,7 +67,7 @@ async def test_whatever_breaks_there_is_one_video_with_the_same_bytes(
 
 async def test_a_failure_in_the_middle_is_overcome(standin: StandIn, youtube: YouTube, film: Path) -> None:
     def break_once(taken: int) -> None:
-        if taken == 2 * GRAIN:
+        if taken == 2 * CHUNK_MULTIPLE:
             standin.faults.broken = 2
 
     standin.on_chunk = break_once
@@ -81,7 +81,7 @@ async def test_a_session_that_lost_all_near_its_end_is_sent_again_however_many_c
     impatient = YouTube(settings_for(switch.origin, tries=2))
 
     def forget_late(taken: int) -> None:
-        if taken == 5 * GRAIN and not standin.requests["forgot"]:
+        if taken == 5 * CHUNK_MULTIPLE and not standin.requests["forgot"]:
             standin.requests["forgot"] += 1
             next(iter(standin.sessions.values())).content.clear()
 
@@ -120,7 +120,7 @@ async def test_an_upload_that_gets_no_further_goes_on_later_from_where_it_is(
     session = await youtube.begin(a_video(), SIZE)
 
     def break_for_long(taken: int) -> None:
-        standin.faults.broken = 5 if taken == 3 * GRAIN else 0
+        standin.faults.broken = 5 if taken == 3 * CHUNK_MULTIPLE else 0
 
     standin.on_chunk = break_for_long
     with pytest.raises(ProviderDown, match="503"):
@@ -128,7 +128,7 @@ async def test_an_upload_that_gets_no_further_goes_on_later_from_where_it_is(
     taken: list[int] = []
     standin.on_chunk = taken.append
     await youtube.send(session, film)
-    assert taken == [4 * GRAIN, 5 * GRAIN, SIZE]
+    assert taken == [4 * CHUNK_MULTIPLE, 5 * CHUNK_MULTIPLE, SIZE]
     the_only(standin)
 
 
@@ -150,7 +150,7 @@ async def test_nothing_is_sent_to_a_session_that_is_not_youtubes(youtube: YouTub
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"), [("quota", RateLimited), ("forbidden", ProviderRefuses), ("rate_limited", RateLimited)]
+    ("fault", "error"), [("quota", RateLimited), ("forbidden", ProviderRejected), ("rate_limited", RateLimited)]
 )
 async def test_an_account_that_is_stopped_in_the_middle_goes_on_afterwards(
     standin: StandIn, youtube: YouTube, film: Path, fault: str, error: type[Exception]

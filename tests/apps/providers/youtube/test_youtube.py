@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRefuses, RateLimited
-from retoma.outgoing import Answer, NoAnswer
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import NoResponse, Response
 from retoma_apps.providers.youtube import Status, YouTube, YouTubeSettings
-from retoma_apps.providers.youtube.refusals import until_midnight
+from retoma_apps.providers.youtube.error_mapping import until_midnight
 from retoma_apps.providers.youtube.standin import StandIn
 from tests.apps.providers.youtube.conftest import (
     MARK,
@@ -108,7 +108,7 @@ async def test_an_account_that_may_set_no_thumbnails_is_no_reason_to_wait(
     standin.faults.forbidden = True
     with pytest.raises(GiveUp, match="403"):
         await youtube.set_thumbnail(video, picture)
-    with pytest.raises(ProviderRefuses):
+    with pytest.raises(ProviderRejected):
         await youtube.status(video)
 
 
@@ -120,7 +120,7 @@ async def test_one_access_token_serves_until_it_is_refused(standin: StandIn, you
     await youtube.begin(a_video(), SIZE)
     assert len(standin.tokens) == 2
     standin.faults.refused_tokens = 2
-    with pytest.raises(ProviderRefuses, match="access token"):
+    with pytest.raises(ProviderRejected, match="access token"):
         await youtube.begin(a_video(), SIZE)
 
 
@@ -128,7 +128,7 @@ async def test_a_refresh_token_that_was_revoked_stops_the_pool_and_names_what_to
     standin: StandIn, switch: Switch
 ) -> None:
     stranger = YouTube(settings_for(switch.origin, refresh_token="1//revoked-CANARY", account="Canal B"))
-    with pytest.raises(ProviderRefuses, match="YOUTUBE_REFRESH_TOKEN_CANAL_B") as raised:
+    with pytest.raises(ProviderRejected, match="YOUTUBE_REFRESH_TOKEN_CANAL_B") as raised:
         await stranger.begin(a_video(), SIZE)
     assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
     await stranger.close()
@@ -137,7 +137,7 @@ async def test_a_refresh_token_that_was_revoked_stops_the_pool_and_names_what_to
 @pytest.mark.parametrize("missing", ["client_id", "client_secret", "refresh_token"])
 async def test_without_an_account_nothing_is_asked(standin: StandIn, switch: Switch, missing: str) -> None:
     nobody = YouTube(settings_for(switch.origin, **{missing: ""}))
-    with pytest.raises(ProviderRefuses, match=f"YOUTUBE_{missing.upper()}"):
+    with pytest.raises(ProviderRejected, match=f"YOUTUBE_{missing.upper()}"):
         await nobody.begin(a_video(), SIZE)
     assert not standin.requests
     await nobody.close()
@@ -147,7 +147,7 @@ async def test_each_account_has_a_token_of_its_own_and_takes_no_others(monkeypat
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN", "main")
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN_FINANCAS_BR", "second")
     tokens = [
-        YouTubeSettings.of(account, _env_file=None).refresh_token.get_secret_value()
+        YouTubeSettings.for_account(account, _env_file=None).refresh_token.get_secret_value()
         for account in ("", "Finanças BR", "unknown")
     ]
     assert tokens == ["main", "second", ""]
@@ -160,7 +160,7 @@ def test_an_account_after_which_no_variable_can_be_named_has_no_other_token(
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN", "main")
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN_BR", "second")
     with pytest.raises(GiveUp, match="Latin"):
-        YouTubeSettings.of(account, _env_file=None)
+        YouTubeSettings.for_account(account, _env_file=None)
 
 
 async def test_a_quota_that_is_used_up_waits_until_midnight_in_california(standin: StandIn, youtube: YouTube) -> None:
@@ -180,7 +180,7 @@ async def test_a_quota_that_is_used_up_waits_until_midnight_in_california(standi
     ],
 )
 def test_midnight_is_reckoned_by_the_providers_clock_and_by_summer_time(date: str, hours: int) -> None:
-    assert until_midnight(Answer(403, {"date": date}, b"")) == timedelta(hours=hours)
+    assert until_midnight(Response(403, {"date": date}, b"")) == timedelta(hours=hours)
 
 
 async def test_a_channel_that_has_uploaded_enough_waits_for_a_day(standin: StandIn, youtube: YouTube) -> None:
@@ -201,8 +201,8 @@ async def test_too_many_requests_wait_as_long_as_youtube_says(standin: StandIn, 
     ("status", "reason", "error"),
     [
         (400, "invalidPublishAt", GiveUp),
-        (403, "forbidden", ProviderRefuses),
-        (403, "insufficientPermissions", ProviderRefuses),
+        (403, "forbidden", ProviderRejected),
+        (403, "insufficientPermissions", ProviderRejected),
         (403, "forbiddenPrivacySetting", GiveUp),
         (403, "userRateLimitExceeded", RateLimited),
         (404, "videoNotFound", GiveUp),
@@ -217,7 +217,7 @@ async def test_each_refusal_has_its_error_and_repeats_no_secret(
     token = youtube._tokens.last
     message = f"{token} {SECRET} {REFRESH} no"
     told = {"error": {"message": message, "errors": [{"reason": reason}] if reason else []}}
-    answers(monkeypatch, youtube, Answer(status, {}, json.dumps(told).encode()))
+    answers(monkeypatch, youtube, Response(status, {}, json.dumps(told).encode()))
     with pytest.raises(error) as raised:
         await youtube.begin(a_video(), SIZE)
     assert type(raised.value) is error
@@ -232,7 +232,7 @@ async def test_a_session_elsewhere_is_not_taken_as_our_token_would_go_there(
     youtube: YouTube, monkeypatch: pytest.MonkeyPatch, location: str | None
 ) -> None:
     await youtube.begin(a_video(), SIZE)
-    answers(monkeypatch, youtube, Answer(200, {"location": location} if location else {}, b""))
+    answers(monkeypatch, youtube, Response(200, {"location": location} if location else {}, b""))
     with pytest.raises(ProviderDown, match="no session"):
         await youtube.begin(a_video(), SIZE)
 
@@ -241,7 +241,7 @@ async def test_a_lost_answer_to_a_beginning_is_worth_another_try(
     youtube: YouTube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await youtube.begin(a_video(), SIZE)
-    answers(monkeypatch, youtube, NoAnswer("https://x broke off", maybe_sent=True))
+    answers(monkeypatch, youtube, NoResponse("https://x broke off", maybe_sent=True))
     with pytest.raises(ProviderDown):
         await youtube.begin(a_video(), SIZE)
 
@@ -251,7 +251,7 @@ async def test_an_answer_that_makes_no_sense_ends_in_no_crash(
     youtube: YouTube, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, body: bytes
 ) -> None:
     await youtube.begin(a_video(), SIZE)
-    answers(monkeypatch, youtube, Answer(200, {}, body))
+    answers(monkeypatch, youtube, Response(200, {}, body))
     try:
         assert (await youtube.status("abc")).state in ("deleted", "uploaded")
     except ProviderDown:
@@ -275,9 +275,9 @@ def test_a_time_without_a_zone_and_a_mark_of_somebody_elses_are_mistakes() -> No
         a_video(mark="finanças")
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, youtube: YouTube, answer: Answer | NoAnswer) -> None:
-    async def request(*_: Any, **__: Any) -> Answer:
-        if isinstance(answer, NoAnswer):
+def answers(monkeypatch: pytest.MonkeyPatch, youtube: YouTube, answer: Response | NoResponse) -> None:
+    async def request(*_: Any, **__: Any) -> Response:
+        if isinstance(answer, NoResponse):
             raise answer
         return answer
 

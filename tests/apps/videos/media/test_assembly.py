@@ -34,9 +34,9 @@ def shots(folder: Path, *seconds: float, **clips: int | float | str) -> list[Sho
     ]
 
 
-async def film(folder: Path, given: list[Shot], sound: Path, lines: list[Line] | None = None) -> list[str | None]:
+async def film(folder: Path, film_shots: list[Shot], sound: Path, lines: list[Line] | None = None) -> list[str | None]:
     """The colour of each frame, or None in a fade."""
-    await assemble(given, sound, lines or [], folder / "film.mp4", size=SMALL)
+    await assemble(film_shots, sound, lines or [], folder / "film.mp4", size=SMALL)
     return [_named(shade) for shade in pixels(folder / "film.mp4")]
 
 
@@ -89,7 +89,7 @@ async def test_a_long_film_is_made_in_parts_that_nobody_sees(
     given = shots(tmp_path, *[0.6] * 5)
     lines = [Line(text="Ação", start=0.2, end=2.8)]
     whole = await film(tmp_path, given, sound, lines)
-    monkeypatch.setattr(assembly, "REEL", 2)
+    monkeypatch.setattr(assembly, "SHOTS_PER_SEGMENT", 2)
     assert await film(tmp_path, given, sound, lines) == whole
     assert len(whole) == 90
 
@@ -97,8 +97,8 @@ async def test_a_long_film_is_made_in_parts_that_nobody_sees(
 @pytest.mark.parametrize("lengths", [[1], [1, 1], [30, 1, 30, 1, 1, 7, 2, 30, 31, 3, 1, 90, 4, 5, 6, 7, 8, 1]])
 def test_the_parts_hold_every_frame_once(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     for most in (1, 2, 3, 8):
-        monkeypatch.setattr(assembly, "REEL", most)
-        reels = assembly._reels(list(enumerate(lengths)), 15)
+        monkeypatch.setattr(assembly, "SHOTS_PER_SEGMENT", most)
+        reels = assembly._plan_segments(list(enumerate(lengths)), 15)
         assert sum(reel.frames for reel in reels) == sum(lengths)
         assert all(before.start + before.frames == after.start for before, after in pairwise(reels))
         assert all(take.frames > 0 and take.fade <= take.frames for reel in reels for take in reel.takes)
@@ -140,7 +140,7 @@ async def test_no_shots_are_no_film(tmp_path: Path, sound: Path) -> None:
         await assemble([], sound, [], tmp_path / "film.mp4", size=SMALL)
 
 
-async def test_one_that_is_stopped_leaves_the_former_film_and_nothing_else(
+async def test_a_stopped_assembly_leaves_the_previous_film_and_nothing_else(
     tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "film.mp4").write_bytes(b"the former")
@@ -164,7 +164,7 @@ async def test_one_that_is_stopped_leaves_the_former_film_and_nothing_else(
 async def test_a_film_of_the_wrong_length_is_never_put_in_place(
     tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "NEAR", -1)
+    monkeypatch.setattr(assembly, "MAX_LENGTH_DIFFERENCE", -1)
     with pytest.raises(FfmpegFailed, match=r"its narration 3\.00 s"):
         await assemble(shots(tmp_path, 3), sound, [], tmp_path / "film.mp4", size=SMALL)
     assert not (tmp_path / "film.mp4").exists()

@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops
 
-from retoma_apps.videos.media.thumbnails import LARGEST, LAYOUTS, PALETTES, SIZE, Layout, thumbnail
+from retoma_apps.videos.media.thumbnails import LAYOUTS, MAX_BYTES, PALETTES, SIZE, Layout, draw_thumbnail
 
 TEXT = "Ação, coração e pão às três"
 
 
-def made(folder: Path, text: str, layout: Layout = "left", background: bytes | None = None) -> Image.Image:
-    thumbnail(background, text, folder / "t.png", PALETTES[0], layout)
+def draw_sample(folder: Path, text: str, layout: Layout = "left", background: bytes | None = None) -> Image.Image:
+    draw_thumbnail(background, text, folder / "t.png", PALETTES[0], layout)
     return Image.open(folder / "t.png").convert("RGB")
 
 
-def written(folder: Path, text: str, layout: Layout = "left") -> tuple[int, int, int, int] | None:
+def find_text_box(folder: Path, text: str, layout: Layout = "left") -> tuple[int, int, int, int] | None:
     """The box that the words take: what differs from the same thumbnail without them."""
-    return ImageChops.difference(made(folder, text, layout), made(folder, "", layout)).getbbox()
+    return ImageChops.difference(draw_sample(folder, text, layout), draw_sample(folder, "", layout)).getbbox()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("text", [TEXT, "W" * 300, "palavra " * 400, "Ç" * 9])
 def test_words_of_any_length_stay_within_the_picture(tmp_path: Path, layout: Layout, text: str) -> None:
-    box = written(tmp_path, text, layout)
+    box = find_text_box(tmp_path, text, layout)
     assert box is not None
     assert box[0] > 20
     assert box[1] > 20
@@ -33,35 +33,35 @@ def test_words_of_any_length_stay_within_the_picture(tmp_path: Path, layout: Lay
 
 
 def test_few_words_are_large(tmp_path: Path) -> None:
-    box = written(tmp_path, "Pão", "centre")
+    box = find_text_box(tmp_path, "Pão", "centre")
     assert box is not None
     assert box[3] - box[1] > 120
 
 
 def test_accents_are_letters_of_their_own(tmp_path: Path) -> None:
-    shown = [made(tmp_path, text).tobytes() for text in ("c", "ç", "ã", "a", "\U000f0000", "\U000f0001")]
+    shown = [draw_sample(tmp_path, text).tobytes() for text in ("c", "ç", "ã", "a", "\U000f0000", "\U000f0001")]
     assert len(set(shown[:5])) == 5
     assert shown[4] == shown[5], "letters that the font lacks look all the same"
 
 
 def test_the_three_layouts_differ(tmp_path: Path) -> None:
-    assert len({written(tmp_path, TEXT, layout) for layout in LAYOUTS}) == 3
+    assert len({find_text_box(tmp_path, TEXT, layout) for layout in LAYOUTS}) == 3
 
 
 def test_a_busy_picture_of_another_shape_fills_a_thumbnail_that_is_small_enough(tmp_path: Path) -> None:
     busy = Image.merge("RGB", [Image.effect_noise((700, 900), 120) for _ in range(3)])
     file = io.BytesIO()
     busy.save(file, "PNG")
-    image = made(tmp_path, TEXT, "bottom", file.getvalue())
+    image = draw_sample(tmp_path, TEXT, "bottom", file.getvalue())
     assert image.size == SIZE
-    assert (tmp_path / "t.png").stat().st_size < LARGEST
+    assert (tmp_path / "t.png").stat().st_size < MAX_BYTES
     assert len(set(image.crop((0, 0, 1280, 60)).get_flattened_data())) > 10
 
 
 @pytest.mark.parametrize("thing", [b"", b"no picture", b"\x89PNG\r\n\x1a\n", b"<svg/>", b"%!PS-Adobe-3.0 EPSF-3.0"])
 def test_a_background_that_is_no_picture_is_refused(tmp_path: Path, thing: bytes) -> None:
     with pytest.raises(ValueError, match="the background"):
-        thumbnail(thing, TEXT, tmp_path / "t.png")
+        draw_thumbnail(thing, TEXT, tmp_path / "t.png")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,4 +69,4 @@ def test_a_background_of_far_too_many_pixels_is_not_unpacked(tmp_path: Path) -> 
     file = io.BytesIO()
     Image.new("1", (9_000, 9_000)).save(file, "PNG")
     with pytest.raises(ValueError, match="too large"):
-        thumbnail(file.getvalue(), TEXT, tmp_path / "t.png")
+        draw_thumbnail(file.getvalue(), TEXT, tmp_path / "t.png")

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from retoma.store.database import Database
-from tests.apps.videos.pages.canned import Desk, a_desk
-from tests.conftest import empty
+from tests.apps.videos.pages.video_pages import VideoPages, running_video_pages
+from tests.conftest import empty_database
 
-OpenDesk = Callable[..., AbstractAsyncContextManager[Desk]]
-
-
-@pytest.fixture
-async def open_desk(database: Database, tmp_path: Path) -> OpenDesk:
-    """`open_desk(says)`: on an empty database."""
-    await empty(database)
-    return lambda says="plainly": a_desk(database, tmp_path, says)
+OpenVideoPages = Callable[..., AbstractAsyncContextManager[VideoPages]]
 
 
 @pytest.fixture
-async def desk(open_desk: OpenDesk) -> AsyncIterator[Desk]:
-    async with open_desk() as made:
+async def open_video_pages(database: Database, tmp_path: Path) -> OpenVideoPages:
+    """`open_video_pages(says)`: on an empty database."""
+    await empty_database(database)
+    return lambda says="plainly": running_video_pages(database, tmp_path, says)
+
+
+@pytest.fixture
+async def video_pages(open_video_pages: OpenVideoPages) -> AsyncIterator[VideoPages]:
+    async with open_video_pages() as made:
         yield made

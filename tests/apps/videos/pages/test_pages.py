@@ -6,19 +6,19 @@ from pathlib import Path
 from string import Formatter
 
 from retoma import Decision
-from retoma_apps.providers.speech import KNOWN, Espeak
+from retoma_apps.providers.speech import KNOWN_VOICES, Espeak
 from retoma_apps.providers.youtube import VideoToPublish, mark_of
-from retoma_apps.videos.channels import channel_of
+from retoma_apps.videos.channels import get_channel
+from retoma_apps.videos.demo import create_demo
 from retoma_apps.videos.models import Channel
 from retoma_apps.videos.pages import forms, words
-from retoma_apps.videos.pages.looks import STAGES
+from retoma_apps.videos.pages.badges import STAGE_BADGES
 from retoma_apps.videos.pages.offline import VARIABLES
 from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.sample import sample
 from retoma_apps.videos.stages import Stage
-from tests.apps.videos.pages.canned import FILM, PNG, Desk
 from tests.apps.videos.pages.test_reviews import text_of
+from tests.apps.videos.pages.video_pages import FILM, PNG, VideoPages
 
 ORDER = {
     "topic": "Como investir",
@@ -48,38 +48,38 @@ def test_every_word_is_there_in_both_languages_with_the_same_blanks() -> None:
 
 
 def test_every_stage_step_and_stand_in_has_its_words() -> None:
-    assert set(STAGES) == set(Stage)
+    assert set(STAGE_BADGES) == set(Stage)
     needed = {f"stage {each}" for each in Stage} | {f"step {each}" for each in longform.steps}
     needed |= {f"{kind} {what}" for kind in ("offline", "short") for what in VARIABLES}
     assert needed <= words.KNOWN
 
 
-async def test_a_list_that_is_empty_begins_with_an_order(desk: Desk) -> None:
-    shown = text_of(await desk.read("/videos/", language="pt"))
+async def test_a_list_that_is_empty_begins_with_an_order(video_pages: VideoPages) -> None:
+    shown = text_of(await video_pages.read("/videos/", language="pt"))
     assert "Peça o primeiro vídeo" in shown
     assert "Publicar em (UTC)" in shown
 
 
-async def test_an_order_starts_one_video_however_often_its_form_is_sent(desk: Desk) -> None:
+async def test_an_order_starts_one_video_however_often_its_form_is_sent(video_pages: VideoPages) -> None:
     for _ in range(2):
-        sent = await desk.send("/videos/", ORDER | {"scheduled_for": "2031-02-04T12:00", "language": "en"})
+        sent = await video_pages.send("/videos/", ORDER | {"scheduled_for": "2031-02-04T12:00", "language": "en"})
         assert sent.status_code == 303, sent.text
-    (run,) = await desk.client.runs()
+    (run,) = await video_pages.client.runs()
     assert (run.tenant, run.input["topic"], run.input["language"]) == ("financas", "Como investir", "en")
     assert run.input["scheduled_for"].startswith("2031-02-04T12:00:00")
-    assert "Vídeo pedido." in await desk.read(sent.headers["location"], language="pt")
+    assert "Vídeo pedido." in await video_pages.read(sent.headers["location"], language="pt")
 
 
-async def test_a_video_ordered_for_later_says_when_it_starts(desk: Desk) -> None:
-    sent = await desk.send("/videos/", ORDER | {"start_at": "2030-02-04T12:00"})
+async def test_a_video_ordered_for_later_says_when_it_starts(video_pages: VideoPages) -> None:
+    sent = await video_pages.send("/videos/", ORDER | {"start_at": "2030-02-04T12:00"})
     assert sent.status_code == 303, sent.text
-    (run,) = await desk.client.runs()
+    (run,) = await video_pages.client.runs()
     assert (run.state, run.run_at.isoformat()) == ("pending", "2030-02-04T12:00:00+00:00")
     for language, sentence in (("en", "Draft Starts on"), ("pt", "Rascunho Começa em")):
-        assert sentence in text_of(await desk.read("/videos/", language=language))
+        assert sentence in text_of(await video_pages.read("/videos/", language=language))
 
 
-async def test_what_is_wrong_with_an_order_is_told_at_its_field(desk: Desk) -> None:
+async def test_what_is_wrong_with_an_order_is_told_at_its_field(video_pages: VideoPages) -> None:
     for field, written, sentence in (
         ("topic", " ", "Diga o tema, com 3 a 300 letras."),
         ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
@@ -90,98 +90,100 @@ async def test_what_is_wrong_with_an_order_is_told_at_its_field(desk: Desk) -> N
         ("scheduled_for", "amanhã", "Um dia e uma hora"),
         ("scheduled_for", "2029-12-31T12:00", "Essa hora já passou."),
     ):
-        bounced = await desk.send("/videos/", ORDER | {field: written}, language="pt")
+        bounced = await video_pages.send("/videos/", ORDER | {field: written}, language="pt")
         assert bounced.status_code == 422
         assert re.search(f'id="a-{field}" role="alert">.*?{re.escape(sentence)}', bounced.text), field
         assert 'value="financas"' in bounced.text or field == "channel"
-    assert await desk.client.runs() == []
+    assert await video_pages.client.runs() == []
 
 
-async def test_the_list_says_how_far_a_video_is_and_leads_to_its_review(desk: Desk) -> None:
-    review = await desk.review("final_review")
+async def test_the_list_says_how_far_a_video_is_and_leads_to_its_review(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review")
     for language, stage, step in (("en", "Ready", "Final review"), ("pt", "Pronto", "Revisão final")):
-        page = await desk.read("/videos/", language=language)
+        page = await video_pages.read("/videos/", language=language)
         assert f"Title plainly Como investir financas {stage} {step}" in text_of(page)
         assert f'href="/reviews/{review.id}"' in page
         assert 'href="/videos/channel/' not in page
 
 
-async def test_the_list_leads_to_what_is_published(desk: Desk) -> None:
-    review = await desk.review("final_review")
-    await desk.approve(review)
-    await desk.work()
-    page = await desk.read("/videos/")
+async def test_the_list_leads_to_what_is_published(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review")
+    await video_pages.approve(review)
+    await video_pages.work()
+    page = await video_pages.read("/videos/")
     assert f'href="/videos/channel/{PLAINLY}"' in page
     assert "Published without its thumbnail: Not verified plainly" in text_of(page)
     assert "Published" in text_of(page)
     assert 'href="/reviews/' not in page
 
 
-async def test_a_video_that_failed_says_why_and_where_it_is_continued(desk: Desk) -> None:
-    review = await desk.review("final_review")
-    await desk.client.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1, "title": "refused"}))
-    await desk.work()
-    page = await desk.read("/videos/")
+async def test_a_video_that_failed_says_why_and_where_it_is_continued(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review")
+    await video_pages.client.decide(
+        review.id, Decision("approve", by="ana", value={"thumbnail": 1, "title": "refused"})
+    )
+    await video_pages.work()
+    page = await video_pages.read("/videos/")
     assert "no such account plainly" in page
     assert f'<a class="btn small" href="/runs/{review.run}">' in page
-    asked = text_of(await desk.read(f"/reviews/{review.id}"))
+    asked = text_of(await video_pages.read(f"/reviews/{review.id}"))
     assert "The run is over: failed. See the run" in asked
 
 
-async def test_a_video_that_was_rejected_says_where_and_why(desk: Desk) -> None:
-    review = await desk.review("script_review")
-    await desk.client.decide(review.id, Decision("reject", by="ana", notes="fora do tema"))
-    assert "Revisão do roteiro: fora do tema" in text_of(await desk.read("/videos/", language="pt"))
+async def test_a_video_that_was_rejected_says_where_and_why(video_pages: VideoPages) -> None:
+    review = await video_pages.review("script_review")
+    await video_pages.client.decide(review.id, Decision("reject", by="ana", notes="fora do tema"))
+    assert "Revisão do roteiro: fora do tema" in text_of(await video_pages.read("/videos/", language="pt"))
 
 
-async def test_the_sample_says_where_it_is_published(desk: Desk) -> None:
-    told = sample(desk.studio)(desk.client, "http://here", "en")
+async def test_the_sample_says_where_it_is_published(video_pages: VideoPages) -> None:
+    told = create_demo(video_pages.services)(video_pages.client, "http://here", "en")
     await anext(told)
-    (run,) = await desk.client.runs()
-    while not (await desk.client.show(run.id)).is_over:
-        await desk.work()
-        for review in await desk.client.reviews(run=run.id):
-            await desk.approve(review)
+    (run,) = await video_pages.client.runs()
+    while not (await video_pages.client.show(run.id)).is_over:
+        await video_pages.work()
+        for review in await video_pages.client.reviews(run=run.id):
+            await video_pages.approve(review)
     assert await anext(told) == f"“How coffee is made” is published: http://here/videos/channel/{PLAINLY}"
 
 
-async def test_long_lists_have_a_next_page(desk: Desk) -> None:
+async def test_long_lists_have_a_next_page(video_pages: VideoPages) -> None:
     for number in range(21):
-        await desk.begin(f"Tema {number}")
-    page = await desk.read("/videos/")
+        await video_pages.begin(f"Tema {number}")
+    page = await video_pages.read("/videos/")
     assert "Tema 0" not in page
     (older,) = re.findall(r'href="(/videos/\?before=[^"]+)"', page)
-    assert "Tema 0" in await desk.read(older)
-    assert "Tema 20" in await desk.read("/videos/?before=nothing")
+    assert "Tema 0" in await video_pages.read(older)
+    assert "Tema 20" in await video_pages.read("/videos/?before=nothing")
 
 
-async def test_every_page_says_what_is_offline_and_what_would_change_it(desk: Desk) -> None:
+async def test_every_page_says_what_is_offline_and_what_would_change_it(video_pages: VideoPages) -> None:
     for path in ("/videos/", "/videos/channels", "/videos/channels/financas", "/videos/metrics"):
-        page = await desk.read(path, language="pt")
+        page = await video_pages.read(path, language="pt")
         assert "Feito nesta máquina, sem serviço externo:" in page, path
         assert all(f">{name}<" in page for names in VARIABLES.values() for name in names), path
-    review = await desk.review("script_review")
-    assert "Parte disto foi feita nesta máquina" in await desk.read(f"/reviews/{review.id}", language="pt")
+    review = await video_pages.review("script_review")
+    assert "Parte disto foi feita nesta máquina" in await video_pages.read(f"/reviews/{review.id}", language="pt")
 
 
 def test_a_channel_is_the_same_after_it_was_in_a_form() -> None:
     channel = Channel(language="en", voice="espeak_en", style="a\nb", seconds=75, budget=2.5, account="main")
-    assert forms.read_channel(forms.of_channel(channel).fields, Words("en"), {"espeak": None}) == channel
+    assert forms.parse_channel(forms.channel_form(channel).fields, Words("en"), {"espeak": None}) == channel
 
 
-async def test_a_channel_is_set_by_its_form_and_new_orders_follow_it(desk: Desk) -> None:
-    saved = await desk.send("/videos/channels/financas", CHANNEL)
+async def test_a_channel_is_set_by_its_form_and_new_orders_follow_it(video_pages: VideoPages) -> None:
+    saved = await video_pages.send("/videos/channels/financas", CHANNEL)
     assert saved.status_code == 303, saved.text
-    assert await channel_of(desk.client, "financas") == Channel(
+    assert await get_channel(video_pages.client, "financas") == Channel(
         language="en", voice="espeak_en", style="calm", seconds=90, budget=2.5
     )
-    await desk.send("/videos/", ORDER)
-    (run,) = await desk.client.runs()
+    await video_pages.send("/videos/", ORDER)
+    (run,) = await video_pages.client.runs()
     assert (run.input["language"], run.input["seconds"], run.input["voice"]) == ("en", 90, "espeak_en")
-    assert "espeak_en" in text_of(await desk.read("/videos/channels"))
+    assert "espeak_en" in text_of(await video_pages.read("/videos/channels"))
 
 
-async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_saved(desk: Desk) -> None:
+async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_saved(video_pages: VideoPages) -> None:
     for field, written in (
         ("voice", "azure_en_us_guy"),
         ("voice", "<script>"),
@@ -194,85 +196,87 @@ async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_
         ("style", "x" * 501),
         ("account", "日本語"),
     ):
-        bounced = await desk.send("/videos/channels/financas", CHANNEL | {field: written})
+        bounced = await video_pages.send("/videos/channels/financas", CHANNEL | {field: written})
         assert bounced.status_code == 422, written
         assert re.search(f'id="a-{field}" role="alert"', bounced.text), written
-    assert await desk.client.profiles() == []
+    assert await video_pages.client.profiles() == []
 
 
-async def test_voices_that_have_a_key_are_offered_and_others_of_the_same_provider_can_be_written(desk: Desk) -> None:
-    page = await desk.read("/videos/channels/financas")
+async def test_voices_that_have_a_key_are_offered_and_others_of_the_same_provider_can_be_written(
+    video_pages: VideoPages,
+) -> None:
+    page = await video_pages.read("/videos/channels/financas")
     offered = set(re.findall(r'<option value="(\w+_\w+)">', page))
-    assert offered == {name for name, voice in KNOWN.items() if voice.provider == "espeak"}
+    assert offered == {name for name, voice in KNOWN_VOICES.items() if voice.provider == "espeak"}
     mine = CHANNEL | {"voice": "elevenlabs_abc"}
-    assert (await desk.send("/videos/channels/financas", mine)).status_code == 422
-    desk.studio.voices["elevenlabs"] = Espeak()  # type: ignore[index]
-    assert (await desk.send("/videos/channels/financas", mine)).status_code == 303
-    assert 'value="elevenlabs_abc"' in await desk.read("/videos/channels/financas")
+    assert (await video_pages.send("/videos/channels/financas", mine)).status_code == 422
+    video_pages.services.voices["elevenlabs"] = Espeak()  # type: ignore[index]
+    assert (await video_pages.send("/videos/channels/financas", mine)).status_code == 303
+    assert 'value="elevenlabs_abc"' in await video_pages.read("/videos/channels/financas")
 
 
-async def test_a_colleagues_change_is_not_saved_over(desk: Desk) -> None:
-    await desk.send("/videos/channels/financas", CHANNEL)
-    late = await desk.send("/videos/channels/financas", CHANNEL | {"style": "loud"})
+async def test_a_colleagues_change_is_not_saved_over(video_pages: VideoPages) -> None:
+    await video_pages.send("/videos/channels/financas", CHANNEL)
+    late = await video_pages.send("/videos/channels/financas", CHANNEL | {"style": "loud"})
     assert late.status_code == 409
     assert "Somebody has changed it meanwhile" in late.text
     assert "loud" in late.text
-    assert (await channel_of(desk.client, "financas")).style == "calm"
-    again = await desk.send("/videos/channels/financas", CHANNEL | {"style": "loud", "revision": "1"})
+    assert (await get_channel(video_pages.client, "financas")).style == "calm"
+    again = await video_pages.send("/videos/channels/financas", CHANNEL | {"style": "loud", "revision": "1"})
     assert again.status_code == 303
 
 
-async def test_a_new_channel_is_opened_by_its_name(desk: Desk) -> None:
-    opened = await desk.send("/videos/channels", {"channel": "Saúde & bem-estar"})
-    assert "Saúde &amp; bem-estar" in await desk.read(opened.headers["location"])
+async def test_a_new_channel_is_opened_by_its_name(video_pages: VideoPages) -> None:
+    opened = await video_pages.send("/videos/channels", {"channel": "Saúde & bem-estar"})
+    assert "Saúde &amp; bem-estar" in await video_pages.read(opened.headers["location"])
     for name in ("", " ", "a/b", "..", "x" * 101):
-        assert (await desk.send("/videos/channels", {"channel": name})).status_code == 422
+        assert (await video_pages.send("/videos/channels", {"channel": name})).status_code == 422
 
 
-async def published(desk: Desk, folder: Path, title: str = "Renda & fixa") -> str:
+async def publish(video_pages: VideoPages, folder: Path, title: str = "Renda & fixa") -> str:
     film, picture = folder / "film.mp4", folder / "picture.png"
     film.write_bytes(FILM)
     picture.write_bytes(PNG)
     video = VideoToPublish(title=title, mark=mark_of(title), description="First & last", tags=("juros",))
-    sent = await desk.channel.send(await desk.channel.begin(video, len(FILM)), film)
-    await desk.channel.set_thumbnail(sent.video_id, picture)
+    sent = await video_pages.channel.send(await video_pages.channel.begin(video, len(FILM)), film)
+    await video_pages.channel.set_thumbnail(sent.video_id, picture)
     return sent.url
 
 
-async def test_what_is_published_on_this_machine_can_be_watched(desk: Desk, tmp_path: Path) -> None:
-    url = await published(desk, tmp_path)
-    await published(desk, tmp_path, "Another")
-    page = await desk.read(url)
+async def test_what_is_published_on_this_machine_can_be_watched(video_pages: VideoPages, tmp_path: Path) -> None:
+    url = await publish(video_pages, tmp_path)
+    await publish(video_pages, tmp_path, "Another")
+    page = await video_pages.read(url)
     assert [each for each in ("Renda & fixa", "First & last", "juros", "Another") if each not in text_of(page)] == []
     assert "retoma-" not in text_of(page)
-    part = await desk.visitor.get(f"{url}/video", Range="bytes=10-19")
+    part = await video_pages.visitor.get(f"{url}/video", Range="bytes=10-19")
     assert (part.status_code, part.content) == (206, FILM[10:20])
     assert part.headers["content-type"] == "video/mp4"
     assert part.headers["x-content-type-options"] == "nosniff"
-    picture = await desk.visitor.get(f"{url}/thumbnail")
+    picture = await video_pages.visitor.get(f"{url}/thumbnail")
     assert (picture.content, picture.headers["content-type"]) == (PNG, "image/png")
 
 
-async def test_only_ids_of_videos_lead_to_files(desk: Desk, tmp_path: Path) -> None:
-    await published(desk, tmp_path)
+async def test_only_ids_of_videos_lead_to_files(video_pages: VideoPages, tmp_path: Path) -> None:
+    await publish(video_pages, tmp_path)
     for name in ("local-000000000000", "%2e%2e%2fvideos", "local-0123456789ab%00", "*"):
         for what in ("", "/video", "/thumbnail"):
-            answer = await desk.visitor.get(f"/videos/channel/{name}{what}")
+            answer = await video_pages.visitor.get(f"/videos/channel/{name}{what}")
             assert (answer.status_code, FILM in answer.content) == (404, False), name
 
 
-async def test_metrics_say_in_words_whether_their_targets_are_met(desk: Desk) -> None:
-    empty = text_of(await desk.read("/videos/metrics"))
+async def test_metrics_say_in_words_whether_their_targets_are_met(video_pages: VideoPages) -> None:
+    empty = text_of(await video_pages.read("/videos/metrics"))
     assert empty.count("No data yet") == 5
-    run = await desk.begin()
-    sandbox = desk.visitor.api.sandbox
+    run = await video_pages.begin()
+    sandbox = video_pages.visitor.api.sandbox
     for _ in range(4):
-        await sandbox.work(until_later=False)
+        await sandbox.work(advance_clock=False)
         await sandbox.clock.advance(timedelta(hours=3))
-        (review,) = await desk.client.reviews(run=run)
-        await desk.approve(review)
+        (review,) = await video_pages.client.reviews(run=run)
+        await video_pages.approve(review)
     await sandbox.work()
-    shown = text_of(await desk.read("/videos/metrics", language="pt"))
+    shown = text_of(await video_pages.read("/videos/metrics", language="pt"))
     assert "Espera média por uma decisão 4 decisões 3 h menos de 2 h Fora da meta" in shown
     assert "Aprovados na primeira vez 4 de 4 primeiras decisões 100 % mais de 85 % Na meta" in shown
     of_times = "vídeos prontos, publicados ou à espera do seu dia: 1; metade em até 0 s"

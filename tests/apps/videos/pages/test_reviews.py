@@ -8,9 +8,9 @@ from retoma import Decision
 from retoma_apps.videos.models import Script
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, TEMPLATES
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.writing.quality import report
-from tests.apps.videos.pages.canned import FILM, Desk
-from tests.apps.videos.pages.conftest import OpenDesk
+from retoma_apps.videos.writing.quality import assess_quality
+from tests.apps.videos.pages.conftest import OpenVideoPages
+from tests.apps.videos.pages.video_pages import FILM, VideoPages
 from tests.server.pages.test_pages import EVERYTHING, Elements
 
 REVIEWS = tuple(REVIEW_TEMPLATES)
@@ -25,7 +25,7 @@ def test_every_review_of_a_video_has_a_template_of_its_own() -> None:
     assert all((TEMPLATES / name).is_file() for name in REVIEW_TEMPLATES.values())
 
 
-SHOWN = {
+EXPECTED_TEXTS = {
     "script_review": {
         "en": [
             "Title plainly",
@@ -80,167 +80,171 @@ SHOWN = {
 }
 
 
-async def test_a_reviewer_sees_all_that_they_decide_by_in_their_language(desk: Desk) -> None:
-    run = await desk.begin()
-    for step, languages in SHOWN.items():
-        await desk.work()
-        (review,) = await desk.client.reviews(run=run)
+async def test_a_reviewer_sees_all_that_they_decide_by_in_their_language(video_pages: VideoPages) -> None:
+    run = await video_pages.begin()
+    for step, languages in EXPECTED_TEXTS.items():
+        await video_pages.work()
+        (review,) = await video_pages.client.reviews(run=run)
         for language, sentences in languages.items():
-            shown = text_of(await desk.read(f"/reviews/{review.id}", language=language))
+            shown = text_of(await video_pages.read(f"/reviews/{review.id}", language=language))
             assert [each for each in sentences if each not in shown] == [], step
-        await desk.approve(review)
+        await video_pages.approve(review)
 
 
-async def test_the_players_of_a_review_get_the_parts_of_files_that_they_ask_for(desk: Desk) -> None:
-    review = await desk.review("final_review", scheduled_for="2031-02-04T12:00:00Z")
-    page = await desk.read(f"/reviews/{review.id}")
+async def test_the_players_of_a_review_get_the_parts_of_files_that_they_ask_for(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review", scheduled_for="2031-02-04T12:00:00Z")
+    page = await video_pages.read(f"/reviews/{review.id}")
     assert "2031-02-04 12:00:00 UTC" in page
     (film,) = re.findall(r'<video [^>]*src="([^"]+)"', page)
     (track,) = re.findall(r'<track [^>]*srclang="pt-BR"[^>]*src="([^"]+)"', page)
-    part = await desk.visitor.get(film, Range="bytes=2-5")
+    part = await video_pages.visitor.get(film, Range="bytes=2-5")
     assert (part.status_code, part.content) == (206, FILM[2:6])
-    subtitles = await desk.visitor.get(track)
+    subtitles = await video_pages.visitor.get(track)
     assert (subtitles.text, subtitles.headers["content-type"].partition(";")[0]) == ("WEBVTT", "text/vtt")
 
 
-async def test_a_final_review_says_that_the_time_of_publication_has_passed_meanwhile(desk: Desk) -> None:
-    review = await desk.review("final_review", scheduled_for="2030-01-01T17:00:00+02:00")
+async def test_a_final_review_says_that_the_time_of_publication_has_passed_meanwhile(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review", scheduled_for="2030-01-01T17:00:00+02:00")
     for hours, is_late in ((2, False), (1, True)):
-        await desk.visitor.api.sandbox.clock.advance(timedelta(hours=hours))
-        page = text_of(await desk.read(f"/reviews/{review.id}"))
+        await video_pages.visitor.api.sandbox.clock.advance(timedelta(hours=hours))
+        page = text_of(await video_pages.read(f"/reviews/{review.id}"))
         assert "Goes public 2030-01-01 15:00:00 UTC" in page
         assert ("This time has passed" in page) is is_late
 
 
-async def test_a_final_review_shows_the_credits_that_are_published_below_the_description(desk: Desk) -> None:
-    review = await desk.review("final_review")
+async def test_a_final_review_shows_the_credits_that_are_published_below_the_description(
+    video_pages: VideoPages,
+) -> None:
+    review = await video_pages.review("final_review")
     credit = "Eva plainly (pexels plainly): https://pexels.example/1"
-    shown = text_of(await desk.read(f"/reviews/{review.id}", language="pt"))
+    shown = text_of(await video_pages.read(f"/reviews/{review.id}", language="pt"))
     assert (
         f"Estas linhas vão abaixo dela. Se as duas passam do que o canal aceita, o texto acima é cortado. {credit}"
         in shown
     )
     decision = Decision("approve", by="ana", value={"thumbnail": 1, "description": "", "tags": []})
-    await desk.client.decide(review.id, decision)
-    closed = text_of(await desk.read(f"/reviews/{review.id}"))
+    await video_pages.client.decide(review.id, decision)
+    closed = text_of(await video_pages.read(f"/reviews/{review.id}"))
     assert f"Description \N{EN DASH} {credit}" in closed
     assert "tag plainly" not in closed
 
 
-async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(desk: Desk) -> None:
-    review = await desk.review("script_review")
+async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(video_pages: VideoPages) -> None:
+    review = await video_pages.review("script_review")
     path = f"/reviews/{review.id}"
-    page = await desk.read(path, language="pt")
+    page = await video_pages.read(path, language="pt")
     assert '<label for="value.scenes.0.text">Texto</label>' in page
     assert "Knowledge reuse rate" not in page
     assert "Em JSON." not in page
     sources = {"value.sources.0.name": "Bank", "value.sources.0.confidence": "1,5"}
-    given = {"act": "edit", "value.title": "Other", **sources}
+    given = {"action": "edit", "value.title": "Other", **sources}
     given |= {"value.scenes.0.text": "", "value.scenes.1.text": "Mine", "value.scenes.1.visual": "x" * 201}
-    bounced = await desk.send(f"{path}?lang=pt", {**given, "value.scenes.0.visual": ""})
+    bounced = await video_pages.send(f"{path}?lang=pt", {**given, "value.scenes.0.visual": ""})
     told = re.findall(r'id="(value[^"]*)-why" role="alert">.*?</svg>([^<]*)', bounced.text)
     assert told == [
         ("value.scenes.1.visual", "Longo demais: no máximo 200 caracteres."),
         ("value.sources.0.confidence", "Deve ser no máximo 1."),
     ]
     mended = given | {"value.scenes.1.visual": "a coin", "value.sources.0.confidence": "0,5"}
-    assert (await desk.send(path, mended)).status_code == 303
-    value = (await desk.client.review(review.id)).value
+    assert (await video_pages.send(path, mended)).status_code == 303
+    value = (await video_pages.client.review(review.id)).value
     assert (value["title"], value["scenes"]) == ("Other", [{"text": "Mine", "visual": "a coin"}])
     assert (value["word_count"], value["facts_used"]) == (1, 12)
-    assert value["quality"] == report(Script.model_validate(value), "en", 600).model_dump()
+    assert value["quality"] == assess_quality(Script.model_validate(value), "en", 600).model_dump()
     assert [issue["code"] for issue in value["quality"]["issues"]] == ["much_too_short"]
 
 
-async def test_what_nobody_can_type_is_not_offered_to_be_edited(desk: Desk) -> None:
+async def test_what_nobody_can_type_is_not_offered_to_be_edited(video_pages: VideoPages) -> None:
     for step in ("audio_review", "broll_review"):
-        review = await desk.review(step)
-        assert 'id="edit"' not in await desk.read(f"/reviews/{review.id}")
+        review = await video_pages.review(step)
+        assert 'id="edit"' not in await video_pages.read(f"/reviews/{review.id}")
 
 
-async def test_the_lines_of_a_narration_say_when_they_are_spoken(desk: Desk) -> None:
-    review = await desk.review("audio_review")
-    page = await desk.read(f"/reviews/{review.id}")
+async def test_the_lines_of_a_narration_say_when_they_are_spoken(video_pages: VideoPages) -> None:
+    review = await video_pages.review("audio_review")
+    page = await video_pages.read(f"/reviews/{review.id}")
     assert re.findall(r'data-start="([\d.]+)" data-end="([\d.]+)"', page) == [("0.000", "2.000"), ("62.250", "71.000")]
     assert 'data-transcript="narration"' in page
     assert '<audio class="wide" id="narration" controls' in page
-    script = await desk.visitor.get("/static/app/transcript.js")
+    script = await video_pages.visitor.get("/static/app/transcript.js")
     assert script.headers["content-type"].startswith("text/javascript")
 
 
-async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(desk: Desk) -> None:
-    review = await desk.review("broll_review")
+async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(video_pages: VideoPages) -> None:
+    review = await video_pages.review("broll_review")
     path = f"/reviews/{review.id}"
-    page = await desk.read(path)
+    page = await video_pages.read(path)
     assert re.findall(r'name="items" value="(\d)" form="send-back-form"', page) == ["1", "2"]
     words = {"feedback.queries.1": "", "feedback.queries.2": '"night"'}
-    bounced = await desk.send(path, {"act": "send_back", "items": "2", "to": "upload", "notes": "darker", **words})
+    bounced = await video_pages.send(
+        path, {"action": "send_back", "items": "2", "to": "upload", "notes": "darker", **words}
+    )
     assert bounced.status_code == 422
     assert 'name="feedback.queries.2" maxlength="200" value="&#34;night&#34;"' in bounced.text
     assert 'name="feedback.queries"' not in bounced.text
     assert re.findall(r'value="(\d)" form="send-back-form" checked', bounced.text) == ["2"]
-    sent = await desk.send(path, {"act": "send_back", "items": "2", "notes": "darker", **words})
+    sent = await video_pages.send(path, {"action": "send_back", "items": "2", "notes": "darker", **words})
     assert sent.status_code == 303
-    decided = await desk.client.review(review.id)
+    decided = await video_pages.client.review(review.id)
     assert (decided.state, decided.back_items) == ("sent_back", ("2",))
     assert (decided.feedback or {})["queries"] == {"2": '"night"'}
-    closed = await desk.read(path)
+    closed = await video_pages.read(path)
     assert 'name="items"' not in closed
     assert closed.count("Was to be replaced") == 1
 
 
-async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(desk: Desk) -> None:
-    review = await desk.review("final_review")
+async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review")
     path = f"/reviews/{review.id}"
-    page = await desk.read(path)
+    page = await video_pages.read(path)
     assert re.findall(r'name="value.thumbnail" value="(\d)" form="approve" required', page) == ["1", "2", "3"]
     assert "c-fail sm" not in page
     assert '<input type="text" inputmode="numeric"' not in page  # the form's own field for it
-    without = await desk.send(path, {"act": "approve"})
+    without = await video_pages.send(path, {"action": "approve"})
     assert without.status_code == 422
-    assert (await desk.client.review(review.id)).is_open
+    assert (await video_pages.client.review(review.id)).is_open
     given = {"value.thumbnail": "2", "value.title": "Another", "value.tags": "one\r\ntwo"}
-    chosen = await desk.send(path, {"act": "approve", **given})
+    chosen = await video_pages.send(path, {"action": "approve", **given})
     assert chosen.status_code == 303, chosen.text
-    value = (await desk.client.review(review.id)).value
+    value = (await video_pages.client.review(review.id)).value
     assert (value["thumbnail"], value["title"], value["tags"]) == (2, "Another", ["one", "two"])
-    assert re.findall(r'value="(\d)" form="approve" required checked disabled', await desk.read(path)) == ["2"]
+    assert re.findall(r'value="(\d)" form="approve" required checked disabled', await video_pages.read(path)) == ["2"]
 
 
 async def test_a_final_review_is_sent_back_with_words_for_its_thumbnails_and_subtitles_left_as_they_are(
-    desk: Desk,
+    video_pages: VideoPages,
 ) -> None:
-    review = await desk.review("final_review")
-    given = {"act": "send_back", "to": "thumbnail_gen", "feedback.thumbnail_texts": "Um\r\nDois"}
-    page = await desk.read(f"/reviews/{review.id}")
+    review = await video_pages.review("final_review")
+    given = {"action": "send_back", "to": "thumbnail_gen", "feedback.thumbnail_texts": "Um\r\nDois"}
+    page = await video_pages.read(f"/reviews/{review.id}")
     assert re.findall(r'<option value="(\w*)"( selected)?>', page) == [("", ""), ("yes", ""), ("no", "")]
-    sent = await desk.send(f"/reviews/{review.id}", {**given, "feedback.subtitles": ""})
+    sent = await video_pages.send(f"/reviews/{review.id}", {**given, "feedback.subtitles": ""})
     assert sent.status_code == 303, sent.text
-    feedback = (await desk.client.review(review.id)).feedback or {}
+    feedback = (await video_pages.client.review(review.id)).feedback or {}
     assert feedback["thumbnail_texts"] == ["Um", "Dois"]
     assert "subtitles" not in feedback
 
 
-async def test_a_choice_is_kept_when_the_form_comes_back(desk: Desk) -> None:
-    review = await desk.review("final_review")
-    given = {"act": "approve", "value.thumbnail": "3", "value.title": "x" * 101}
-    bounced = await desk.send(f"/reviews/{review.id}", given)
+async def test_a_choice_is_kept_when_the_form_comes_back(video_pages: VideoPages) -> None:
+    review = await video_pages.review("final_review")
+    given = {"action": "approve", "value.thumbnail": "3", "value.title": "x" * 101}
+    bounced = await video_pages.send(f"/reviews/{review.id}", given)
     assert bounced.status_code == 422
     assert re.findall(r'value="(\d)" form="approve" required checked', bounced.text) == ["3"]
     assert re.search(r'name="value.title"[^>]*aria-invalid="true"', bounced.text)
     assert f'value="{"x" * 101}"' in bounced.text
 
 
-async def test_text_of_models_providers_and_people_is_only_ever_text(open_desk: OpenDesk) -> None:
-    async with open_desk(EVERYTHING) as desk:
-        run = await desk.begin(EVERYTHING, EVERYTHING.replace("/", ""))
+async def test_text_of_models_providers_and_people_is_only_ever_text(open_video_pages: OpenVideoPages) -> None:
+    async with open_video_pages(EVERYTHING) as video_pages:
+        run = await video_pages.begin(EVERYTHING, EVERYTHING.replace("/", ""))
         for step in (*REVIEWS, "published"):
-            await desk.work()
-            found = ["/videos/", "/videos/channels", "/videos/?new=1&said=<script>"]
-            reviews = await desk.client.reviews(run=run)
+            await video_pages.work()
+            found = ["/videos/", "/videos/channels", "/videos/?new=1&notice=<script>"]
+            reviews = await video_pages.client.reviews(run=run)
             found += [f"/reviews/{each.id}" for each in reviews]
             for path in found:
-                page = await desk.read(path)
+                page = await video_pages.read(path)
                 elements = Elements()
                 elements.feed(page)
                 assert elements.tags.isdisjoint({"iframe", "object", "embed", "style", "base"}), path
@@ -251,25 +255,27 @@ async def test_text_of_models_providers_and_people_is_only_ever_text(open_desk: 
             if step == "published":
                 return
             assert "alert(1)" in page
-            await desk.approve(reviews[0])
+            await video_pages.approve(reviews[0])
 
 
-async def test_the_history_of_a_review_says_which_clips_were_to_be_replaced(desk: Desk) -> None:
-    review = await desk.review("broll_review")
-    await desk.client.decide(review.id, Decision("send_back", by="ana", items=["1"], notes="darker"))
-    await desk.work()
-    (again,) = await desk.client.reviews(run=review.run)
+async def test_the_history_of_a_review_says_which_clips_were_to_be_replaced(video_pages: VideoPages) -> None:
+    review = await video_pages.review("broll_review")
+    await video_pages.client.decide(review.id, Decision("send_back", by="ana", items=["1"], notes="darker"))
+    await video_pages.work()
+    (again,) = await video_pages.client.reviews(run=review.run)
     for language, said in (("en", "darker Items: 1"), ("pt", "darker Itens: 1")):
-        pages = [text_of(await desk.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)]
+        pages = [
+            text_of(await video_pages.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)
+        ]
         assert [page.count(said) for page in pages] == [2, 1]  # where it says how it was decided, and in the history
 
 
-async def test_remarks_on_moments_are_asked_for_only_where_something_is_made_of_them(desk: Desk) -> None:
-    run = await desk.begin()
+async def test_remarks_on_moments_are_asked_for_only_where_something_is_made_of_them(video_pages: VideoPages) -> None:
+    run = await video_pages.begin()
     asked = {}
     for step in REVIEWS:
-        await desk.work()
-        (review,) = await desk.client.reviews(run=run)
-        asked[step] = 'name="comments"' in await desk.read(f"/reviews/{review.id}")
-        await desk.approve(review)
+        await video_pages.work()
+        (review,) = await video_pages.client.reviews(run=run)
+        asked[step] = 'name="comments"' in await video_pages.read(f"/reviews/{review.id}")
+        await video_pages.approve(review)
     assert asked == {"script_review": False, "audio_review": True, "broll_review": False, "final_review": False}

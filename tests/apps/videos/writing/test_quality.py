@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from retoma_apps.videos.models import Scene, Script, Source
-from retoma_apps.videos.writing.quality import _TEXTS, readability, reading_ease, report
-from tests.apps.videos.writing.texts import a_script, sayings
+from retoma_apps.videos.writing.quality import _TEXTS, assess_quality, readability, reading_ease
+from tests.apps.videos.writing.texts import a_script, make_sentences
 
 
 def codes(script: Script, seconds: int | None = None) -> list[str]:
-    return [issue.code for issue in report(script, "pt-BR", seconds).issues]
+    return [issue.code for issue in assess_quality(script, "pt-BR", seconds).issues]
 
 
 def test_reading_ease_has_the_constants_of_each_language() -> None:
@@ -29,7 +29,7 @@ def test_long_words_and_sentences_score_lower_and_the_score_is_from_0_to_10() ->
 
 
 def test_a_good_script_has_no_issues() -> None:
-    found = report(a_script(sayings(8), sayings(7, 9)), "pt-BR", 60)
+    found = assess_quality(a_script(make_sentences(8), make_sentences(7, 9)), "pt-BR", 60)
     assert (found.passed, found.issues, found.visual_markers) == (True, [], 2)
 
 
@@ -45,22 +45,22 @@ def test_a_good_script_has_no_issues() -> None:
 )
 def test_the_length_is_held_against_what_was_asked(sentences: int, code: str | None, passed: bool) -> None:
     half = sentences // 2
-    found = report(a_script(sayings(half), sayings(sentences - half, 11)), "pt-BR", 60)
+    found = assess_quality(a_script(make_sentences(half), make_sentences(sentences - half, 11)), "pt-BR", 60)
     assert [issue.code for issue in found.issues] == ([code] if code else [])
     assert found.passed is passed
 
 
 def test_a_picture_may_stay_for_75_seconds_of_speech() -> None:
-    assert codes(a_script(sayings(18))) == []
-    found = report(a_script(sayings(19)), "pt-BR")
+    assert codes(a_script(make_sentences(18))) == []
+    found = assess_quality(a_script(make_sentences(19)), "pt-BR")
     assert ([issue.code for issue in found.issues], found.passed) == (["too_few_visuals"], False)
 
 
 def test_the_same_picture_twice_is_one() -> None:
-    two = a_script(sayings(10), sayings(10, 9))
+    two = a_script(make_sentences(10), make_sentences(10, 9))
     same = two.model_copy(update={"scenes": [Scene(text=scene.text, visual="Céu!") for scene in two.scenes]})
     assert (codes(two), codes(same)) == ([], ["too_few_visuals"])
-    assert report(same, "pt-BR").visual_markers == 1
+    assert assess_quality(same, "pt-BR").visual_markers == 1
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_same_picture_twice_is_one() -> None:
 )
 def test_what_looks_wrong_is_named(text: str, code: str) -> None:
     assert code in codes(a_script(text))
-    assert report(a_script(text), "pt-BR").passed is (code != "leftover_marks")
+    assert assess_quality(a_script(text), "pt-BR").passed is (code != "leftover_marks")
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_a_mark_left_in_the_title_is_found_too() -> None:
     ],
 )
 def test_a_script_without_a_fact_or_a_source_never_passes(changed: dict[str, Any], codes: list[str]) -> None:
-    found = report(a_script("A lua é bela.").model_copy(update=changed), "pt-BR")
+    found = assess_quality(a_script("A lua é bela.").model_copy(update=changed), "pt-BR")
     assert ([issue.code for issue in found.issues], found.passed) == (codes, False)
 
 
 def test_what_a_model_remembers_is_a_remark_of_the_report() -> None:
     remembered = Source(name="NASA", confidence=0, origin="model_memory")
-    found = report(a_script("A lua é bela.", sources=[remembered]), "pt-BR")
+    found = assess_quality(a_script("A lua é bela.", sources=[remembered]), "pt-BR")
     assert ([issue.code for issue in found.issues], found.passed) == (["unverified"], True)
 
 
 def test_issues_are_told_in_the_language_of_the_script_or_of_the_reader() -> None:
     script = a_script("A lua é bela.", sources=())
-    assert report(script, "pt-BR").issues[1].text.startswith("Nenhuma fonte é citada: ")
-    assert report(script, "pt-BR", told_in="en").issues[1].text.startswith("No source is given: ")
+    assert assess_quality(script, "pt-BR").issues[1].text.startswith("Nenhuma fonte é citada: ")
+    assert assess_quality(script, "pt-BR", report_language="en").issues[1].text.startswith("No source is given: ")
     assert all(set(told) == {"pt-BR", "en"} for told in _TEXTS.values())

@@ -9,8 +9,8 @@ import pytest
 
 from retoma_apps.videos.models import Language, Script
 from retoma_apps.videos.writing import TemplateWriter, Writer, thumbnail_texts
-from retoma_apps.videos.writing.passages import BOOKS, TOPIC
-from retoma_apps.videos.writing.quality import report
+from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS, TOPIC_PLACEHOLDER
+from retoma_apps.videos.writing.quality import assess_quality
 from tests.apps.videos.writing.texts import a_brief, a_fact
 
 WRITER: Writer = TemplateWriter()
@@ -30,34 +30,34 @@ async def a_script(
     topic: str = "Fotossíntese",
     language: Language = "pt-BR",
     seconds: int = 60,
-    wishes: Sequence[str] = (),
+    feedback_history: Sequence[str] = (),
 ) -> Script:
     brief = a_brief(topic, language, seconds)
-    found = await WRITER.research(brief, [], wishes)
-    return (await WRITER.script(brief, found.facts, wishes=wishes, former=None)).script
+    found = await WRITER.research(brief, [], feedback_history)
+    return (await WRITER.script(brief, found.facts, feedback_history=feedback_history, previous=None)).script
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
 @pytest.mark.parametrize("seconds", [20, 60, 120, 240])
 async def test_any_topic_gets_a_script_of_the_wanted_length(topic: str, language: Language, seconds: int) -> None:
     script = await a_script(topic, language, seconds)
-    assert script.quality == report(script, language, seconds)
+    assert script.quality == assess_quality(script, language, seconds)
     assert {issue.code for issue in script.quality.issues} <= {"no_source", "no_facts", "topic_unknown"}
     assert script.quality.passed is bool(script.facts_used)
     assert script.word_count == pytest.approx(seconds * 2.5, rel=0.2)
-    assert TOPIC not in script.model_dump_json()
+    assert TOPIC_PLACEHOLDER not in script.model_dump_json()
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
 async def test_every_script_says_that_it_is_offline_material(topic: str, language: Language) -> None:
     script = await a_script(topic, language)
     assert "offline" in script.scenes[0].text
-    assert BOOKS[language].offline in script.description
+    assert SCRIPT_TEXTS[language].offline in script.description
     assert any("offline" in tag for tag in script.tags)
     assert all("offline" in source.name for source in script.sources)
 
 
-@pytest.mark.parametrize("language", BOOKS)
+@pytest.mark.parametrize("language", SCRIPT_TEXTS)
 async def test_what_is_said_of_any_topic_is_no_advice_on_how_to_study_it(language: Language) -> None:
     script = await a_script("Xadrez", language, seconds=600)
     assert not re.search(r"\b(?:estud|aprend|anote|study|learn|write down)", script.text, re.IGNORECASE)
@@ -71,7 +71,7 @@ async def test_a_topic_that_it_does_not_know_has_no_facts_and_no_made_up_sources
 
 async def test_facts_are_told_with_their_sources() -> None:
     fact = a_fact("O xadrez tem sessenta e quatro casas")
-    script = (await WRITER.script(a_brief("Xadrez"), [fact], wishes=[], former=None)).script
+    script = (await WRITER.script(a_brief("Xadrez"), [fact], feedback_history=[], previous=None)).script
     assert (script.sources, script.facts_used) == ([fact.source], 1)
     assert "O xadrez tem sessenta e quatro casas." in script.text
     assert "https://example.org/a" in script.description
@@ -79,7 +79,7 @@ async def test_facts_are_told_with_their_sources() -> None:
 
 async def test_a_fact_for_which_there_is_no_room_is_not_claimed() -> None:
     long = a_fact("palavra " * 200)
-    script = (await WRITER.script(a_brief("Xadrez"), [long], wishes=[], former=None)).script
+    script = (await WRITER.script(a_brief("Xadrez"), [long], feedback_history=[], previous=None)).script
     assert (script.sources, script.facts_used) == ([], 0)
 
 
@@ -93,7 +93,7 @@ async def test_research_gives_only_what_was_not_known() -> None:
 @pytest.mark.parametrize("wish", ["Deixe mais curto, por favor.", "shorter"])
 async def test_it_gets_shorter_when_asked_and_says_nothing_of_it(wish: str) -> None:
     former = await a_script(seconds=120)
-    script = await a_script(seconds=120, wishes=[wish])
+    script = await a_script(seconds=120, feedback_history=[wish])
     assert script.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
     assert script.quality.issues == []
 
@@ -101,26 +101,26 @@ async def test_it_gets_shorter_when_asked_and_says_nothing_of_it(wish: str) -> N
 @pytest.mark.parametrize("wish", ["Quero um texto mais longo", "please make it longer"])
 async def test_it_gets_longer_when_asked(wish: str) -> None:
     former = await a_script(seconds=60)
-    script = await a_script(seconds=60, wishes=[wish])
+    script = await a_script(seconds=60, feedback_history=[wish])
     assert script.word_count == pytest.approx(former.word_count * 1.4, rel=0.15)
 
 
-async def test_a_wish_for_another_length_holds_when_another_wish_comes() -> None:
+async def test_feedback_on_the_length_holds_when_other_feedback_comes() -> None:
     former = await a_script(seconds=120)
-    later = await a_script(seconds=120, wishes=["mais curto", "fale da clorofila"])
-    again = await a_script(seconds=120, wishes=["mais curto", "fale da clorofila", "mais curto"])
+    later = await a_script(seconds=120, feedback_history=["mais curto", "fale da clorofila"])
+    again = await a_script(seconds=120, feedback_history=["mais curto", "fale da clorofila", "mais curto"])
     assert later.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
     assert again.word_count == pytest.approx(former.word_count * 0.49, rel=0.15)
     assert "A clorofila absorve" in again.text
 
 
 async def test_the_length_is_held_against_what_the_reviewers_asked_for() -> None:
-    script = await a_script(seconds=120, wishes=["mais curto", "mais curto", "mais curto"])
+    script = await a_script(seconds=120, feedback_history=["mais curto", "mais curto", "mais curto"])
     assert (script.seconds, script.quality.issues) == (41, [])
 
 
-async def test_a_wish_is_answered_with_the_fact_that_fits_it_and_not_spoken_itself() -> None:
-    script = await a_script(wishes=["mais curto, e fale da clorofila!"])
+async def test_feedback_selects_a_matching_fact_and_is_not_spoken_itself() -> None:
+    script = await a_script(feedback_history=["mais curto, e fale da clorofila!"])
     assert script.scenes[-2].text.startswith("A clorofila absorve bem a luz azul")
     assert script.text.count("A clorofila absorve") == 1
     assert "fale" not in script.text
@@ -137,21 +137,21 @@ async def test_a_wish_is_answered_with_the_fact_that_fits_it_and_not_spoken_itse
 async def test_a_note_that_it_does_not_understand_is_a_remark_and_leaves_the_film_alone(
     language: Language, wish: str, said: str
 ) -> None:
-    script = await a_script("Xadrez", language, wishes=[wish])
-    assert script.scenes == (await a_script("Xadrez", language, wishes=["shorter"])).scenes
+    script = await a_script("Xadrez", language, feedback_history=[wish])
+    assert script.scenes == (await a_script("Xadrez", language, feedback_history=["shorter"])).scenes
     (remark,) = [issue for issue in script.quality.issues if issue.code == "not_understood"]
     assert (remark.text, remark.blocking) == (f"{said}: “{wish}”", False)
 
 
 async def test_an_answer_to_an_earlier_note_stays_when_another_comes() -> None:
-    third = await a_script(wishes=["fale da clorofila", "fale do oxigênio", "fale do oxigênio"])
+    third = await a_script(feedback_history=["fale da clorofila", "fale do oxigênio", "fale do oxigênio"])
     assert ["clorofila" in scene.text for scene in third.scenes[-3:-1]] == [True, False]
     assert third.quality.issues == []
     assert third.facts_used >= 2
 
 
 async def test_a_fact_that_answered_one_note_does_not_answer_the_next() -> None:
-    second = await a_script(wishes=["fale da clorofila", "explique melhor a clorofila"])
+    second = await a_script(feedback_history=["fale da clorofila", "explique melhor a clorofila"])
     assert second.text.count("A clorofila absorve") == 1
     assert second.not_understood == ["explique melhor a clorofila"]
 
@@ -164,7 +164,7 @@ HOSTILE = '{x} <script>alert(1)</script> "a“ [b] \x00\u202e**TODO** ' + "y" * 
 
 
 async def test_marks_of_a_hostile_topic_or_note_are_not_spoken() -> None:
-    script = await a_script(HOSTILE.replace("\x00", ""), wishes=[HOSTILE])
+    script = await a_script(HOSTILE.replace("\x00", ""), feedback_history=[HOSTILE])
     assert not set('{}<>[]*"\x00\u202e') & set(script.text + script.title + script.description)
     assert len(script.title) <= 100
     assert "unbalanced_quotes" not in {issue.code for issue in script.quality.issues}
@@ -178,7 +178,7 @@ async def test_a_strange_topic_still_gets_a_script(topic: str) -> None:
 
 
 async def test_the_same_order_gives_the_same_script() -> None:
-    assert await a_script(wishes=["fale do mar"]) == await a_script(wishes=["fale do mar"])
+    assert await a_script(feedback_history=["fale do mar"]) == await a_script(feedback_history=["fale do mar"])
 
 
 async def test_visuals_are_short_and_differ_from_scene_to_scene() -> None:
@@ -189,7 +189,7 @@ async def test_visuals_are_short_and_differ_from_scene_to_scene() -> None:
 
 async def test_the_visual_of_a_stored_fact_is_a_phrase_from_it() -> None:
     fact = a_fact("As abelhas levam o pólen das flores.")
-    script = (await WRITER.script(a_brief("Abelhas"), [fact], wishes=[], former=None)).script
+    script = (await WRITER.script(a_brief("Abelhas"), [fact], feedback_history=[], previous=None)).script
     assert script.scenes[1].visual == "pólen das flores"
 
 
@@ -219,4 +219,4 @@ async def test_tags_and_thumbnails_have_the_words_that_say_what_it_is_about(
 ) -> None:
     script = await a_script(topic, language)
     assert thumbnail_texts(script)[0] == text
-    assert script.tags == [*tags, *BOOKS[language].tags]
+    assert script.tags == [*tags, *SCRIPT_TEXTS[language].tags]

@@ -28,7 +28,7 @@ def a_script(*texts: str, visual: str = "céu azul", sources: Sequence[Source] =
     return Script(title="Céu", scenes=scenes, sources=list(sources), facts_used=len(sources))
 
 
-def sayings(count: int, words: int = 10) -> str:
+def make_sentences(count: int, words: int = 10) -> str:
     """So many different sentences of easy words."""
     return " ".join(f"Frase {number} {'casa ' * (words - 3)}bela." for number in range(count))
 

@@ -22,8 +22,8 @@ begin
    order by s.tenant, s.hook ->> 'url'
       on conflict do nothing;
   with hooked as (
-    insert into retoma.hooks (run, endpoint, events, profile, retries)
-    select r.id, e.id, array(select json_array_elements_text(s.hook -> 'events')), s.hook ->> 'profile',
+    insert into retoma.hooks (run, endpoint, events, schedule, retries)
+    select r.id, e.id, array(select json_array_elements_text(s.hook -> 'events')), s.hook ->> 'schedule',
            (s.hook ->> 'retries')::int
       from unnest(p_id, p_hook) as s (id, hook)
       join retoma.runs r on r.id = s.id
@@ -86,14 +86,14 @@ begin
   perform from retoma.deliveries
     where run = any (p_runs) and ended_at is null
     order by run, endpoint, seq for update;
-  insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, profile, retries,
+  insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, schedule, retries,
                                  state, next_at, created_at, ended_at, data)
-  select w.run, w.endpoint, coalesce(former.seq, 0) + 1, e.tenant, v.pipeline, e.host, p_event, w.profile, w.retries,
+  select w.run, w.endpoint, coalesce(former.seq, 0) + 1, e.tenant, v.pipeline, e.host, p_event, w.schedule, w.retries,
          case when e.disabled_at is null then 'due' else 'dead' end::retoma.delivery_state,
          case when former.open then 'infinity' else greatest(p_now, e.open_until) end,
          p_now, case when e.disabled_at is not null then p_now end, p_data
     from (
-      select h.run, h.endpoint, h.profile, h.retries
+      select h.run, h.endpoint, h.schedule, h.retries
         from retoma.hooks h
        where h.run = any (p_runs) and p_event = any (h.events)
       union all
@@ -157,7 +157,7 @@ end $$;
 -- the others. Bitmap scans are off: one reads all that is due to a host and sorts it, which statistics from when the
 -- table was small make look cheap.
 create or replace function retoma.claim_deliveries(p_pipelines text[], p_limit int, p_each int, p_lease interval)
-returns table (id uuid, attempt int, tries int, run uuid, seq int, event text, profile text, retries int, body text,
+returns table (id uuid, attempt int, tries int, run uuid, seq int, event text, schedule text, retries int, body text,
                created_at timestamptz, endpoint int, url text, now timestamptz, secret text, former text)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -210,7 +210,7 @@ begin
     insert into retoma.delivery_attempts (delivery, attempt, at)
     select t.id, t.attempt, v_now from taken t
   )
-  select t.id, t.attempt, t.tries, t.run, t.seq, t.event, t.profile, t.retries, t.body, t.created_at, t.endpoint, e.url,
+  select t.id, t.attempt, t.tries, t.run, t.seq, t.event, t.schedule, t.retries, t.body, t.created_at, t.endpoint, e.url,
          v_now, s.secret, case when s.former_until > v_now then s.former end
     from taken t
     join retoma.endpoints e on e.id = t.endpoint

@@ -94,15 +94,15 @@ begin
     order by token_hash for update;
   insert into retoma.outside (run, step, item, revision, version, handle, effect, poll, cancel, every, queued_for, running_for,
                               total_for, next_at, parked_at, started_at)
-  select j.run, j.step, j.item, j.revision, j.version, h -> 'handle', h ->> 'effect', h ->> 'poll', h ->> 'cancel',
-         make_interval(secs => (h ->> 'every')::float), make_interval(secs => (h ->> 'queued')::float),
-         make_interval(secs => (h ->> 'running')::float), make_interval(secs => (h ->> 'total')::float),
+  select j.run, j.step, j.item, j.revision, j.version, h -> 'external_id', h ->> 'effect', h ->> 'poll', h ->> 'cancel',
+         make_interval(secs => (h ->> 'poll_interval')::float), make_interval(secs => (h ->> 'queue_timeout')::float),
+         make_interval(secs => (h ->> 'run_timeout')::float), make_interval(secs => (h ->> 'total_timeout')::float),
          case when j.ending or exists (select from retoma.callbacks c
                                         where c.run = j.run and c.step = j.step and c.item = j.item
                                           and c.revision = j.revision and c.called_at is not null)
               then p_now
-              else p_now + make_interval(secs => coalesce(case when h ->> 'poll' is null then (h ->> 'total')::float end,
-                                                          (h ->> 'every')::float)) end,
+              else p_now + make_interval(secs => coalesce(case when h ->> 'poll' is null then (h ->> 'total_timeout')::float end,
+                                                          (h ->> 'poll_interval')::float)) end,
          p_now, j.started_at
     from unnest(p_jobs) with ordinality as j
     join unnest(p_handovers) with ordinality as g (h, place) on g.place = j.ordinality

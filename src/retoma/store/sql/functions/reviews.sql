@@ -125,7 +125,7 @@ begin
   if p_state = 'sent_back' then
     if p_to <> v_review.step and not coalesce(v_held::jsonb -> 'to' ? p_to, false) or v_review.planned and p_to = v_review.step then
       return 'forbidden';
-    elsif retoma.times_sent_back(v_review) >= (v_held ->> 'cap')::int then
+    elsif retoma.times_sent_back(v_review) >= (v_held ->> 'max_revisions')::int then
       return 'capped';
     elsif retoma.back_targets(v_review, p_to, p_items) is null then
       return 'missed';

@@ -1,7 +1,7 @@
 // Keeps an execution up to date: asks for the rows that events name, and for all that stands around the table. A row or
 // a part that somebody is using stays as it is until they have left it.
 
-const KINDS = ["start", "result", "failure", "retry", "act", "stuck", "resume", "end"];
+const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "end"];
 const SHORTEST = 500;
 const NET = 15000;
 const QUIET = 60000;

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from retoma_apps.providers.footage.offline import OfflineFootage
-from retoma_apps.providers.footage.port import Found
+from retoma_apps.providers.footage.port import FoundClip
 from retoma_apps.providers.standin import METADATA, PAGE, Breakable, Routes, halved
 
 _LIMIT = 20_000
@@ -50,7 +50,7 @@ class StandIn(Breakable[Faults]):
         self.file_headers: list[dict[str, str]] = []
         """Headers of all requests for files."""
         self._footage = footage or OfflineFootage()
-        self._clips: dict[int, Found] = {}
+        self._clips: dict[int, FoundClip] = {}
 
     def variables(self, base_url: str) -> dict[str, str]:
         return {"PEXELS_BASE_URL": base_url, "RETOMA_ALLOW_HOSTS": "127.0.0.1"}  # its links lead to itself
@@ -87,14 +87,14 @@ class StandIn(Breakable[Faults]):
 
     async def _told(self, asked: dict[str, str], origin: str) -> dict[str, Any]:
         most = min(int(asked.get("per_page", 15)), _MOST)
-        founds = await self._footage.search(asked["query"], language="en", seconds=10, most=most)
+        founds = await self._footage.search(asked["query"], language="en", seconds=10, limit=most)
         if self._strikes("empty"):
             founds = []
         root = METADATA if self._strikes("private_links") else origin
         videos = [self._video(found, root) for found in founds]
         return {"page": 1, "per_page": most, "total_results": len(videos), "url": "", "videos": videos}
 
-    def _video(self, found: Found, root: str) -> dict[str, Any]:
+    def _video(self, found: FoundClip, root: str) -> dict[str, Any]:
         number = int(found.id.rpartition("-")[2][:12], 16)
         self._clips[number] = found
         slug = "-".join(found.tags)
@@ -125,7 +125,7 @@ class StandIn(Breakable[Faults]):
             return HTMLResponse(PAGE)
         with TemporaryDirectory() as made:
             path = Path(made) / "file"
-            await (self._footage.fetch if kind == "mp4" else self._footage.picture)(found, path)
+            await (self._footage.fetch if kind == "mp4" else self._footage.fetch_thumbnail)(found, path)
             return Response(path.read_bytes(), media_type="video/mp4" if kind == "mp4" else "image/jpeg")
 
     def _limits(self) -> dict[str, str]:

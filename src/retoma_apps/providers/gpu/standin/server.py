@@ -17,10 +17,10 @@ from uuid import uuid4
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from retoma import GiveUp, Report
-from retoma.outgoing import Guard, NoAnswer, Outgoing, UnsafeUrl
-from retoma_apps.providers.gpu.host import GpuHost
-from retoma_apps.providers.gpu.orders import filename
+from retoma import GiveUp, PollResult
+from retoma.outgoing import Guard, HttpClient, NoResponse, UnsafeUrl
+from retoma_apps.providers.gpu.port import GpuHost
+from retoma_apps.providers.gpu.render_requests import filename
 from retoma_apps.providers.gpu.standin.fleet import Fleet, Job, Status
 from retoma_apps.providers.standin import Breakable, BreaksOff, Routes
 
@@ -172,19 +172,19 @@ class StandIn(Breakable[Faults]):
     async def _follow_twin(self, twin: GpuHost) -> None:
         for job in self.fleet.running:
             report = await self._seen(twin, job)
-            if report.is_end:
+            if report.is_final:
                 status: Status = "COMPLETED" if report.state == "succeeded" else "FAILED"
                 self.fleet.end(job, status, report.result, None if status == "COMPLETED" else report.message)
         self._settle()
 
-    async def _seen(self, twin: GpuHost, job: Job) -> Report:
+    async def _seen(self, twin: GpuHost, job: Job) -> PollResult:
         """How the twin stands with a job, which it is given first if it is new. What it refuses has failed."""
         if job.id not in self._handles:
             operation, longest = job.input.get("operation", ""), timedelta(seconds=job.longest)
             try:
                 self._handles[job.id] = await twin.submit(operation, job.input, key=job.id, timeout=longest)
             except (GiveUp, OSError) as error:
-                return Report("failed", message=str(error))
+                return PollResult("failed", message=str(error))
         return await twin.status(self._handles[job.id])
 
     async def _send_webhooks(self) -> None:
@@ -370,9 +370,9 @@ def _bounded(ms: float, least: int) -> float:
 
 async def _posted(call: _Call) -> bool:
     try:
-        async with Outgoing(Guard().allowing(call.url)) as outgoing:
+        async with HttpClient(Guard().with_origin_of(call.url)) as outgoing:
             return (await outgoing.request("POST", call.url, json=call.body)).status == 200
-    except (NoAnswer, UnsafeUrl):
+    except (NoResponse, UnsafeUrl):
         return False
 
 

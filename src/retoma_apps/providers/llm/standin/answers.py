@@ -7,13 +7,13 @@ import unicodedata
 from typing import Any
 
 from retoma_apps.providers.llm.port import Message
-from retoma_apps.providers.llm.prompts import unquoted
+from retoma_apps.providers.llm.prompts import find_quoted_text
 
 
 def by_mention(body: dict[str, Any]) -> Any:
     """The same request always gets the same answer."""
     said = [Message(each["role"], str(each["content"])) for each in body["messages"]]
-    text = unquoted(said) or (said[-1].content if said else "")
+    text = find_quoted_text(said) or (said[-1].content if said else "")
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")
     return f"I have read {len(text)} characters." if schema is None else _filled(schema, schema, _plain(text))
 

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from retoma_apps.providers.speech.azure import FORMAT
 from retoma_apps.providers.speech.standin.tones import alignment, seconds_for, silence, tone
-from retoma_apps.providers.speech.wav import wrapped
+from retoma_apps.providers.speech.wav import to_wav
 from retoma_apps.providers.standin import PAGE, Breakable, BreaksOff, Routes
 
 TEN_MINUTES = 600.0
@@ -93,7 +93,7 @@ class StandIn(Breakable[Faults]):
             said = _read_ssml(await request.body())
         except (ElementTree.ParseError, ValueError, AttributeError) as error:
             return Response(f"bad SSML: {error}", 400)
-        return await self._answered(said, lambda pcm, _: Response(wrapped(pcm), media_type="audio/x-wav"))
+        return await self._answered(said, lambda pcm, _: Response(to_wav(pcm), media_type="audio/x-wav"))
 
     async def _elevenlabs(self, voice: str, request: Request) -> Response:
         given = request.headers.get("xi-api-key", "")

@@ -11,6 +11,6 @@ emulated: quotas by the unit, searching, captions, and videos that are changed a
 """
 
 from retoma_apps.providers.youtube.standin.server import Faults, StandIn
-from retoma_apps.providers.youtube.standin.shelf import Session, Video
+from retoma_apps.providers.youtube.standin.store import Session, Video
 
 __all__ = ["Faults", "Session", "StandIn", "Video"]

@@ -17,9 +17,9 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from retoma_apps.providers.standin import Breakable, BreaksOff, Routes
-from retoma_apps.providers.youtube.fitting import LONGEST_DESCRIPTION, LONGEST_TITLE
-from retoma_apps.providers.youtube.settings import GRAIN
-from retoma_apps.providers.youtube.standin.shelf import Session, Video
+from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE
+from retoma_apps.providers.youtube.standin.store import Session, Video
+from retoma_apps.providers.youtube.text_limits import LONGEST_DESCRIPTION, LONGEST_TITLE
 
 UPLOADS = "UU-standin"
 _SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
@@ -166,7 +166,7 @@ class StandIn(Breakable[Faults]):
         return self._take(session, content)
 
     def _take(self, session: Session, content: bytes) -> Response:
-        half = len(content) // 2 // GRAIN * GRAIN
+        half = len(content) // 2 // CHUNK_MULTIPLE * CHUNK_MULTIPLE
         session.content += content[:half] if self._strikes("partial") else content
         if self._strikes("forgotten"):
             session.content.clear()
@@ -189,7 +189,7 @@ class StandIn(Breakable[Faults]):
         if len(session.content) == session.size and session.video is None:
             session.video = self._made(session)
         if session.video is not None:
-            return JSONResponse(session.video.told(self._clock(), self._processing), 201)
+            return JSONResponse(session.video.to_resource(self._clock(), self._processing), 201)
         headers = {"Range": f"bytes=0-{len(session.content) - 1}"} if session.content else {}
         return Response(status_code=308, headers=headers)
 
@@ -214,7 +214,7 @@ class StandIn(Breakable[Faults]):
     async def _list_videos(self, request: Request) -> Response:
         wanted = request.query_params.get("id", "").split(",")
         found = [self.videos[each] for each in wanted if each in self.videos]
-        return _list([each.told(self._clock(), self._processing) for each in found])
+        return _list([each.to_resource(self._clock(), self._processing) for each in found])
 
     async def _list_channels(self, _: Request) -> Response:
         return _list([{"id": "UC-standin", "contentDetails": {"relatedPlaylists": {"uploads": UPLOADS}}}])
@@ -239,7 +239,7 @@ async def _sent(request: Request) -> bytes:
         async for piece in request.stream():
             content += piece
     except ClientDisconnect:
-        del content[len(content) // GRAIN * GRAIN :]
+        del content[len(content) // CHUNK_MULTIPLE * CHUNK_MULTIPLE :]
     return bytes(content)
 
 
@@ -249,7 +249,7 @@ def _fits(session: Session, span: str) -> bool:
     if found is None:
         return False
     start, end, size = (int(each) for each in found.groups())
-    is_whole = (end + 1 - start) % GRAIN == 0 or end + 1 == size
+    is_whole = (end + 1 - start) % CHUNK_MULTIPLE == 0 or end + 1 == size
     return size == session.size and start == len(session.content) and start <= end < size and is_whole
 
 

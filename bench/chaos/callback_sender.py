@@ -1,0 +1,50 @@
+"""Answers letters: calls the callbacks of submitted work, some of them twice, and never says no for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bench.chaos import farm
+from bench.chaos.chance import chance
+from retoma.client import Client
+from retoma.errors import DatabaseUnavailable, RetomaError
+
+SECONDS_BETWEEN_ROUNDS = 0.1
+
+
+class CallbackSender:
+    """`contradictions` are answers that nobody wanted to have asked for."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.delivered = 0
+        self.repeated = 0
+        self.contradictions: list[str] = []
+        self._client = client
+        self._folder = folder
+        self._done: set[str] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            # What is polled may be told of, too: there a callback is only a hint.
+            await asyncio.gather(*(self._send(work) for work in farm.list_work(self._folder) if self._is_due(work)))
+            await asyncio.sleep(SECONDS_BETWEEN_ROUNDS)
+
+    def _is_due(self, work: farm.Work) -> bool:
+        if work.external_id in self._done or work.callback is None:
+            return False
+        return ":letter:" in work.key or chance("called", work.external_id) < 0.3
+
+    async def _send(self, work: farm.Work) -> None:
+        token = (work.callback or "").rpartition("/")[2]
+        try:
+            for _ in range(1 + (chance("called twice", work.external_id) < 0.3)):
+                taken = await self._client.call_back(token, farm.result_of(work.key))
+                self.delivered += taken
+                self.repeated += not taken
+        except DatabaseUnavailable:
+            return  # in the next round
+        except RetomaError as error:
+            self.contradictions.append(f"{work.external_id}: {error}")
+        self._done.add(work.external_id)

@@ -1,0 +1,25 @@
+"""Database addresses without their passwords."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+MASK = "***"
+
+
+def mask_password(url: str) -> str:
+    """The same address with its password, wherever it stands, replaced; only the mask if it cannot be understood."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return MASK
+    if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query + parts.fragment:
+        return MASK
+    user, _, place = parts.netloc.rpartition("@")
+    if ":" in user:
+        parts = parts._replace(netloc=f"{user.partition(':')[0]}:{MASK}@{place}")
+    query = [(name, MASK if "password" in name.lower() else value) for name, value in parse_qsl(parts.query)]
+    if any(value == MASK for _, value in query):
+        parts = parts._replace(query=urlencode(query, safe="/*"))
+    return urlunsplit(parts)

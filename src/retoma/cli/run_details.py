@@ -1,0 +1,176 @@
+"""One run, as `retoma runs show` tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.text import Text
+
+from retoma.cli import printing
+from retoma.cli.printing import Column
+from retoma.client import Client
+from retoma.records import ErrorCounts, Job, Run, StepProgress, Wait, describe_recorded_error
+from retoma.states import JOB_FINAL_STATES, JobState
+from retoma.terminal import escape_text
+
+MAX_ERRORS = 10
+MAX_RESULTS = 20
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    run: Run
+    steps: list[StepProgress]
+    waits: list[Wait]
+    running: list[Job]
+    errors: dict[tuple[str, str], Any]
+    error_counts: ErrorCounts
+    results: dict[str, Any]
+    stale: list[tuple[str, str]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": vars(self.run),
+            "steps": [asdict(step) for step in self.steps],
+            "waits": [asdict(wait) | {"explanation": wait.explanation} for wait in self.waits],
+            "errors": [{"step": step, "item": item} | error for (step, item), error in self.errors.items()],
+            "error_counts": asdict(self.error_counts),
+            "results": self.results,
+            "stale": [{"step": step, "item": item} for step, item in self.stale],
+        }
+
+
+async def load_details(client: Client, run: Run) -> RunDetails:
+    graph = await client.graph(run)
+    order = [shape.name for shape in graph.steps if not shape.internal]
+    progress = {step.step: step for step in await client.progress(run.id)}
+    jobs = [] if run.is_over else await client.jobs(run.id)
+    return RunDetails(
+        run=run,
+        steps=[progress[name] for name in order if name in progress],
+        waits=[] if run.is_over else await client.waits(run.id),
+        running=[job for job in jobs if job.state is JobState.RUNNING],
+        errors=await client.errors(run.id),
+        error_counts=await client.error_counts(run.id),
+        results={step: result for step, result in (await client.results(run.id)).items() if step in order},
+        stale=[(step, item) for step, item in await client.stale(run.id) if step in order],
+    )
+
+
+def print_details(details: RunDetails) -> None:
+    run, console = details.run, printing.stdout()
+    console.print(
+        Text.assemble((escape_text(run.pipeline), "bold"), "  ", str(run.id), "  ", printing.format_state(run.state))
+    )
+    console.print(_format_times(run))
+    if run.input:
+        console.print(f"input    {printing.format_value(run.input, 200)}")
+    if details.stale:
+        console.print(f"stale    {_stale_line(details)}")
+    console.print()
+    console.print(printing.make_table([_step_row(step) for step in details.steps], _STEP_COLUMNS))
+    for title, lines in (
+        ("Why it waits", [escape_text(wait.explanation) for wait in details.waits]),
+        (
+            "Running",
+            [f"{_format_job(job.step, job.item)}, attempt {job.attempt}" for job in details.running][:MAX_ERRORS],
+        ),
+        (f"Errors ({details.error_counts.failed} failed)", _error_lines(details, retried=False)),
+        (
+            f"Retried ({details.error_counts.retried_attempts} attempts, not failed)",
+            _error_lines(details, retried=True),
+        ),
+        ("Results", _result_lines(details)),
+    ):
+        if lines:
+            console.print()
+            console.print(Text(title, style="bold"))
+            for line in lines:
+                console.print(f"  {line}")
+
+
+def _format_times(run: Run) -> str:
+    forked = f", forked from {run.forked_from}" if run.forked_from else ""
+    tenant = f"tenant {escape_text(run.tenant)}, version {run.version}, revision {run.revision}{forked}"
+    if run.ended_at is not None:
+        took = printing.format_duration(run.ended_at - run.run_at)
+        return f"{tenant}, started {printing.format_time(run.created_at)}, ended {printing.format_time(run.ended_at)} after {took}"
+    later = f", begins {printing.format_time(run.run_at)}" if run.run_at > run.created_at else ""
+    return f"{tenant}, started {printing.format_time(run.created_at)}{later}"
+
+
+_STEP_COLUMNS = [
+    Column("step"),
+    Column("state"),
+    Column("items"),
+    Column("queue"),
+    Column("started_at", "started", printing.format_time),
+    Column("took", formatter=printing.format_duration),
+]
+# In which order the states of a step's jobs are listed.
+_STATE_ORDER = [
+    JobState.RUNNING,
+    JobState.READY,
+    JobState.PARKED,
+    JobState.WAITING,
+    JobState.QUARANTINED,
+    JobState.FAILED,
+    JobState.CANCELLED,
+    JobState.SKIPPED,
+    JobState.SUCCEEDED,
+]
+
+
+def _step_row(step: StepProgress) -> dict[str, Any]:
+    done = step.jobs and all(state in JOB_FINAL_STATES for state in step.jobs)
+    return {
+        "step": step.step,
+        "state": _format_states(step),
+        "items": _format_items(step) if step.each else None,
+        "queue": step.queue,
+        "started_at": step.started_at,
+        "took": step.ended_at - step.started_at if done and step.started_at and step.ended_at else None,
+    }
+
+
+def _format_states(step: StepProgress) -> Text:
+    """The state of its jobs, or how many are in which."""
+    found = [state for state in reversed(_STATE_ORDER) if step.jobs.get(state)] or [JobState.WAITING]
+    if len(found) == 1:
+        return printing.format_state(found[0])
+    return Text(", ").join(printing.format_state(state).append(f" {step.jobs[state]}") for state in found)
+
+
+def _format_items(step: StepProgress) -> str:
+    if not step.jobs:
+        return "none yet"
+    return f"{step.jobs.get(JobState.SUCCEEDED, 0)}/{step.total}"
+
+
+def _error_lines(details: RunDetails, *, retried: bool) -> list[str]:
+    lines = []
+    errors = [(name, error) for name, error in details.errors.items() if error["retried"] is retried]
+    for (step, item), error in errors[:MAX_ERRORS]:
+        said = printing.format_value(describe_recorded_error(error), 300)
+        code = printing.format_value(error.get("code") or "")
+        lines.append(f"{_format_job(step, item)}: {code}{f': {said}' if said else ''} (attempt {error['attempt']})")
+    if len(errors) > MAX_ERRORS:
+        lines.append(f"... and {len(errors) - MAX_ERRORS} more; -o json has all")
+    return lines
+
+
+def _result_lines(details: RunDetails) -> list[str]:
+    some = list(details.results.items())[:MAX_RESULTS]
+    return [f"{step}: {printing.format_value(result, 160)}" for step, result in some]
+
+
+def _stale_line(details: RunDetails) -> str:
+    named = [_format_job(step, item) for step, item in details.stale[:MAX_RESULTS]]
+    more = len(details.stale) - len(named)
+    listed = ", ".join([*named, *([f"and {more} more"] if more else [])])
+    return f"{listed}; `retoma runs rerun {details.run.id} --stale` makes it anew"
+
+
+def _format_job(step: str, item: str) -> str:
+    return f"{step} of {printing.format_value(item, 60)}" if item else step

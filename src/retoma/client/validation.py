@@ -1,0 +1,146 @@
+"""What callers give, checked before anything is written, and brought into one form."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
+
+from retoma.define.codec import MAX_RESULT_BYTES, describe_validation_error
+from retoma.define.options import MAX_PRIORITY
+from retoma.define.pipeline import MAX_RESUMES, Pipeline
+from retoma.errors import InvalidInput
+
+Input = BaseModel | Mapping[str, Any] | None
+MAX_NAME_LENGTH = 500
+INPUTS_AT_A_TIME = 1_000
+MAX_YEAR = 9000
+MAX_REVISION = 2**31 - 1  # as the column holds it
+MAX_DEADLINE = timedelta(days=3650)
+
+
+def id_range(prefix: str) -> tuple[UUID, UUID] | None:
+    """The first and the last id that begin like this."""
+    digits = prefix.strip().lower().replace("-", "")
+    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+        return None
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+
+
+def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
+    """The input, after its model accepted it."""
+    if pipeline.inputs is None:
+        if inputs:
+            raise InvalidInput(f"pipeline {pipeline.name!r} takes no input")
+        return None
+    if isinstance(inputs, pipeline.inputs):
+        return inputs
+    try:
+        plain = inputs.model_dump() if isinstance(inputs, BaseModel) else dict(inputs or {})
+        return pipeline.inputs.model_validate(plain)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"pipeline {pipeline.name!r} refuses this input: {describe_validation_error(error)}"
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"pipeline {pipeline.name!r} takes its input as a dictionary or a model: {error}") from error
+
+
+async def encode_inputs(
+    pipeline: Pipeline, all_inputs: Sequence[Input], *, keyed: bool
+) -> tuple[list[str], bytes | None]:
+    """Many inputs, after their model accepted all of them; with `keyed` one digest of all.
+
+    In parts, so that others on this loop need not wait for the last of many.
+    """
+    texts: list[str] = []
+    digest = hashlib.sha256()
+    for first in range(0, len(all_inputs), INPUTS_AT_A_TIME):
+        inputs = [validate_input(pipeline, one) for one in all_inputs[first : first + INPUTS_AT_A_TIME]]
+        texts += map(encode_input, inputs)
+        digest.update(b"".join(map(digest_input, inputs)) if keyed else b"")
+        await asyncio.sleep(0)
+    return texts, digest.digest() if keyed else None
+
+
+def encode_value(value: Any) -> str:
+    try:
+        text = json.dumps(to_jsonable_python(value), allow_nan=False)
+    except ValueError as error:
+        raise InvalidInput(f"this result cannot be JSON: {error}") from error
+    if len(text) > MAX_RESULT_BYTES:  # written so that each letter that is not ASCII takes six
+        raise InvalidInput(f"this result is {len(text):,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}")
+    return text
+
+
+def encode_input(inputs: BaseModel | None) -> str:
+    """So that the model can read it again, by alias and without what it computes."""
+    try:
+        return "{}" if inputs is None else inputs.model_dump_json(by_alias=True, round_trip=True)
+    except ValueError as error:
+        raise InvalidInput(f"this input cannot be JSON: {error}") from error
+
+
+def check_start_options(*, tenant: str, key: str | None, priority: int, run_at: datetime | None) -> None:
+    check_name("tenant", tenant)
+    check_name("key", key)
+    check_time("run_at", run_at)
+    if not isinstance(priority, int) or abs(priority) > MAX_PRIORITY:
+        raise InvalidInput(f"a priority is a whole number up to {MAX_PRIORITY}; given: {priority!r:.80}")
+
+
+def check_name(what: str, value: str | None) -> None:
+    if value is not None and not is_name(value):
+        raise InvalidInput(f"a {what} is 1 to {MAX_NAME_LENGTH} characters of text; given: {value!r:.80}")
+
+
+def check_time(what: str, value: datetime | None) -> None:
+    if value is not None and (value.tzinfo is None or value.year > MAX_YEAR):
+        raise InvalidInput(f"{what} is a time with its zone, up to the year {MAX_YEAR}; given: {value}")
+
+
+def check_revision(value: int | None) -> None:
+    if value is not None and not 0 < value <= MAX_REVISION:
+        raise InvalidInput(f"a revision is a number from 1 to {MAX_REVISION}; given: {value!r:.40}")
+
+
+def check_limits(resumes: int | None, retries: int | None, deadline: timedelta | None) -> None:
+    for what, number in (("resumes", resumes), ("retries", retries)):
+        if number is not None and not 0 <= number <= MAX_RESUMES:
+            raise InvalidInput(f"{what} are a number from 0 to {MAX_RESUMES}; given: {number!r:.40}")
+    if deadline is not None and not timedelta(0) < deadline <= MAX_DEADLINE:
+        raise InvalidInput(f"a deadline is above zero and at most {MAX_DEADLINE.days} days; given: {deadline!r:.60}")
+
+
+def is_name(value: object) -> bool:
+    """Whether PostgreSQL can hold it: neither NUL nor half a character."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH:
+        return False
+    return "\0" not in value and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
+
+
+def digest_input(inputs: BaseModel | None) -> bytes:
+    """Of what the caller gave, in one form: neither defaults nor the order of keys or of a set matter."""
+    given = {} if inputs is None else inputs.model_dump(exclude_unset=True, exclude_defaults=True)
+    return digest_values(given)
+
+
+def digest_values(values: Any) -> bytes:
+    return hashlib.sha256(json.dumps(_canonical(values), sort_keys=True).encode()).digest()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _canonical(each) for key, each in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_canonical(each) for each in value), key=repr)
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    return to_jsonable_python(value, fallback=repr)

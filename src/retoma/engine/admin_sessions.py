@@ -1,0 +1,65 @@
+"""The administrator's password, and the sessions that it opens."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from retoma.errors import InvalidInput
+from retoma.store import sessions
+from retoma.store.database import Database
+
+IDLE_TIMEOUT = timedelta(hours=12)
+MAX_SESSION_AGE = timedelta(days=7)
+MIN_PASSWORD_LENGTH = 12
+MAX_PASSWORD_LENGTH = 1_000
+
+
+def hash_password(password: str) -> str:
+    """What RETOMA_ADMIN_PASSWORD_HASH is set to."""
+    if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
+        raise InvalidInput(f"a password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH:,} characters")
+    return PasswordHasher().hash(password)
+
+
+def verify_password(password: str, password_hash: str) -> bool:
+    """Takes some 50 ms and 64 MiB, on purpose: call it in a thread, and not too often."""
+    if len(password) > MAX_PASSWORD_LENGTH:
+        return False
+    try:
+        return PasswordHasher().verify(password_hash, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+async def open_session(database: Database, password_hash: str) -> str:
+    """The token of a new session. It counts as long as this is the password's hash."""
+    token = secrets.token_urlsafe(32)
+    await sessions.add_session(
+        database, compute_digest(token), compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE
+    )
+    return token
+
+
+async def is_live(database: Database, token: str, password_hash: str) -> bool:
+    return await sessions.use_session(
+        database, compute_digest(token), compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE
+    )
+
+
+async def find_live(database: Database, digests: Iterable[bytes], password_hash: str) -> set[bytes]:
+    """Return the digests of tokens whose sessions are live. This does not count as a use of them."""
+    return await sessions.find_live(database, digests, compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE)
+
+
+async def end_session(database: Database, token: str) -> None:
+    await sessions.end_session(database, compute_digest(token))
+
+
+def compute_digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

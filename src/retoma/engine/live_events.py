@@ -1,0 +1,80 @@
+"""What happens in all runs, as it happens: read once, for however many watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from uuid import UUID
+
+from retoma.records import LiveEvent
+from retoma.states import RunState
+from retoma.store import event_stream
+from retoma.store.database import Database
+
+MAX_EVENTS_PER_READ = 1_000
+UNSETTLED_PAUSE = 0.02  # seconds: somebody is just committing
+MIN_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 0.5
+
+
+class LiveEventReader:
+    """Gives events in the order of their numbers. `through` is the last number up to which nothing is missing.
+
+    Transactions end in another order than that in which they took their numbers: an event is given once no lower one
+    can come any more, which is a moment later than it could be seen.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.through = 0
+        self._database = database
+        self._settled = 0
+        self._mark = event_stream.NO_MARK
+        self._pause = MIN_PAUSE_SECONDS
+
+    async def start(self) -> None:
+        """Begin with what comes from now on."""
+        mark = await event_stream.advance_mark(self._database, event_stream.NO_MARK)
+        while mark.settled != mark.number:
+            await asyncio.sleep(UNSETTLED_PAUSE)
+            mark = await event_stream.advance_mark(self._database, mark)
+            if mark.settled is not None:
+                break
+        self._mark = mark
+        self.through = self._settled = mark.settled or 0
+
+    async def read(self) -> list[LiveEvent]:
+        """What has come and is settled; there may be more at once, and nothing is an answer too."""
+        if self._settled <= self.through:
+            self._mark = await event_stream.advance_mark(self._database, self._mark)
+            self._settled = max(self._settled, self._mark.settled or 0)
+        if self._settled <= self.through:
+            return []
+        found = await event_stream.list_between(self._database, self.through, self._settled, limit=MAX_EVENTS_PER_READ)
+        self.through = self._settled if len(found) < MAX_EVENTS_PER_READ else found[-1].id
+        return found
+
+    async def read_after_pause(self) -> list[LiveEvent]:
+        """The same, after as long as it is worth waiting."""
+        if self.through >= self._settled:
+            await asyncio.sleep(UNSETTLED_PAUSE if self._mark.writers else self._pause)
+        found = await self.read()
+        self._pause = MIN_PAUSE_SECONDS if found else min(self._pause * 1.3, MAX_PAUSE_SECONDS)
+        return found
+
+    async def read_history(
+        self, after: int, through: int, *, run: UUID | None = None, tenant: int | None = None
+    ) -> list[LiveEvent]:
+        """The first of what was before, for one who was away: of one run, of a tenant's, or of all."""
+        if run is not None:
+            return await event_stream.list_run_events_between(
+                self._database, run, after, through, limit=MAX_EVENTS_PER_READ
+            )
+        return await event_stream.list_between(self._database, after, through, tenant=tenant, limit=MAX_EVENTS_PER_READ)
+
+    async def get_states(self, runs: Iterable[UUID]) -> dict[UUID, RunState]:
+        """How these runs stand now."""
+        return await event_stream.get_run_states(self._database, runs)
+
+    async def is_up_to_date(self, run: UUID, after: int) -> bool:
+        """Whether one who has heard `after` has heard all of this run that there is."""
+        return await event_stream.get_last_event_id(self._database, run) <= after

@@ -1,0 +1,81 @@
+"""The figures that metrics and pages show, read by as few looks at the database as many readers need."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from retoma.metrics import Metrics, MetricsSnapshot
+from retoma.records import WorkerRecord
+from retoma.settings import HEARTBEAT_TIMEOUT
+from retoma.store import health, metrics, versions, workers
+from retoma.store.database import Database
+
+MAX_AGE_SECONDS = 1.0  # seconds
+MAX_SNAPSHOT_RUNS = 4_000
+
+
+Seen = TypeVar("Seen")
+
+
+class CachedReader(Generic[Seen]):
+    """Gives what `look` saw at most a second ago. However many ask at once, one of them looks."""
+
+    def __init__(
+        self, database: Database, load: Callable[[Database, timedelta], Awaitable[Seen]], heartbeat_timeout: timedelta
+    ) -> None:
+        self._database = database
+        self._load = load
+        self._heartbeat_timeout = heartbeat_timeout
+        self._loading = asyncio.Lock()
+        self._last: tuple[float, Seen] | None = None
+
+    async def read(self) -> Seen:
+        async with self._loading:
+            if self._last is None or time.monotonic() - self._last[0] >= MAX_AGE_SECONDS:
+                self._last = (time.monotonic(), await self._load(self._database, self._heartbeat_timeout))
+            return self._last[1]
+
+
+async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT) -> Metrics:
+    """A worker that was silent for longer than `silence` does not count."""
+    of_queues, of_pools = await metrics.get_ready_ages(database)
+    live = await _list_live_workers(database, heartbeat_timeout)
+    return Metrics(
+        queues=await metrics.list_queues(database, of_queues, heartbeat_timeout),
+        pools=await metrics.list_pools(database, of_pools),
+        open_runs=await metrics.count_open_runs(database),
+        not_started=await metrics.count_runs_not_started(database),
+        reviews=await metrics.list_open_reviews(database),
+        deliveries=await metrics.get_delivery_metrics(database),
+        counters=await metrics.list_counters(database),
+        workers=len(live),
+        pipelines={name: sum(one.serves(name) for one in live) for name in await versions.list_pipelines(database)},
+        oldest_transaction=await _get_oldest_transaction(database),
+    )
+
+
+async def read_snapshot(database: Database, heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT) -> MetricsSnapshot:
+    """The part of it that a page shows, in a fraction of the time."""
+    of_queues, of_pools = await metrics.get_ready_ages(database)
+    open_runs, stuck = await metrics.count_open_and_stuck(database)
+    return MetricsSnapshot(
+        queues=await metrics.list_queues(database, of_queues, heartbeat_timeout, MAX_SNAPSHOT_RUNS),
+        pools=await metrics.list_pools(database, of_pools),
+        open_runs=open_runs,
+        stuck=stuck,
+        deliveries=await metrics.get_delivery_metrics(database),
+        workers=len(await _list_live_workers(database, heartbeat_timeout)),
+    )
+
+
+async def _get_oldest_transaction(database: Database) -> timedelta:
+    found = await health.list_old_transactions(database, timedelta(0))
+    return max((row["open_for"] for row in found), default=timedelta(0))
+
+
+async def _list_live_workers(database: Database, heartbeat_timeout: timedelta) -> list[WorkerRecord]:
+    return [worker for worker in await workers.list_alive(database) if worker.is_alive(heartbeat_timeout)]

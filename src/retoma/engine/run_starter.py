@@ -1,0 +1,201 @@
+"""Starting runs: many concurrent starts share one transaction, and each is answered after its commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from retoma.errors import DatabaseUnavailable, KeyReused
+from retoma.store.database import (
+    CALL_TIMEOUT,
+    Database,
+    DedicatedConnection,
+    Row,
+    backoff,
+    is_connection_lost,
+    is_duplicate,
+    is_transient,
+)
+from retoma.store.notify import WorkerNotifier
+from retoma.store.statements import statements
+
+_SQL = statements("calls")
+MAX_BATCH_SIZE = 1_000
+SECONDS_BETWEEN_NOTIFICATIONS = 0.005
+
+
+class StartRequest(NamedTuple):
+    """One run to be started, as `start_runs` takes it.
+
+    `input` and `hook` are JSON; `digest` is of the input, and only needed with a key.
+    """
+
+    id: UUID
+    tenant: int
+    version: int
+    input: str
+    key: str | None = None
+    digest: bytes | None = None
+    run_at: datetime | None = None
+    head_start: int = 0
+    webhook: str | None = None
+    resumes: int | None = None
+    retries: int | None = None
+    deadline: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """`created` is False if the run was there already, by its key or by an earlier try."""
+
+    id: UUID
+    created: bool
+
+
+@dataclass(slots=True)
+class PendingStarts:
+    """What one caller starts; it is answered as a whole."""
+
+    starts: Sequence[StartRequest]
+    answer: asyncio.Future[list[StartedRun]]
+
+
+class RunStarter:
+    """Groups the starts of one process. Each of its links carries one batch at a time."""
+
+    def __init__(self, database: Database, links: int = 2) -> None:
+        self._pending: deque[PendingStarts] = deque()
+        self._links = [DedicatedConnection(database) for _ in range(links)]
+        self._idle = list(self._links)
+        self._sending: set[asyncio.Task[None]] = set()
+        self._notifier = WorkerNotifier(database, at_most_every=SECONDS_BETWEEN_NOTIFICATIONS)
+
+    async def start(self, start: StartRequest) -> StartedRun:
+        """Returns after the commit. Raises KeyReused if the key belongs to another input."""
+        (started,) = await self._enqueue([start])
+        return started
+
+    async def start_many(self, starts: Iterable[StartRequest]) -> list[StartedRun]:
+        """The same for many, in their order; what one of them raises is raised after all are answered."""
+        batches, left = [], iter(starts)
+        while batch := list(islice(left, MAX_BATCH_SIZE)):
+            batches.append(self._enqueue(batch))
+            await asyncio.sleep(0)  # it is on its way while the next is made
+        answers = await asyncio.gather(*batches, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [started for answer in answers if not isinstance(answer, BaseException) for started in answer]
+
+    def notify_workers(self) -> None:
+        """Something else has made work, or room for it."""
+        self._notifier.notify()
+
+    async def close(self) -> None:
+        while self._sending:
+            await asyncio.gather(*self._sending)
+        await self._notifier.close()
+        for link in self._links:
+            await link.close()
+
+    def _enqueue(self, starts: Sequence[StartRequest]) -> asyncio.Future[list[StartedRun]]:
+        waiting = PendingStarts(starts, asyncio.get_running_loop().create_future())
+        self._pending.append(waiting)
+        self._send_pending()
+        return waiting.answer
+
+    def _send_pending(self) -> None:
+        if self._pending and self._idle:
+            task = asyncio.ensure_future(self._send_batch(self._idle.pop()))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send_batch(self, link: DedicatedConnection) -> None:
+        await asyncio.sleep(0)  # what starts in this turn of the loop travels together
+        batch = self._take_batch()
+        try:
+            if batch:
+                # After a quiet time the workers are told by the start itself, which saves a round trip.
+                told = self._notifier.is_quiet()
+                await _start_all(link, batch, notify=told)
+                if not told:
+                    self._notifier.notify()
+        finally:
+            self._idle.append(link)
+        self._send_pending()
+
+    def _take_batch(self) -> list[PendingStarts]:
+        batch: list[PendingStarts] = []
+        room = MAX_BATCH_SIZE
+        while self._pending and len(self._pending[0].starts) <= room:
+            room -= len(self._pending[0].starts)
+            batch.append(self._pending.popleft())
+        return batch
+
+
+async def _start_all(link: DedicatedConnection, batch: list[PendingStarts], *, notify: bool) -> None:
+    """Answer every caller. One whose start the database cannot hold fails alone."""
+    try:
+        starts = [start for waiting in batch for start in waiting.starts]
+        _answer_callers(batch, await _commit(link, starts, notify=notify))
+    except Exception as error:  # noqa: BLE001  (each caller gets it)
+        if not isinstance(error, DatabaseUnavailable) and len(batch) > 1:
+            for one in batch:
+                await _start_all(link, [one], notify=notify)
+            return
+        for waiting in batch:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+
+async def _commit(link: DedicatedConnection, starts: Sequence[StartRequest], *, notify: bool) -> list[Row]:
+    columns = [_drop_all_null(column) for column in zip(*starts, strict=True)]
+    patience = CALL_TIMEOUT
+    for wait in backoff(tries=8):
+        try:
+            return await link.fetch(_SQL["start_runs"], [*columns, notify], patience)
+        except Exception as error:
+            # A start that was committed and whose answer was lost is found by its id when it is sent again.
+            # Or its first try is just being committed.
+            if not is_connection_lost(error) and not is_transient(error) and not is_duplicate(error):
+                raise
+            patience *= 1 + isinstance(error, TimeoutError)
+            if wait is None:
+                raise DatabaseUnavailable(
+                    f"the database does not answer; nothing is known to be started: {error}"
+                ) from error
+            await asyncio.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def _drop_all_null(column: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Most starts give few of the columns. `unnest` makes nulls of what is not there, and nobody need encode them."""
+    return () if column[0] is None and column.count(None) == len(column) else column
+
+
+def _answer_callers(batch: list[PendingStarts], rows: list[Row]) -> None:
+    at = 0
+    for waiting in batch:
+        mine = rows[at : at + len(waiting.starts)]
+        at += len(mine)
+        if waiting.answer.done():  # its caller has gone
+            continue
+        try:
+            waiting.answer.set_result(
+                [_parse_started(start, row) for start, row in zip(waiting.starts, mine, strict=True)]
+            )
+        except KeyReused as error:
+            waiting.answer.set_exception(error)
+
+
+def _parse_started(start: StartRequest, row: Row) -> StartedRun:
+    started, created, same_input = row
+    if not same_input:
+        raise KeyReused(f"the key {start.key!r} belongs to run {started}, which was started with another input")
+    return StartedRun(started, created)

@@ -1,0 +1,44 @@
+"""Keys that callers show. A valid one is remembered for a moment; that a key is not valid never is."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from retoma.client import Client
+from retoma.engine.api_keys import hash_secret
+from retoma.records import KeyRecord
+
+TTL_SECONDS = 0.8  # so that a revoked key is refused everywhere within a second
+MAX_CACHED_KEYS = 10_000
+
+
+class KeyCache:
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._cached: OrderedDict[bytes, tuple[KeyRecord, float]] = OrderedDict()
+
+    def was_valid(self, secret: str) -> bool:
+        """Whether this process has met it as a valid key; it may be revoked by now."""
+        return hash_secret(secret) in self._cached
+
+    async def find(self, secret: str) -> KeyRecord | None:
+        name = hash_secret(secret)
+        key, seen_at = self._cached.get(name, (None, 0.0))
+        if key is not None and self._clock() - seen_at < TTL_SECONDS:
+            return key
+        asked_at = self._clock()
+        found = await self._client.key_of(secret)
+        if found is None:
+            self._cached.pop(name, None)
+        else:
+            self._store(name, found, asked_at)
+        return found
+
+    def _store(self, name: bytes, key: KeyRecord, at: float) -> None:
+        self._cached[name] = (key, at)
+        self._cached.move_to_end(name)
+        if len(self._cached) > MAX_CACHED_KEYS:
+            self._cached.popitem(last=False)

@@ -1,0 +1,108 @@
+"""What a person typed, as JSON again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from retoma.server.json_limits import check_json_limits
+from retoma.server.pages.forms.field import MISSING, ROOT_NAME, Field, FieldError, get_text, is_empty_entry
+from retoma.server.problems import Problem
+
+
+def parse_form(fields: Sequence[Field], submitted: Mapping[str, str]) -> tuple[Any, dict[str, FieldError]]:
+    """What was typed, as JSON; and by name of the field what cannot be that."""
+    value: dict[str, Any] = {}
+    wrong: dict[str, FieldError] = {}
+    for field in fields:
+        try:
+            value[field.key or ROOT_NAME] = (
+                _parse_entries(field, submitted, wrong) if field.entries else _parse_field(field, submitted)
+            )
+        except FieldError as error:
+            wrong[field.name] = error
+    kept = {key: each for key, each in value.items() if each is not MISSING}
+    return (kept.get(ROOT_NAME) if any(field.key is None for field in fields) else kept), wrong
+
+
+def fill_fields(fields: Iterable[Field], submitted: Mapping[str, str], errors: Mapping[str, str]) -> list[Field]:
+    """The form as a person left it, with what is wrong at each field."""
+    return [
+        replace(
+            field,
+            text=get_text(field, submitted),
+            error=errors.get(field.name, ""),
+            entries=tuple(tuple(fill_fields(entry, submitted, errors)) for entry in field.entries),
+        )
+        for field in fields
+    ]
+
+
+def parse_json(text: str) -> Any:
+    """Raise Wrong if it is no JSON, or nested too deeply to be one of ours."""
+    try:
+        check_json_limits(text.encode())
+        return json.loads(text, parse_constant=_reject_constant)
+    except json.JSONDecodeError as error:
+        raise FieldError("wrong json at", line=error.lineno, column=error.colno) from None
+    except (Problem, ValueError, RecursionError):
+        raise FieldError("wrong json") from None
+
+
+def _parse_entries(field: Field, submitted: Mapping[str, str], errors: dict[str, FieldError]) -> list[Any]:
+    """What was typed into each, but for those that are empty; what is wrong with one is added to `wrong`."""
+    found = [parse_form(entry, submitted) for entry in field.entries if not is_empty_entry(entry, submitted)]
+    for _, each in found:
+        errors.update(each)
+    return [value for value, _ in found]
+
+
+def _parse_field(field: Field, submitted: Mapping[str, str]) -> Any:
+    if field.kind == "hidden":
+        return field.hidden_value
+    text = get_text(field, submitted).replace("\r\n", "\n")
+    if field.kind == "yes":
+        return text == "yes"
+    if not text.strip() and field.nullable:
+        return None
+    if not text.strip() and field.has_default and field.kind in ("whole", "number", "json", "choice", "pairs"):
+        return MISSING
+    match field.kind:
+        case "lines":
+            return [line.strip() for line in text.split("\n") if line.strip()]
+        case "pairs":
+            return dict(_parse_pair(line) for line in text.split("\n") if line.strip())
+        case "whole":
+            return _parse_number(text, int)
+        case "number":
+            return _parse_number(text, float)
+        case "maybe":
+            return text == "yes"
+        case "json":
+            return parse_json(text)
+        case _:
+            return text
+
+
+def _parse_pair(line: str) -> tuple[str, str]:
+    name, colon, text = line.partition(":")
+    if not (name.strip() and colon and text.strip()):
+        raise FieldError("wrong pair", line=line.strip()[:40])
+    return name.strip(), text.strip()
+
+
+def _parse_number(text: str, kind: type[int] | type[float]) -> int | float:
+    try:
+        number = kind(text.strip().replace(",", ".") if kind is float else text.strip())
+    except ValueError:
+        raise FieldError("wrong whole" if kind is int else "wrong number") from None
+    if isinstance(number, float) and not math.isfinite(number):
+        raise FieldError("wrong number")
+    return number
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

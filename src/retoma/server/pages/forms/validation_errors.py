@@ -1,0 +1,72 @@
+"""What pydantic says of a value, at the fields that it was typed into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from retoma.server.pages.forms.field import Field, FieldError, is_empty_entry, visible_fields
+
+Location = tuple[str | int, ...]
+_CONTEXT_KEYS = ("gt", "ge", "lt", "le", "min_length", "max_length", "expected")
+# What pydantic calls a mistake, and the word for it.
+_MESSAGE_BY_TYPE = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "wrong whole"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "wrong number"),
+    "missing": "wrong missing",
+    "greater_than": "wrong gt",
+    "greater_than_equal": "wrong ge",
+    "less_than": "wrong lt",
+    "less_than_equal": "wrong le",
+    "string_too_short": "wrong short text",
+    "string_too_long": "wrong long text",
+    "too_short": "wrong short list",
+    "too_long": "wrong long list",
+    "enum": "wrong choice",
+    "literal_error": "wrong choice",
+}
+
+
+def map_validation_errors(
+    fields: Sequence[Field], submitted: Mapping[str, str], error: ValidationError
+) -> dict[str, FieldError]:
+    """What the type of the value says of each field, by the field's name."""
+    found: dict[str, FieldError] = {}
+    for each in error.errors(include_input=False, include_url=False):
+        name, within = _find_field(fields, submitted, each["loc"])
+        if name is not None:
+            found.setdefault(name, _build_error(each, ".".join(map(str, within))))
+    return found
+
+
+def _find_field(
+    fields: Sequence[Field], submitted: Mapping[str, str], location: Location
+) -> tuple[str | None, Location]:
+    """The field that a complaint about this part of the value belongs to, and the part of that field."""
+    for field in visible_fields(fields):
+        if field.key is None or location[:1] == (field.key,):
+            within = location if field.key is None else location[1:]
+            return _find_entry_field(field, submitted, within) or (field.name, within)
+    return None, location
+
+
+def _find_entry_field(field: Field, submitted: Mapping[str, str], within: Location) -> tuple[str, Location] | None:
+    """Entries that were left out are not counted in the value."""
+    entries = dict(enumerate(entry for entry in field.entries if not is_empty_entry(entry, submitted)))
+    entry = next((entries[number] for number in within[:1] if isinstance(number, int) and number in entries), ())
+    name, rest = _find_field(entry, submitted, within[1:])
+    return None if name is None else (name, rest)
+
+
+def _build_error(error: ErrorDetails, within: str) -> FieldError:
+    """In our words, where we have some."""
+    about = error.get("ctx", {})
+    name = _MESSAGE_BY_TYPE.get(error["type"])
+    if name is None:
+        return FieldError("wrong other", within, why=str(about.get("error", error["msg"])))
+    told = {each: value for each, value in about.items() if each in _CONTEXT_KEYS}
+    if "expected" in told:
+        told["expected"] = told["expected"].replace("' or '", "', '")  # which only English says
+    return FieldError(name, within, **told)

@@ -1,0 +1,206 @@
+"""One request of a person for a page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID, uuid4
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from retoma.client import Client
+from retoma.errors import NotFound
+from retoma.server.auth import ADMINISTRATOR
+from retoma.server.pages.formats import Formats
+from retoma.server.pages.forms import FieldError
+from retoma.server.pages.words import KNOWN, LANGUAGES, NAVIGATION, said, word
+from retoma.server.problems import Problem
+from retoma.server.request_limits import PAGE_HEADERS, body_too_large
+from retoma.server.sessions import csrf_token
+
+if TYPE_CHECKING:
+    from retoma.server.pages.page_site import PageSite
+
+HEADERS = {**PAGE_HEADERS, "Vary": "Cookie, Accept-Language"}
+THEMES = ("auto", "light", "dark")
+COOKIE_SECONDS = 365 * 86_400
+MAX_INLINE_PARSE_BYTES = 64 * 1024  # bytes; a longer form is parsed in a thread
+
+
+class FormLimits(NamedTuple):
+    size: int  # in bytes
+    fields: int
+
+
+AUTHENTICATED_FORM_LIMITS = FormLimits(2 * 1024 * 1024, 10_000)
+PUBLIC_FORM_LIMITS = FormLimits(16 * 1024, 20)  # anyone may send the login form
+
+
+Chosen = TypeVar("Chosen", bound=StrEnum)
+
+
+class PageContext:
+    """`token` is the session's; without one the visitor may see only what is open to everyone."""
+
+    def __init__(self, site: PageSite, request: Request, token: str | None) -> None:
+        self.site = site
+        self.request = request
+        self.token = token
+        self.fields: dict[str, str] = {}
+        self._form_pairs: list[tuple[str, str]] = []
+        self.open_review_count = 0  # reviews that are open
+        self.by = ADMINISTRATOR
+        self.path = request.url.path  # of the page that is shown, which a form that bounces is not
+
+    @property
+    def client(self) -> Client:
+        return self.site.client
+
+    @property
+    def query(self) -> dict[str, str]:
+        """What stands in the address after `?`; the last of each name."""
+        return {name: value for name, value in self.request.query_params.items() if "\0" not in value}
+
+    @cached_property
+    def language(self) -> str:
+        asked = self.request.query_params.get("lang") or self.request.cookies.get("retoma-language")
+        return asked if asked in LANGUAGES else _negotiate_language(self.request.headers.get("accept-language", ""))
+
+    @cached_property
+    def theme(self) -> str:
+        asked = self.request.query_params.get("theme") or self.request.cookies.get("retoma-theme")
+        return asked if asked in THEMES else "auto"
+
+    @cached_property
+    def formats(self) -> Formats:
+        return Formats(self.language)
+
+    def get_path_id(self, name: str) -> UUID:
+        """The id in the path. Raises NotFound if it is none."""
+        try:
+            return UUID(self.request.path_params[name])
+        except ValueError:
+            raise NotFound(self.translate("not an id")) from None
+
+    def get_query_choice(self, name: str, kind: type[Chosen]) -> Chosen | None:
+        """The member that the address names; None if it names none."""
+        return next((each for each in kind if each == self.query.get(name)), None)
+
+    def translate(self, name: str, **values: Any) -> str:
+        return word(self.language, name, **values)
+
+    def get_step_label(self, step: str) -> str:
+        """What the application calls a step, for people."""
+        labels = self.site.app.labels if self.site.app else {}
+        return labels[step][LANGUAGES.index(self.language)] if step in labels else step
+
+    def translate_errors(self, errors: Mapping[str, FieldError]) -> dict[str, str]:
+        """By the name of its field, what is wrong with what was typed there."""
+        return {name: self._translate_error(each) for name, each in errors.items()}
+
+    def _translate_error(self, error: FieldError) -> str:
+        shown = {
+            name: self.formats.exact(each) if isinstance(each, int | float) else each
+            for name, each in error.values.items()
+        }
+        sentence = self.translate(error.message, **shown)
+        return f"{error.path}: {sentence}" if error.path else sentence
+
+    async def read_form(self, limits: FormLimits = AUTHENTICATED_FORM_LIMITS) -> None:
+        """Take in the form, after making sure that a page of ours sent it."""
+        self.site.sessions.check_origin(self.request)
+        body = await self.request.body()
+        if len(body) > limits.size:
+            raise body_too_large(limits.size)
+        if self._is_form and body.count(b"&") >= limits.fields:
+            raise Problem(413, "FORM_TOO_LARGE", f"the form has more than {limits.fields:,} fields")
+        if self._is_form and len(body) > MAX_INLINE_PARSE_BYTES:
+            self._form_pairs = await asyncio.to_thread(_parse_form, body)
+        elif self._is_form:
+            self._form_pairs = _parse_form(body)
+        self.fields = dict(self._form_pairs)
+
+    def get_field_values(self, name: str) -> list[str]:
+        """All that the form says under this name."""
+        return [value for field, value in self._form_pairs if field == name]
+
+    def check_form(self) -> None:
+        """Raise a Problem unless the form was made for this person's session."""
+        self.site.sessions.check_csrf(self.token or "", self.fields.get("csrf"))
+
+    @property
+    def _is_form(self) -> bool:
+        return self.request.headers.get("content-type", "").partition(";")[0] == "application/x-www-form-urlencoded"
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """A page from a template. What the values hold is text, whatever it looks like."""
+        answer = HTMLResponse(self.render_to_string(template, **values), status, HEADERS)
+        for name, chosen, kept in (("lang", self.language, "retoma-language"), ("theme", self.theme, "retoma-theme")):
+            if name in self.request.query_params:
+                answer.set_cookie(kept, chosen, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
+        return answer
+
+    def render_to_string(self, template: str, **values: Any) -> str:
+        """The HTML that a template makes of these."""
+        made = self.site.templates.get_template(template)
+        ours = {
+            "context": self,
+            "t": self.translate,
+            "f": self.formats,
+            "here": self.path,
+            "nav": self._build_nav(),
+            "known": KNOWN,
+        }
+        return made.render(values | ours)
+
+    def redirect(self, path: str, notice: str | None = None, **asked: str) -> Response:
+        """After an act: to a page of ours, which says how it went. `notice` is a word of ours, never text."""
+        query = urlencode({name: value for name, value in (asked | {"notice": notice}).items() if value})
+        return RedirectResponse(f"{path}?{query}" if query else path, 303, HEADERS)
+
+    @property
+    def csrf_token(self) -> str:
+        return "" if self.token is None else csrf_token(self.token)
+
+    def new_idempotency_key(self) -> str:
+        """Return the idempotency key of one form: sent twice, its act is done once."""
+        return uuid4().hex
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key of the form that was sent."""
+        return self.fields.get("key") or None
+
+    @property
+    def notice(self) -> str | None:
+        """How the act before this page went."""
+        return said(self.language, self.query.get("notice", ""))
+
+    def with_query(self, **changes: object) -> str:
+        """The address of this page with other values after `?`; None takes one away."""
+        kept = {name: value for name, value in self.query.items() if name not in ("notice", "lang", "theme")}
+        merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
+        return f"{self.path}?{urlencode(merged)}" if merged else self.path
+
+    def _build_nav(self) -> list[tuple[str, str, str, int]]:
+        """Address, icon and name of each place, and how much waits there for people."""
+        waiting = {"/reviews": self.open_review_count}
+        ours = [(path, icon, self.translate(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
+        number = LANGUAGES.index(self.language)
+        own = [(page.path, "doc", page.nav[number], 0) for page in self.site.application_pages if page.nav]
+        return [*ours[:1], *own, *ours[1:]]
+
+
+def _parse_form(form: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(form.decode(errors="replace"), keep_blank_values=True)
+
+
+def _negotiate_language(header: str) -> str:
+    """The first language of the browser's list that we speak."""
+    wanted = (part.partition(";")[0].strip().lower()[:2] for part in header.split(","))
+    return next((language for language in wanted if language in LANGUAGES), LANGUAGES[0])

@@ -1,0 +1,93 @@
+"""What happened at the reviews of a run, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from retoma.define.review import Feedback
+from retoma.records import Event, Review
+from retoma.server.pages import forms
+from retoma.server.pages.formats import NOTHING
+from retoma.server.pages.page_context import PageContext
+from retoma.server.pages.words import KNOWN
+from retoma.states import ReviewState
+
+MAX_EVENTS = 1_000
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    at: datetime
+    revision: int
+    decision: str
+    text: str
+    notes: str
+
+
+async def list_history(context: PageContext, review: Review) -> list[HistoryEntry]:
+    """The same question over all revisions of its run, the newest first."""
+    events = await context.client.events(review.run, kinds=("review",), limit=MAX_EVENTS)
+    asked = await context.client.reviews(run=review.run, step=review.step, states=list(ReviewState), limit=MAX_EVENTS)
+    feedback = {one.revision: one.feedback or {} for one in asked if one.item == review.item}
+    return [
+        _build_entry(context, review.pipeline, event, feedback.get(event.revision, {}))
+        for event in reversed(events)
+        if (event.step, event.item) == (review.step, review.item)
+    ]
+
+
+def format_review_feedback(context: PageContext, review: Review) -> str:
+    return format_feedback(
+        context, review.pipeline, review.step, {**(review.feedback or {}), "items": review.back_items}
+    )
+
+
+def format_feedback(context: PageContext, pipeline: str, step: str, feedback: Mapping[str, Any]) -> str:
+    """All that a person said who sent work back at the review `step`: notes, moments, items, what they filled in."""
+    read = Feedback.from_json(feedback)
+    labels = _feedback_labels(context, pipeline, step) if read.extra else {}
+    extra = [f"{labels.get(name, name)}: {_format_value(context, value)}" for name, value in read.extra.items()]
+    items = f"{context.translate('written items')}: {', '.join(read.items)}" if read.items else ""
+    return "\n".join(filter(None, [read.text, items, *extra]))
+
+
+def _feedback_labels(context: PageContext, pipeline: str, step: str) -> dict[str, str]:
+    """What the review's feedback form calls its fields; nothing where this server does not know it."""
+    known = context.client.app.pipelines.get(pipeline) if context.client.app else None
+    held = known.steps[step].review if known and step in known.steps else None
+    form = held.feedback_form if held else None
+    fields = [] if form is None else forms.build_fields(forms.build_schema(form), language=context.language)
+    return {each.key: each.label for each in fields if each.key}
+
+
+def _format_value(context: PageContext, value: Any) -> str:
+    match value:
+        case None:
+            return NOTHING
+        case bool():
+            return context.translate("yes" if value else "no")
+        case int() | float():
+            return context.formats.exact(value)
+        case list():
+            return ", ".join(_format_value(context, each) for each in value)
+        case dict():
+            return ", ".join(f"{name}: {_format_value(context, each)}" for name, each in value.items())
+        case _:
+            return str(value)
+
+
+def _build_entry(context: PageContext, pipeline: str, event: Event, feedback: Mapping[str, Any]) -> HistoryEntry:
+    data: Mapping[str, Any] = event.data or {}
+    what = str(data.get("what", ""))
+    name = f"trail {what} edited" if what == "approved" and data.get("edited") else f"trail {what}"
+    about = {part: str(data.get(part) or context.translate("nobody")) for part in ("by", "to")}
+    if what == "sent_back":
+        about["to"] = context.get_step_label(about["to"])
+    text = context.translate(name, **about) if name in KNOWN else what
+    said = [str(data.get("notes") or "")]
+    if what == "sent_back":
+        said.append(format_feedback(context, pipeline, event.step or "", {**feedback, "items": data.get("items")}))
+    return HistoryEntry(event.at, event.revision, what, text, "\n".join(filter(None, said)))

@@ -1,0 +1,64 @@
+"""What is said of a review wherever it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from retoma.define.file import File
+from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, RetomaError, RevisionChanged
+from retoma.records import Review, Run
+from retoma.server.pages.page_context import PageContext
+
+Urgency = Literal["", "warn", "fail"]
+WARN_BEFORE, FAIL_BEFORE = timedelta(hours=1), timedelta(minutes=15)
+
+
+def get_urgency(review: Review, now: datetime) -> Urgency:
+    """The colour of its due time: amber in the last hour, red in its last quarter and when it has passed."""
+    if review.due_at is None or not review.is_open:
+        return ""
+    left = review.due_at - now
+    return "fail" if left < FAIL_BEFORE else "warn" if left < WARN_BEFORE else ""
+
+
+def describe_decision(context: PageContext, winner: Review) -> str:
+    """Who was first, when, and what they decided."""
+    if winner.decided_by is None:
+        return context.translate("is over", state=context.translate(f"state {winner.state}").lower())
+    state = context.translate(f"state {winner.state}").lower()
+    return context.translate(
+        "was first", by=winner.decided_by, state=state, time=context.formats.time(winner.decided_at)
+    )
+
+
+def explain_conflict(context: PageContext, error: Conflict) -> str:
+    """Why a decision was refused because of what is there."""
+    match error:
+        case AlreadyDecided():
+            return describe_decision(context, error.winner)
+        case RevisionChanged():
+            return context.translate("revision changed")
+        case KeyReused():
+            return context.translate("form used")
+        case _:
+            return context.translate("no more back")
+
+
+def explain_not_approved(context: PageContext, error: Exception) -> str:
+    """Why one of many, approved as they are, was not."""
+    match error:
+        case Conflict():
+            return explain_conflict(context, error)
+        case InvalidInput():
+            return context.translate("form to fill")
+        case NotFound():
+            return context.translate("no review")
+        case _:
+            return str(error) if isinstance(error, RetomaError) else context.translate("error 500")
+
+
+def build_file_url(run: Run, file: File | Mapping[str, Any]) -> str:
+    """Where a file is that the run's data names, for a player, a picture or a link."""
+    return f"/api/v1/runs/{run.id}/files/{file.file if isinstance(file, File) else file['file']}"

@@ -1,0 +1,73 @@
+"""API keys, as the database has them: their digests, never themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import asyncpg
+
+from retoma.records import KeyRecord, Scope
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("keys")
+
+
+async def add_key(
+    database: Database,
+    *,
+    name: str,
+    tenant: int | None,
+    scopes: Iterable[Scope],
+    digest: bytes,
+    hint: str,
+    expires_at: datetime | None,
+) -> KeyRecord | None:
+    """None if the name has two live keys already."""
+    await database.fetch(_SQL["free_places"], tenant=tenant, name=name)
+    await database.fetch(
+        _SQL["add_key"],
+        name=name,
+        tenant=tenant,
+        scopes=sorted(scopes),
+        digest=digest,
+        hint=hint,
+        expires_at=expires_at,
+    )
+    row = await database.fetchrow(_SQL["find_key"], digest=digest)
+    return _make_record(row) if row else None
+
+
+async def use_key(database: Database, digest: bytes) -> KeyRecord | None:
+    """The live key of this digest."""
+    row = await database.fetchrow(_SQL["use_key"], digest=digest)
+    return _make_record(row) if row else None
+
+
+async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
+    """Return those whose keys are live."""
+    return {row["digest"] for row in await database.fetch(_SQL["live_keys"], digests=list(digests))}
+
+
+async def get_key(database: Database, number: int) -> KeyRecord | None:
+    row = await database.fetchrow(_SQL["show_key"], id=number)
+    return _make_record(row) if row else None
+
+
+async def list_keys(database: Database, tenant: str | None, with_ended: bool) -> list[KeyRecord]:
+    """Newest first."""
+    rows = await database.fetch(_SQL["list_keys"], tenant=tenant, with_ended=with_ended)
+    return [_make_record(row) for row in rows]
+
+
+async def revoke_key(database: Database, number: int) -> None:
+    await database.fetch(_SQL["revoke_key"], id=number)
+
+
+async def expire_after(database: Database, number: int, overlap: timedelta) -> None:
+    await database.fetch(_SQL["let_key_expire"], id=number, overlap=overlap)
+
+
+def _make_record(row: asyncpg.Record) -> KeyRecord:
+    return KeyRecord(**{**row, "scopes": frozenset(map(Scope, row["scopes"]))})

@@ -1,0 +1,64 @@
+"""Events of all runs in the order of their numbers, none missed and none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from retoma.masking import drop_stack
+from retoma.records import LiveEvent
+from retoma.states import RunState
+from retoma.store.database import Database
+from retoma.store.runs import parse_event_data
+from retoma.store.statements import statements
+
+_SQL = statements("live")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Nothing up to `number` can come any more once `writers` have ended. `settled` is the same of the mark before it,
+    and None while that is not so."""
+
+    settled: int | None
+    number: int
+    writers: Sequence[str]
+
+
+NO_MARK = Mark(None, 0, ())
+
+
+async def advance_mark(database: Database, mark: Mark) -> Mark:
+    return Mark(**await database.fetch_one(_SQL["next_mark"], number=mark.number, writers=list(mark.writers)))
+
+
+async def list_between(
+    database: Database, after: int, through: int, *, tenant: int | None = None, limit: int
+) -> list[LiveEvent]:
+    """Those of all tenants, or of one."""
+    rows = await database.fetch(_SQL["events_between"], after=after, through=through, tenant=tenant, limit=limit)
+    return [_make_event(row) for row in rows]
+
+
+async def list_run_events_between(
+    database: Database, run: UUID, after: int, through: int, *, limit: int
+) -> list[LiveEvent]:
+    rows = await database.fetch(_SQL["events_of_run_between"], run=run, after=after, through=through, limit=limit)
+    return [_make_event(row) for row in rows]
+
+
+async def get_run_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
+    rows = await database.fetch(_SQL["states_of_runs"], runs=list(runs))
+    return {row["id"]: RunState(row["state"]) for row in rows}
+
+
+async def get_last_event_id(database: Database, run: UUID) -> int:
+    """The number of its newest event, also of one that may not be read yet; 0 if it has none."""
+    return (await database.fetch_one(_SQL["last_of_run"], run=run))["id"] or 0
+
+
+def _make_event(row: asyncpg.Record) -> LiveEvent:
+    return LiveEvent(**{**row, "data": drop_stack(parse_event_data(row))})

@@ -1,0 +1,170 @@
+"""Recorded parts of jobs, and work that goes on outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from retoma.records import ExternalWork
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("outside")
+EffectState = Literal["new", "begun", "done", "lost"]
+CallbackResult = Literal["taken", "repeated", "expired", "unknown"]
+
+
+@dataclass(frozen=True)
+class LeasedEffect:
+    """A named part of a job, under a lease."""
+
+    run: UUID
+    step: str
+    item: str
+    revision: int
+    fence: int
+    name: str
+
+
+async def begin_effect(
+    database: Database,
+    worker: int,
+    effect: LeasedEffect,
+    token_hash: bytes | None,
+    token_lives: timedelta,
+    *,
+    findable: bool = False,
+) -> tuple[EffectState, str | None]:
+    """Whether it began before, and what came of it, as JSON. What is `findable` can be looked for outside."""
+    told = {"token_hash": token_hash, "token_lives": token_lives, "findable": findable}
+    row = await database.fetch_one(_SQL["begin_effect"], worker=worker, **vars(effect), **told)
+    return row["state"], row["value"]
+
+
+async def end_effect(database: Database, effect: LeasedEffect, value: str) -> bool:
+    """Record what came of it. False if a later lease has taken the job over."""
+    return bool(await database.fetch(_SQL["end_effect"], **vars(effect), value=value))
+
+
+async def undo_effect(database: Database, effect: LeasedEffect) -> None:
+    """It is known not to have happened."""
+    await database.fetch(_SQL["undo_effect"], **vars(effect))
+
+
+@dataclass(frozen=True)
+class EndedWork:
+    """How outside work ended."""
+
+    external_id: Any
+    state: str
+    result: Any
+    error: dict[str, Any]
+
+
+async def get_ended_work(database: Database, run: UUID, step: str, item: str, revision: int) -> EndedWork | None:
+    """None while it goes on, or if there is none."""
+    row = await database.fetchrow(_SQL["outside_of_job"], run=run, step=step, item=item, revision=revision)
+    if row is None:
+        return None
+    return EndedWork(
+        _parse_json(row["external_id"]), row["state"], _parse_json(row["result"]), _parse_json(row["error"]) or {}
+    )
+
+
+async def list_for_run(database: Database, run: UUID) -> list[ExternalWork]:
+    rows = await database.fetch(_SQL["outside_of_run"], run=run)
+    return [
+        ExternalWork(**{**row, "external_id": _parse_json(row["external_id"]), "error": _parse_json(row["error"])})
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class DuePoll:
+    """Outside work that this process should look at; `looks` is the number of the look, `stop` why it should end.
+
+    `deaths` is how many workers in a row died while they looked at it.
+    """
+
+    run: UUID
+    step: str
+    item: str
+    revision: int
+    version: int
+    external_id: str
+    poll: str | None
+    cancel: str | None
+    polls: int
+    state: Any
+    stop: str | None
+    given_up: bool
+    callback_received: bool
+    callback_body: str | None
+    worker_deaths: int
+
+    @property
+    def calls_application(self) -> bool:
+        """Whether the application's code is asked: not if nobody waits any longer for what it may kill a worker."""
+        return not (self.worker_deaths and self.given_up)
+
+
+async def poll_due(
+    database: Database,
+    versions: Sequence[int],
+    limit: int,
+    lease: timedelta,
+    worker: int | None = None,
+    *,
+    suspect: bool = True,
+) -> list[DuePoll]:
+    """Claim looks for a worker; with `suspect`, at most one of those during which a worker has died."""
+    rows = await database.fetch(
+        _SQL["looks_due"], versions=list(versions), limit=limit, lease=lease, worker=worker, suspect=suspect
+    )
+    return [DuePoll(**row) for row in rows]
+
+
+async def record_poll(
+    database: Database,
+    poll: DuePoll,
+    *,
+    state: str,
+    progress: float | None = None,
+    result: str | None = None,
+    error: str | None = None,
+    failed: bool = False,
+    stopping: bool = False,
+) -> bool:
+    """False if a later look was made, or the work had ended."""
+    row = await database.fetch_one(
+        _SQL["record_look"],
+        run=poll.run,
+        step=poll.step,
+        item=poll.item,
+        revision=poll.revision,
+        looks=poll.polls,
+        state=state,
+        progress=progress,
+        result=result,
+        error=error,
+        failed=failed,
+        stopping=stopping,
+    )
+    return bool(row["taken"])
+
+
+async def has_callback(database: Database, token_hash: bytes) -> bool:
+    return bool((await database.fetch_one(_SQL["has_callback"], token_hash=token_hash))["found"])
+
+
+async def record_callback(database: Database, token_hash: bytes, body: str) -> CallbackResult:
+    answer: CallbackResult = (await database.fetch_one(_SQL["call_back"], token_hash=token_hash, body=body))["answer"]
+    return answer
+
+
+def _parse_json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

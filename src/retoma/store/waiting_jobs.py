@@ -1,0 +1,22 @@
+"""Jobs that could run and do not."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import asyncpg
+
+from retoma.store.database import Database
+from retoma.store.statements import statements
+
+_SQL = statements("waits")
+
+
+async def list_for_run(database: Database, run: UUID) -> list[asyncpg.Record]:
+    return await database.fetch(_SQL["waits_of_run"], run=run)
+
+
+async def count_held_jobs(database: Database) -> dict[int, int]:
+    """How many jobs each worker holds, by its id."""
+    rows = await database.fetch(_SQL["held_by_workers"])
+    return {row["worker"]: row["jobs"] for row in rows}

@@ -1,0 +1,61 @@
+"""What attempts have cost, on its way to the database. A step that charges nothing costs nothing here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from retoma.define.charge import Charge
+from retoma.engine.claim_protocol import Claim
+from retoma.errors import DatabaseUnavailable
+from retoma.identifiers import new_run_id
+from retoma.logs import get_logger
+from retoma.store import charges
+from retoma.store.database import Database
+
+log = get_logger("retoma.charges")
+SECONDS_BETWEEN_WRITES = 1.0
+MAX_CHARGES_PER_WRITE = 1_000
+
+
+class ChargeBuffer:
+    """Charges are written before the outcome of their attempt, so that a run that is over has all of its charges, and
+    once a second, so that a worker that dies loses little. They need no lease: money that was spent stays spent."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._pending: deque[charges.ChargeEntry] = deque()
+        self._writing = asyncio.Lock()
+
+    def add(self, claim: Claim, charge: Charge) -> None:
+        """From any thread, also one that was left behind."""
+        self._pending.append(
+            charges.ChargeEntry(
+                new_run_id(), claim.run, claim.step, claim.item, claim.revision, claim.attempt, claim.tenant, charge
+            )
+        )
+
+    async def flush(self) -> None:
+        """Write all that came before this call. A database that is away is waited for by the next."""
+        if not self._pending and not self._writing.locked():
+            return
+        async with self._writing:
+            while self._pending:
+                some = [self._pending.popleft() for _ in range(min(len(self._pending), MAX_CHARGES_PER_WRITE))]
+                try:
+                    await charges.write(self._database, some)
+                except (DatabaseUnavailable, asyncio.CancelledError) as error:
+                    self._pending.extendleft(reversed(some))  # they have ids, so that none is written twice
+                    if isinstance(error, asyncio.CancelledError):
+                        raise
+                    log.warning("charges wait for the database", charges=len(self._pending), error=error)
+                    return
+                except Exception:
+                    # What the jobs did must be told all the same.
+                    log.exception("charges could not be written", charges=[vars(one.charge) for one in some])
+
+    async def run(self) -> None:
+        """Write what long attempts have charged so far, until cancelled."""
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_WRITES)
+            await self.flush()

@@ -1,0 +1,280 @@
+"""Looks at work that goes on outside, for all jobs that are parked: one poller serves all."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from typing import Any, TypeVar, get_args
+
+from retoma.define.codec import MAX_RESULT_BYTES, count_bytes, encode_any
+from retoma.define.external_work import ExternalWorkState, PollResult
+from retoma.engine.application_calls import call_application
+from retoma.errors import DatabaseUnavailable, describe_error
+from retoma.logs import get_logger
+from retoma.store import external_work
+from retoma.store.database import Database
+from retoma.store.external_work import DuePoll
+from retoma.tracebacks import release_frames
+from retoma.worker.attempt import MAX_MESSAGE_LENGTH, clean_text
+from retoma.worker.served_versions import ServedVersions
+
+log = get_logger("retoma.external_work")
+Answer = TypeVar("Answer")
+MAX_CONCURRENT_POLLS = 100
+PROVIDER_TIMEOUT = 30.0  # seconds for one answer of the outside
+MAX_BLOCK_SECONDS = 5.0  # seconds beyond them after which a call blocks the event loop
+LEASE = timedelta(seconds=3 * PROVIDER_TIMEOUT)  # after which another process looks
+STOP_MESSAGES = {
+    "RUN_STOPPED": "its run was stopped",
+    "QUEUE_TIMEOUT": "it waited outside for too long before it began",
+    "TIMEOUT": "it took too long outside",
+}
+
+
+class ExternalWorkPoller:
+    """`on_end` is called when something has ended, after the commit.
+
+    A poll that was running when its worker died is a suspect. A worker holds one suspect at a time, be it a poll or a
+    step: `holds_suspect` says whether it holds a step that is one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        served_versions: ServedVersions,
+        on_end: Callable[[], None],
+        holds_suspect: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.worker: int | None = None  # known when the worker has registered
+        self._database = database
+        self._served_versions = served_versions
+        self._on_end = on_end
+        self._holds_suspect = holds_suspect
+        self._due = asyncio.Event()
+        self._polling: set[asyncio.Task[None]] = set()
+        self._suspects = 0  # calls of suspects under way, or being claimed
+        self._calls: dict[int, tuple[str, float]] = {}  # step and deadline of each call under way
+        self._numbers = count()
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._watched_at = 0.0
+
+    @property
+    def has_suspect(self) -> bool:
+        """Whether a poll is under way that may kill this worker, as it may have killed another."""
+        return self._suspects > 0
+
+    @property
+    def overdue_steps(self) -> list[str]:
+        """Steps whose poll blocks the event loop beyond its time. For other threads."""
+        now = time.monotonic()
+        if now - self._watched_at < MAX_BLOCK_SECONDS:
+            return []
+        return [step for step, deadline in tuple(self._calls.values()) if now > deadline + MAX_BLOCK_SECONDS]
+
+    def wake(self) -> None:
+        """Something is due."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Look whenever something is due, until cancelled. What is then under way is looked at again by others."""
+        try:
+            while True:
+                await self._due.wait()
+                self._due.clear()
+                try:
+                    await self._start_due_polls()
+                except DatabaseUnavailable as error:
+                    log.warning("outside work waits for the database", error=error)
+        finally:
+            for task in self._polling:
+                task.cancel()
+            await asyncio.gather(*self._polling, return_exceptions=True)
+
+    async def poll_due(self) -> int:
+        """Look at what is due now, to the end; gives how many were looked at. For tests."""
+        looks = await self._claim_due(MAX_CONCURRENT_POLLS)
+        await asyncio.gather(*map(self._poll_and_record, looks))
+        return len(looks)
+
+    async def _start_due_polls(self) -> None:
+        room = MAX_CONCURRENT_POLLS - len(self._polling)
+        if room > 0:
+            for look in await self._claim_due(room):
+                task = asyncio.ensure_future(self._poll_and_record(look))
+                self._polling.add(task)
+                task.add_done_callback(self._on_poll_done)
+
+    def _on_poll_done(self, task: asyncio.Task[None]) -> None:
+        if len(self._polling) == MAX_CONCURRENT_POLLS:
+            self.wake()  # more may have been due than there was room for
+        self._polling.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a look failed; it is made again", error=error, exc_info=error)
+            release_frames(error)
+
+    async def _claim_due(self, room: int) -> list[DuePoll]:
+        suspect = not (self.has_suspect or self._holds_suspect())
+        self._suspects += suspect
+        try:
+            looks = await external_work.poll_due(
+                self._database, self._served_versions.version_numbers, room, LEASE, self.worker, suspect=suspect
+            )
+        finally:
+            self._suspects -= suspect
+        # From now on, not from when its task begins: the next claim may come before.
+        self._suspects += sum(look.calls_application and look.worker_deaths > 0 for look in looks)
+        return looks
+
+    async def _poll_and_record(self, due_poll: DuePoll) -> None:
+        try:
+            report, result, failed = await self._get_poll_result(due_poll)
+        finally:
+            self._suspects -= due_poll.calls_application and due_poll.worker_deaths > 0
+        report = _apply_stop(due_poll, report)
+        with suppress(DatabaseUnavailable):  # the next look comes by itself
+            recorded = await external_work.record_poll(
+                self._database,
+                due_poll,
+                state=report.state,
+                progress=report.progress,
+                result=result,
+                error=_format_error(report),
+                failed=failed,
+                stopping=due_poll.stop is not None,
+            )
+            if recorded and report.is_final:
+                self._on_end()
+
+    async def _get_poll_result(self, due_poll: DuePoll) -> tuple[PollResult, str | None, bool]:
+        """Return what the outside says, its result as JSON, and whether it failed to say anything."""
+        if not due_poll.calls_application:
+            return PollResult(due_poll.state), None, True
+        if due_poll.stop is not None and due_poll.cancel is not None:
+            await self._call_cancel(due_poll)
+        if due_poll.poll is None:
+            return *_read_safely(due_poll, _read_callback(due_poll)), False
+        try:
+            return *await self._call_provider(due_poll, lambda: self._call_poll(due_poll)), False
+        except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
+            log.warning(
+                "no word from outside", run=str(due_poll.run), step=due_poll.step, item=due_poll.item, error=error
+            )
+            release_frames(error)
+            return PollResult(due_poll.state), None, True
+
+    async def _call_poll(self, due_poll: DuePoll) -> tuple[PollResult, str | None]:
+        return _read_safely(due_poll, await self._find_function(due_poll.poll or "")(json.loads(due_poll.external_id)))
+
+    async def _call_cancel(self, due_poll: DuePoll) -> None:
+        try:
+            await self._call_provider(
+                due_poll, lambda: self._find_function(due_poll.cancel or "")(json.loads(due_poll.external_id))
+            )
+        except Exception as error:  # noqa: BLE001  (it is told again at the next look)
+            log.warning(
+                "could not be cancelled", run=str(due_poll.run), step=due_poll.step, item=due_poll.item, error=error
+            )
+            release_frames(error)
+
+    def _find_function(self, location: str) -> Callable[[Any], Any]:
+        return find_function(location, self._served_versions.resources)
+
+    async def _call_provider(self, due_poll: DuePoll, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        number = next(self._numbers)
+        self._calls[number] = (due_poll.step, time.monotonic() + PROVIDER_TIMEOUT)
+        if self._watch_timer is None:
+            self._watch_loop()
+        try:
+            return await call_application(call, PROVIDER_TIMEOUT)
+        finally:
+            del self._calls[number]
+
+    def _watch_loop(self) -> None:
+        """Note that the event loop is not blocked, as long as calls are under way."""
+        self._watched_at = time.monotonic()
+        self._watch_timer = asyncio.get_running_loop().call_later(1.0, self._watch_loop) if self._calls else None
+
+
+def find_function(location: str, resources: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The function that `place_of` wrote down."""
+    module, colon, name = location.partition(":")
+    owner: Any = importlib.import_module(module) if colon else None
+    if not colon:
+        resource, _, name = location.partition(".")
+        owner = resources[resource]
+    for part in name.split("."):
+        owner = getattr(owner, part)
+    function: Callable[[Any], Any] = owner
+    return function
+
+
+def _read_callback(due_poll: DuePoll) -> PollResult:
+    if due_poll.callback_received:
+        return PollResult("succeeded", result=json.loads(due_poll.callback_body or "null"))
+    return PollResult("cancelled" if due_poll.stop else due_poll.state)
+
+
+def _read_safely(due_poll: DuePoll, answer: Any) -> tuple[PollResult, str | None]:
+    """The report, with its result as JSON. An answer that cannot be taken is a failure: it would be the same again."""
+    try:
+        return _read_result(due_poll, answer)
+    except BaseException as error:  # noqa: BLE001  (an answer is application code, too)
+        return _build_unreadable(f"{due_poll.poll} gave what cannot be read: {describe_error(error)}"), None
+
+
+def _read_result(due_poll: DuePoll, answer: Any) -> tuple[PollResult, str | None]:
+    if not isinstance(answer, PollResult) or answer.state not in get_args(ExternalWorkState):
+        return _build_unreadable(
+            f"{due_poll.poll} gave {answer!r:.80}: give a retoma.PollResult with one of its states"
+        ), None
+    if answer.state != "succeeded":
+        code, message = (None if said is None else str(said) for said in (answer.code, answer.message))
+        return PollResult(answer.state, code=code, message=message, progress=_check_progress(answer)), None
+    try:
+        result = encode_any(answer.result)
+    except Exception as error:  # noqa: BLE001  (whatever there is in it)
+        return _build_unreadable(f"its result cannot be written as JSON: {error}"), None
+    if (size := count_bytes(result)) > MAX_RESULT_BYTES:
+        said = f"its result is {size:,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}"
+        return PollResult(
+            "failed", code="RESULT_TOO_LARGE", message=f"{said}: keep it in a file and give where it is"
+        ), None
+    return PollResult("succeeded", progress=_check_progress(answer)), result
+
+
+def _build_unreadable(message: str) -> PollResult:
+    return PollResult("failed", code="INVALID_POLL_RESULT", message=message)
+
+
+def _apply_stop(due_poll: DuePoll, poll_result: PollResult) -> PollResult:
+    """What was told to end has ended for that reason, unless it was done all the same; in the end nobody waits."""
+    if due_poll.stop is None or poll_result.state == "succeeded":
+        return poll_result
+    if poll_result.is_final:
+        return PollResult(poll_result.state, code=due_poll.stop, message=STOP_MESSAGES[due_poll.stop])
+    if due_poll.given_up:
+        sentence = f"{STOP_MESSAGES[due_poll.stop]}, and the outside did not confirm its end"
+        return PollResult("lost", code=due_poll.stop, message=sentence)
+    return poll_result
+
+
+def _check_progress(poll_result: PollResult) -> float | None:
+    """None unless it goes from 0 to 1: how far it is decides nothing."""
+    told = poll_result.progress
+    return told if isinstance(told, int | float) and 0 <= told <= 1 else None
+
+
+def _format_error(poll_result: PollResult) -> str | None:
+    if not poll_result.is_final or poll_result.state == "succeeded":
+        return None
+    code, message = (
+        poll_result.code or poll_result.state.upper(),
+        poll_result.message or f"it ended as {poll_result.state}",
+    )
+    return json.dumps({"code": clean_text(code), "message": clean_text(message)[:MAX_MESSAGE_LENGTH]})

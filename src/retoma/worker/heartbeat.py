@@ -1,0 +1,90 @@
+"""Liveness: a thread of its own tells the database that this process lives, however busy its loop is."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from retoma.logs import get_logger
+from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection
+from retoma.store.statements import statements
+
+log = get_logger("retoma.heartbeat")
+_SQL = statements("workers")
+SECONDS_BETWEEN_HEARTBEATS = 2.0
+
+
+class HeartbeatThread:
+    """Beats for `worker` until stopped; calls `on_death` from its thread if the worker was declared dead.
+
+    If `overdue` says that steps hold up the event loop beyond their time, it gives their worker up: what it holds
+    runs elsewhere, and `on_blocked` is called.
+
+    A beat comes at least three times within `silence`, and one that is not answered is made again soon.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        worker: int,
+        heartbeat_timeout: timedelta,
+        *,
+        on_declared_dead: Callable[[], None],
+        list_overdue: Callable[[], list[str]],
+        on_blocked: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._interval = min(SECONDS_BETWEEN_HEARTBEATS, heartbeat_timeout.total_seconds() / 3)
+        self._on_declared_dead = on_declared_dead
+        self._list_overdue = list_overdue
+        self._on_blocked = on_blocked
+        self._loop_thread = threading.get_ident()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._send_heartbeats()), name="retoma-heartbeat", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=5)
+
+    async def _send_heartbeats(self) -> None:
+        link = DedicatedConnection(self._database)
+        was_overdue = False
+        while not self._stopped.is_set():
+            steps = self._list_overdue()
+            # Twice, because after the whole process stood still the loop needs a moment to look.
+            if steps and was_overdue:
+                await self._report_blocked_loop(link, steps)
+                break
+            was_overdue = bool(steps)
+            lives = await self._send_heartbeat(link)
+            if lives is False:
+                self._on_declared_dead()
+                break
+            await asyncio.to_thread(self._stopped.wait, self._interval if lives else self._interval / 4)
+        await link.close()
+
+    async def _report_blocked_loop(self, link: DedicatedConnection, steps: list[str]) -> None:
+        stack = "".join(traceback.format_stack(sys._current_frames()[self._loop_thread]))
+        log.error("the event loop is blocked: make this step a plain `def`", worker=self._worker, steps=steps, at=stack)
+        with suppress(*DATABASE_ERRORS):
+            await link.fetch(_SQL["bury_blocked_worker"], [self._worker], timeout=self._interval)
+        self._on_blocked()
+
+    async def _send_heartbeat(self, link: DedicatedConnection) -> bool | None:
+        """False if the worker was declared dead; None if the database does not answer, which is not death."""
+        try:
+            return bool(await link.fetch(_SQL["beat"], [self._worker], timeout=self._interval))
+        except Exception as error:  # noqa: BLE001  (the next beat tries again, whatever it was)
+            log.warning("a beat was missed", worker=self._worker, error=error)
+            return None

@@ -1,0 +1,112 @@
+"""What any worker does for all, every second: declare the silent dead, make due work ready, notice what is unwanted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from math import inf
+from uuid import UUID
+
+from retoma.engine import watchdog
+from retoma.errors import DatabaseUnavailable
+from retoma.identifiers import ClaimKey
+from retoma.logs import get_logger
+from retoma.store import metrics, workers
+from retoma.store.database import Database
+
+log = get_logger("retoma.maintenance")
+SECONDS_BETWEEN_TICKS = 1.0
+TICKS_BETWEEN_REFRESHES = 5
+TICKS_BETWEEN_COUNTS = 60
+TICKS_BETWEEN_REPAIRS = 10
+RUNS_PER_REPAIR = 2_000
+MAX_RELEASED_JOBS = 1_000
+MIN_PAUSE_SECONDS = 0.01
+MAX_PAUSE_SECONDS = 1.5  # after a longer one the database would count as unreachable in between
+NOW = timedelta(0)
+
+
+class Maintenance:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        heartbeat_timeout: timedelta,
+        refresh: Callable[[], Awaitable[None]],
+        worker: int,
+        list_running: Callable[[], list[ClaimKey]],
+        on_unwanted: Callable[[set[ClaimKey]], None],
+        on_work: Callable[[], None],
+        on_poll_due: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._heartbeat_timeout = heartbeat_timeout
+        self._refresh = refresh
+        self._worker = worker
+        self._list_running = list_running
+        self._on_unwanted = on_unwanted
+        self._on_work = on_work
+        self._on_poll_due = on_poll_due
+        self._answered_at = inf
+        self._repaired_to: UUID | None = None  # the last open run that was looked at; None begins with the first
+        self._reachable_since: float | None = None  # monotonic; None if it never lost the database
+
+    async def run(self) -> None:
+        """Tick until cancelled; a database that is away for a while is waited for."""
+        tick = 0
+        while True:
+            pause, began = SECONDS_BETWEEN_TICKS, time.monotonic()
+            try:
+                pause = await self._run_tick(tick)
+            except DatabaseUnavailable as error:
+                log.warning("upkeep waits for the database", error=error)
+            tick += 1
+            # Where nothing can be vacuumed a tick takes ever longer: most of the time must stay for the jobs.
+            took = time.monotonic() - began
+            await asyncio.sleep(max(pause, min(5 * took, MAX_PAUSE_SECONDS)))
+
+    async def _run_tick(self, tick: int) -> float:
+        """One round. Gives the seconds until the next, fewer if something is due before."""
+        if tick % TICKS_BETWEEN_REFRESHES == 0:
+            await self._refresh()
+        if tick % TICKS_BETWEEN_COUNTS == 0:
+            await metrics.update_counters(self._database)  # what is to be counted must not pile up while nobody looks
+        if tick % TICKS_BETWEEN_REPAIRS == 0:
+            await self._repair_runs()
+        found = await workers.release_due_jobs(self._database, MAX_RELEASED_JOBS)
+        if found.released:
+            self._on_work()
+        if found.poll_in is not None and found.poll_in <= NOW:
+            self._on_poll_due()
+        seen_for = self._track_reachability()
+        await self._reap_dead_workers(seen_for)
+        may_judge = seen_for is None or seen_for >= self._heartbeat_timeout
+        if may_judge and found.watch_in is not None and found.watch_in <= NOW:
+            await watchdog.check_due_runs(self._database, self._heartbeat_timeout)
+            self._on_work()
+        if jobs := self._list_running():
+            self._on_unwanted(await workers.find_unwanted(self._database, self._worker, jobs))
+        # A look that is due is under way; the next is known when it has ended.
+        look_in = found.poll_in if found.poll_in and found.poll_in > NOW else None
+        ahead = [one.total_seconds() for one in (found.next_in, look_in) if one is not None]
+        return min([SECONDS_BETWEEN_TICKS, *(max(MIN_PAUSE_SECONDS, one) for one in ahead)])
+
+    def _track_reachability(self) -> timedelta | None:
+        """How long the database has answered us; None if always. When it comes back, others need time to beat, too."""
+        now = time.monotonic()
+        if now - self._answered_at > SECONDS_BETWEEN_TICKS + self._heartbeat_timeout.total_seconds() / 3:
+            self._reachable_since = now
+        self._answered_at = now
+        return None if self._reachable_since is None else timedelta(seconds=now - self._reachable_since)
+
+    async def _repair_runs(self) -> None:
+        ended, self._repaired_to = await workers.repair_runs(self._database, self._repaired_to, RUNS_PER_REPAIR)
+        for run in ended:
+            log.error("a run in which nothing lived any more is ended", run=str(run))
+
+    async def _reap_dead_workers(self, reachable_for: timedelta | None) -> None:
+        for worker, jobs in await workers.reap_dead_workers(self._database, self._heartbeat_timeout, reachable_for):
+            log.warning("a worker fell silent; its jobs are ready again", worker=worker, jobs=jobs)
+            self._on_work()

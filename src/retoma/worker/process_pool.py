@@ -1,0 +1,272 @@
+"""Child processes for isolated steps: reused while they are well, killed at a timeout, replaced when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from retoma.define.charge import Charge
+from retoma.define.context import Context
+from retoma.define.durations import as_timedelta
+from retoma.define.isolation import Isolation
+from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.privileges import hide_process
+from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, build_crash_outcome, mask_outcome
+from retoma.worker.child_process import LENGTH, READY, claim_to_json, context_to_json, frame_message
+from retoma.worker.process_reaper import ProcessReaper
+from retoma.worker.step_call import StepCall
+
+MAX_ANSWER_BYTES = 64 << 20  # bytes; a result is far smaller
+JOBS_PER_CHILD = 500
+MAX_CONCURRENT_STARTS = max(2, os.cpu_count() or 1)
+CPU_GRACE = 3.0  # seconds of processor time after which a child dies that does not mind its limit
+INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
+
+
+class ProcessPool:
+    """Children by the memory that they may use. At most as many live as attempts run at once.
+
+    A start takes long, and quick attempts need few children: few start at a time, and who waits for its turn takes one
+    that has become idle meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[int, list[_ChildProcess]] = {}
+        self._reaper = ProcessReaper()
+        self._starting = asyncio.Semaphore(MAX_CONCURRENT_STARTS)
+
+    async def run_attempt(
+        self, step_call: StepCall, claim: Claim, context: Context | None, on_step_start: Callable[[Claim], None]
+    ) -> Result | AttemptOutcome:
+        """Run one attempt in a child; `on_body` is told when it is there. It is killed at once if this is cancelled."""
+        isolation = step_call.step.policy.isolation
+        assert isolation is not None
+        child = await self._get_child(isolation)
+        on_step_start(claim)
+        began = time.monotonic()
+        try:
+            with child.limit_cpu(isolation):
+                answer = await self._ask_child(
+                    child, _build_request(step_call, claim, context, isolation, child), step_call.step.name
+                )
+        except (Crashed, AnswerTooLarge) as error:
+            await child.kill()
+            return build_crash_outcome(step_call, claim, error, time.monotonic() - began)
+        except BaseException:
+            await child.kill()
+            raise
+        await self._return_or_kill(isolation, child, answer)
+        _record_charges(context, answer)
+        return _parse_outcome(claim, answer)
+
+    async def close(self) -> None:
+        for children in self._idle.values():
+            for child in children:
+                await child.kill()
+        self._idle.clear()
+        self._reaper.close()
+
+    async def _ask_child(self, child: _ChildProcess, request: dict[str, Any], step: str) -> dict[str, Any]:
+        try:
+            return await child.ask(request)
+        except EOFError:
+            raise await child.explain_death(step) from None
+
+    async def _get_child(self, isolation: Isolation) -> _ChildProcess:
+        if (idle := await self._pop_idle(isolation)) is not None:
+            return idle
+        async with self._starting:
+            return await self._pop_idle(isolation) or await _ChildProcess.start(isolation.memory, self._reaper)
+
+    async def _pop_idle(self, isolation: Isolation) -> _ChildProcess | None:
+        idle = self._idle.setdefault(isolation.memory, [])
+        while idle:
+            child = idle.pop()
+            if child.is_alive:
+                return child
+            await child.kill()
+        return None
+
+    async def _return_or_kill(self, isolation: Isolation, child: _ChildProcess, answer: dict[str, Any]) -> None:
+        """Unless it has done its share, or still holds memory that a later attempt would lack."""
+        is_well = answer.get("code") != OUT_OF_MEMORY and answer["grown"] <= isolation.memory // 2
+        if is_well and child.jobs < JOBS_PER_CHILD:
+            self._idle[isolation.memory].append(child)
+        else:
+            await child.kill()
+
+
+class AnswerTooLarge(ValueError):
+    """The answer of a child is not read, because it would fill the worker's memory."""
+
+
+class _ChildProcess:
+    def __init__(self, process: Process, reaper: ProcessReaper) -> None:
+        self.jobs = 0
+        self.known_graphs: set[tuple[int, str]] = set()  # the versions and steps whose shape it was sent
+        self._process = process
+        self._reaper = reaper
+        self._is_over_cpu_limit = False
+        reaper.watch(process.pid)
+
+    @classmethod
+    async def start(cls, memory: int, reaper: ProcessReaper) -> _ChildProcess:
+        hide_process()
+        environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "retoma.worker.child_process",
+            stdin=PIPE,
+            stdout=PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        child = cls(process, reaper)
+        child._send({"path": sys.path, "memory": memory})
+        try:
+            await child._wait_until_ready()
+        except BaseException:
+            await child.kill()
+            raise
+        return child
+
+    async def _wait_until_ready(self) -> None:
+        """Returns also if it died: whoever asks it something learns how."""
+        assert self._process.stdout is not None
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._process.stdout.readexactly(len(READY))
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    @contextmanager
+    def limit_cpu(self, isolation: Isolation) -> Iterator[None]:
+        """Kill it if the attempt within outlives its processor time: a step may ignore the kernel's signal."""
+        if isolation.cpu is None or sys.platform != "linux":
+            yield
+            return
+        limit = self._get_cpu_seconds() + as_timedelta(isolation.cpu).total_seconds() + CPU_GRACE
+        watch = asyncio.create_task(self._kill_at(limit))
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def _kill_at(self, limit: float) -> None:
+        while (left := limit - self._get_cpu_seconds()) > 0:  # noqa: ASYNC110  (nobody tells how much it has used)
+            await asyncio.sleep(left)
+        self._is_over_cpu_limit = True
+        self._process.kill()
+
+    def _get_cpu_seconds(self) -> float:
+        """Its processor time so far, in seconds; nothing once it is gone."""
+        with suppress(OSError):
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+            user, system = stat.rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+    async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Its answer. EOFError if it died instead; after AnswerTooLarge it must be killed."""
+        self.jobs += 1
+        self._send(request | {"number": self.jobs})
+        assert self._process.stdout is not None
+        try:
+            head = await self._process.stdout.readexactly(LENGTH.size)
+            body = await self._process.stdout.readexactly(_check_length(LENGTH.unpack(head)[0]))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise EOFError from None
+        answer: dict[str, Any] = json.loads(body)
+        if answer.get("number") != self.jobs:
+            raise Crashed("the child process gave the answer to another question: something else writes on its pipe")
+        return answer
+
+    async def kill(self) -> None:
+        """Kill it and every process that its step has started, also if it is dead itself."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._reaper.forget(self._process.pid)
+        await self._process.wait()
+
+    async def explain_death(self, step: str) -> Crashed:
+        code = await self._process.wait()
+        if self._is_over_cpu_limit or code == -signal.SIGXCPU:
+            return Crashed(f"{step!r} used up its processor time", "CPU_LIMIT")
+        if code == -signal.SIGKILL:
+            return Crashed(
+                f"the child process of {step!r} was killed by the system, most likely for lack of memory",
+                OUT_OF_MEMORY,
+            )
+        how = f"by {_get_signal_name(-code)}" if code < 0 else f"with exit code {code}"
+        return Crashed(f"the child process of {step!r} died {how}")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.writelines(frame_message(message))
+
+
+def _get_signal_name(number: int) -> str:
+    """Its name; most of the real-time signals have none."""
+    return next((each.name for each in signal.Signals if each == number), f"signal {number}")
+
+
+def _check_length(length: int) -> int:
+    if length > MAX_ANSWER_BYTES:
+        raise AnswerTooLarge(
+            f"the child process answered with {length:,} bytes, over the limit of {MAX_ANSWER_BYTES:,}: "
+            "keep large data in a file and return where it is"
+        )
+    return length
+
+
+def _build_request(
+    step_call: StepCall, claim: Claim, context: Context | None, isolation: Isolation, child: _ChildProcess
+) -> dict[str, Any]:
+    function = step_call.step.function
+    request = {
+        "module": function.__module__,
+        "file": inspect.getfile(function),
+        "pipeline": step_call.step.pipeline,
+        "claim": claim_to_json(claim),
+        "context": None if context is None else context_to_json(context),
+        "cpu": None if isolation.cpu is None else as_timedelta(isolation.cpu).total_seconds(),
+    }
+    key = claim.version, claim.step
+    if key not in child.known_graphs:
+        child.known_graphs.add(key)
+        request["graph"] = step_call.graph.to_json()
+    return request
+
+
+def _record_charges(context: Context | None, answer: dict[str, Any]) -> None:
+    """What the child charged, as if it had been charged here."""
+    if context is not None and context.backend is not None:
+        for charge in answer.get("charges", ()):
+            context.backend.charge(Charge(**charge))
+
+
+def _parse_outcome(claim: Claim, answer: dict[str, Any]) -> Result | AttemptOutcome:
+    if "output" in answer:
+        return Result(claim, answer["output"], answer["items"])
+    outcome = AttemptOutcome(
+        claim,
+        answer["outcome"],
+        delay=timedelta(seconds=answer["delay"]),
+        spent_ms=answer["spent_ms"],
+        code=answer["code"],
+        error=answer["error"],
+    )
+    return mask_outcome(outcome)

@@ -1,0 +1,94 @@
+"""Which versions and steps a worker can serve, and how."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from retoma.app import App
+from retoma.define.graph import Graph
+from retoma.define.resources import PerWorker
+from retoma.engine import versions
+from retoma.logs import get_logger
+from retoma.store.database import Database
+from retoma.worker.step_call import StepCall
+
+if TYPE_CHECKING:
+    from retoma.files import FileStore
+
+log = get_logger("retoma.worker")
+
+VERSION_LOOKBACK = 50
+
+
+class ServedVersions:
+    """A run keeps its version's shape, and runs with today's functions."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.resources: Mapping[str, Any] = app.resources
+        self._graphs: dict[int, Graph] = {}
+        self.get_step_call = cache(self._build_step_call)
+        self.find_creating_step = cache(self._find_creating_step)
+
+    @property
+    def version_numbers(self) -> list[int]:
+        """The numbers of all known versions of the application's pipelines."""
+        return list(self._graphs)
+
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open the resources that are the worker's own, and close them when the block ends."""
+        async with AsyncExitStack() as stack:
+            self.resources = {
+                name: await stack.enter_async_context(given.open()) if isinstance(given, PerWorker) else given
+                for name, given in self._app.resources.items()
+            }
+            yield
+
+    @property
+    def pipelines(self) -> list[str]:
+        return sorted(self._app.pipelines)
+
+    @property
+    def app_name(self) -> str:
+        return self._app.name
+
+    @property
+    def files(self) -> FileStore | None:
+        return self._app.files
+
+    async def register_and_load(self, database: Database) -> None:
+        """Store today's versions, and learn all others."""
+        for pipeline in self._app.pipelines.values():
+            await versions.register(database, pipeline)
+        await self.refresh(database)
+
+    async def refresh(self, database: Database) -> None:
+        """Learn the versions that other processes have stored since."""
+        # A number is given before its commit, so that one below the newest may come later.
+        known = max(self._graphs, default=0) - VERSION_LOOKBACK
+        self._graphs |= await versions.load_newer_graphs(database, list(self._app.pipelines), known)
+
+    def _find_creating_step(self, version: int, step: str) -> str:
+        """The step whose end makes the jobs of this one: its source, or its one need."""
+        graph = self._graphs[version]
+        shape = next(shape for shape in graph.steps if shape.name == step)
+        if shape.source is not None and shape.created_on == "expansion":
+            return shape.source
+        (need,) = (edge.from_step for edge in graph.edges if edge.to_step == step and edge.counted)
+        return need
+
+    def _build_step_call(self, version: int, step: str) -> StepCall | None:
+        """None if today's code cannot run this step of that version."""
+        graph = self._graphs[version]
+        pipeline = self._app.pipelines[graph.pipeline]
+        if step not in pipeline.steps:
+            return None
+        try:
+            return StepCall(pipeline, pipeline.steps[step], graph, self.resources)
+        except Exception as error:  # noqa: BLE001  (a step that cannot be run must not stop the others)
+            log.warning("cannot serve", pipeline=pipeline.name, step=step, version=version, reason=str(error))
+            return None

@@ -1,0 +1,255 @@
+"""How a claimed job becomes a call of its step's function, and what that gives becomes JSON again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from retoma.define.codec import MAX_RESULT_BYTES, UnexpectedType, count_bytes, encode_any, get_codec
+from retoma.define.context import Context
+from retoma.define.graph import EdgeKind, Graph
+from retoma.define.items import NOT_WANTED, FailedItem, ItemCounts, Items
+from retoma.define.pipeline import Pipeline
+from retoma.define.step import Binding, Step
+from retoma.engine.claim_protocol import Claim, Result
+from retoma.errors import DefinitionError, GiveUp
+
+Arguments = dict[str, Any]
+TOO_LARGE = '"TOO_LARGE"'  # in place of the results of all items
+_MISSING = object()
+
+
+class DependencyMissing(Exception):
+    """A step has no result that this job cannot do without."""
+
+
+class StepCall:
+    """Everything about one step of one version that does not change between its jobs.
+
+    The version says what a job reads, today's function what it takes: DefinitionError if they do not fit.
+    """
+
+    def __init__(self, pipeline: Pipeline, step: Step, graph: Graph, resources: Mapping[str, Any]) -> None:
+        self.step = step
+        self.graph = graph
+        self.is_async = inspect.iscoroutinefunction(step.function)
+        self.timeout = step.policy.timeout.total_seconds()
+        self._work_limit = step.policy.work_limit
+        self.wakes_others = _wakes_others(graph, step.name)
+        self._encode = get_codec(step.returns).encode
+        self._decode = get_codec(step.returns).decode
+        self._item_set = pipeline.item_sets.get(step.name) if _fans_out(graph, step.name) else None
+        self._encode_item = _build_item_encoder(step.returns)
+        _check_shape(pipeline, step, graph)
+        reads = _list_reads(graph, step.name)
+        self._readers = [(binding, _build_reader(pipeline, binding, reads)) for binding in step.bindings]
+        self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
+        self.takes_input = any(binding.kind == "input" for binding in step.bindings)
+        self.takes_item = any(binding.kind == "item" for binding in step.bindings)
+        self.takes_context = any(resource.name == "ctx" for resource in step.resources)
+        self._join_parameters = [binding.parameter for binding in step.bindings if binding.kind == "items"]
+
+    def build_arguments(self, claim: Claim) -> Arguments:
+        """The data parameters. One whose step has no result takes its default; NeedMissing if it has none."""
+        values = {}
+        for binding, read in self._readers:
+            value = read(claim)
+            if value is _MISSING and not binding.optional:
+                raise DependencyMissing(binding.name)
+            values[binding.parameter] = binding.default if value is _MISSING else value
+        return values
+
+    def get_time_limit(self, claim: Claim) -> float:
+        """Return the seconds that this attempt may take: its timeout, or what is left of the work limit."""
+        if self._work_limit is None:
+            return self.timeout
+        worked = claim.spent_ms + (claim.earlier.milliseconds if claim.earlier else 0)
+        return max(0.0, min(self.timeout, self._work_limit.total_seconds() - worked / 1000))
+
+    def build_resources(self, context: Context | None) -> Arguments:
+        """The parameters right of `*`."""
+        return self.resources | {"ctx": context} if self.takes_context else self.resources
+
+    def explain_too_many_failed(self, data: Arguments) -> str | None:
+        """A sentence if `proceed_when` does not hold for the items that this join sees."""
+        for parameter in self._join_parameters:
+            items = data[parameter]
+            if not isinstance(items, Items):  # the default of a fan-out that never came about
+                continue
+            counts = _count_items(items)
+            if not self.step.should_proceed(counts):
+                return (
+                    f"{counts.failed} of {counts.total} items of {parameter!r} failed, more than "
+                    f"{self.step.name!r} allows with proceed_when"
+                )
+        return None
+
+    def encode_result(self, value: Any) -> str:
+        """The result as JSON. Raises ValueError or TypeError with a sentence that says what to do."""
+        output = self._encode_value(value)
+        if (size := count_bytes(output)) > MAX_RESULT_BYTES:
+            raise ValueError(
+                f"the result of {self.step.name!r} is {size:,} bytes of JSON, over the limit of "
+                f"{MAX_RESULT_BYTES:,}: keep large data in a file and return where it is"
+            )
+        return output
+
+    def build_result(self, claim: Claim, output: str) -> Result:
+        """A result that no attempt makes: it was made before, or a person gave it."""
+        return Result(claim, output, self.encode_items(self._decode(output)) if self._item_set else None)
+
+    def encode_items(self, value: Any) -> dict[str, str] | None:
+        """Keys and values of the items, if the result is the source of a fan-out. Raises GiveUp if it cannot be."""
+        if self._item_set is None:
+            return None
+        try:
+            keys = self._item_set.compute_keys(value)
+        except ValueError as error:
+            raise GiveUp(str(error), "INVALID_ITEMS") from error
+        return dict(zip(keys, map(self._encode_item, value), strict=True))
+
+    def _encode_value(self, value: Any) -> str:
+        name, promised = self.step.name, self.step.returns
+        try:
+            return self._encode(value)
+        except UnexpectedType as error:
+            promised = promised.__name__ if isinstance(promised, type) else promised
+            raise TypeError(
+                f"the result of {name!r} is not the promised {promised}: {error}: "
+                "change the annotation or what it returns"
+            ) from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"the result of {name!r} cannot be JSON: {error}: "
+                "return text, numbers, lists, dicts, a dataclass or a pydantic model"
+            ) from error
+
+
+def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
+    """What decides how many jobs there are must be as it was: a lost item would never be missed."""
+    shape = next(shape for shape in graph.steps if shape.name == step.name)
+    if shape.source != step.source:
+        raise DefinitionError(f"in runs of this version it goes over {shape.source!r}, and today over {step.source!r}")
+    if _fans_out(graph, step.name) and step.name not in pipeline.item_sets:
+        raise DefinitionError("runs of this version fan out over its result, and today's code does not")
+
+
+def _fans_out(graph: Graph, step: str) -> bool:
+    return any(edge.kind == "expand" and edge.from_step == step for edge in graph.edges)
+
+
+def _wakes_others(graph: Graph, step: str) -> bool:
+    """Whether its end may make work for another worker than the one that ends it, or frees slots for one."""
+    queues = {shape.name: shape.queue for shape in graph.steps}
+    leaving = [edge for edge in graph.edges if edge.from_step == step]
+    pooled = any(shape.pool for shape in graph.steps if shape.name == step)
+    if pooled or len(leaving) > 1:
+        return True
+    return any(edge.kind == "expand" or queues[edge.to_step] != queues[step] for edge in leaving)
+
+
+def _list_reads(graph: Graph, step: str) -> dict[str, EdgeKind]:
+    """The steps whose results a claim of this step carries, in their order, each with how it gives them."""
+    reading = [edge for edge in graph.edges if edge.to_step == step and edge.position is not None]
+    return {edge.from_step: edge.kind for edge in sorted(reading, key=lambda edge: edge.position or 0)}
+
+
+Reader = Callable[[Claim], Any]
+
+
+def _build_reader(pipeline: Pipeline, binding: Binding, reads: dict[str, EdgeKind]) -> Reader:
+    match binding.kind:
+        case "input":
+            return _build_input_reader(pipeline, binding.name)
+        case "item":
+            return _build_item_reader(binding)
+        case "step" | "items":
+            if binding.name not in reads:
+                return _build_absent_reader(binding)
+            if (binding.kind == "items") != (reads[binding.name] == "join"):
+                raise DefinitionError(f"runs of this version have {binding.name!r} in another form than it takes today")
+            read = _build_items_reader if binding.kind == "items" else _build_result_reader
+            return read(binding, list(reads).index(binding.name))
+
+
+def _build_absent_reader(binding: Binding) -> Reader:
+    if not binding.optional:
+        raise DefinitionError(f"runs of this version have no result of {binding.name!r}, which it takes today")
+    return lambda _: _MISSING
+
+
+def _build_input_reader(pipeline: Pipeline, field: str) -> Reader:
+    model = pipeline.inputs
+    assert model is not None
+    validate = model.__pydantic_validator__.validate_json
+    return lambda claim: getattr(validate(claim.run_input or "{}"), field)
+
+
+def _build_item_reader(binding: Binding) -> Reader:
+    decode = get_codec(binding.annotation).decode
+    if binding.part is None:
+        return lambda claim: decode(claim.item_value or "null")
+    parts = msgspec.json.Decoder(list[msgspec.Raw])
+    part = binding.part
+    return lambda claim: decode(bytes(parts.decode(claim.item_value or "[]")[part]).decode())
+
+
+def _build_result_reader(binding: Binding, index: int) -> Reader:
+    decode = get_codec(binding.annotation).decode
+
+    def read(claim: Claim) -> Any:
+        result = claim.results[index]
+        return _MISSING if result is None else decode(result)
+
+    return read
+
+
+_ItemRow = tuple[str, str, msgspec.Raw, str | None]
+
+
+def _build_items_reader(binding: Binding, index: int) -> Reader:
+    rows_of = msgspec.json.Decoder(list[_ItemRow])
+    decode = get_codec((get_args(binding.annotation) or (Any,))[0]).decode
+
+    def read(claim: Claim) -> Any:
+        result = claim.results[index]
+        if result is None:
+            return _MISSING
+        if result == TOO_LARGE:
+            raise ValueError(
+                f"the results of all items of {binding.name!r} are over 100 MB together, too much for one join: "
+                "keep large data in files and return where they are"
+            )
+        rows = rows_of.decode(result)
+        good = [(key, decode(bytes(output).decode())) for key, state, output, _ in rows if state == "succeeded"]
+        failed = [
+            FailedItem(key, code or state.upper(), state)  # type: ignore[arg-type]
+            for key, state, _, code in rows
+            if state != "succeeded"
+        ]
+        return Items([value for _, value in good], keys=[key for key, _ in good], failed=failed)
+
+    return read
+
+
+def _count_items(items: Items[Any]) -> ItemCounts:
+    not_wanted = sum(failed.state == "skipped" and failed.code == NOT_WANTED for failed in items.failed)
+    return ItemCounts(items.total, failed=len(items.failed) - not_wanted, not_wanted=not_wanted)
+
+
+def _build_item_encoder(returns: Any) -> Callable[[Any], str]:
+    """By the type that the source promises, so that a step which takes the item reads what was meant."""
+    elements = [part for part in get_args(returns) if part is not ...]
+    return get_codec(elements[0]).encode if len(elements) == 1 and elements[0] is not Any else _encode_untyped
+
+
+def _encode_untyped(value: Any) -> str:
+    if hasattr(value, "model_dump_json"):
+        return str(value.model_dump_json(by_alias=True, round_trip=True))
+    try:
+        return encode_any(value)
+    except TypeError:
+        return get_codec(type(value)).encode(value)

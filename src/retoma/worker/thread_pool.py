@@ -1,0 +1,98 @@
+"""Threads for `def` steps. One whose step outlives its time is abandoned and replaced, and never holds up the exit."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from retoma.errors import describe_error
+from retoma.tracebacks import release_frames
+
+
+class ThreadPool:
+    """Runs functions in up to `size` daemon threads. Use from one event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._started = 0
+        self._busy = 0
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._finished: deque[_Call] = deque()
+        self._waking = False  # the loop is already asked to take the answers
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """The function's result. If this is cancelled, its thread is left to itself and another takes its place."""
+        self._loop = asyncio.get_running_loop()
+        call = _Call(partial(copy_context().run, function), self._loop.create_future())
+        self._busy += 1
+        self._start_thread()
+        self._calls.put(call)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            call.abandoned = True
+            self._started -= 1
+            raise
+        finally:
+            self._busy -= 1
+
+    def close(self) -> None:
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _start_thread(self) -> None:
+        if self._started < min(self._size, self._busy):
+            self._started += 1
+            threading.Thread(target=self._run_calls, name="retoma-step", daemon=True).start()
+
+    def _run_calls(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()
+            if call.abandoned:
+                return
+            self._finished.append(call)
+            del call  # its data and its result are not to stay until the next call comes
+            # Many may end at once: one of them wakes the loop.
+            if not self._waking and self._loop is not None and not self._loop.is_closed():
+                self._waking = True
+                self._loop.call_soon_threadsafe(self._deliver_results)
+
+    def _deliver_results(self) -> None:
+        self._waking = False  # before the first is taken: a thread that ends from now on wakes the loop again
+        while self._finished:
+            self._finished.popleft().deliver()
+
+
+class _Call:
+    __slots__ = ("abandoned", "answer", "error", "function", "result")
+
+    def __init__(self, function: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
+        self.function = function
+        self.answer = answer
+        self.abandoned = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.function()
+        except BaseException as error:  # noqa: BLE001  (a step's SystemExit must not end a thread of ours)
+            self.error = error
+
+    def deliver(self) -> None:
+        if self.answer.done():
+            return
+        if self.error is None:
+            self.answer.set_result(self.result)
+        elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
+            self.answer.set_exception(self.error)
+        else:
+            self.answer.set_exception(RuntimeError(f"the step raised {describe_error(self.error)}"))
+            release_frames(self.error)

@@ -1,0 +1,273 @@
+"""One life of a worker: from registering under a new id until it has drained or was declared dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from retoma.engine.background_loops import run_with_restarts
+from retoma.engine.claim_protocol import AttemptOutcome, ClaimRequest, ClaimResponse, Result, WorkerLink
+from retoma.engine.tenants import Tenants
+from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
+from retoma.logs import get_logger
+from retoma.settings import Settings
+from retoma.store import workers
+from retoma.store.database import Database
+from retoma.worker.attempt import format_error
+from retoma.worker.context_backend import ContextBackends
+from retoma.worker.executor import Executor
+from retoma.worker.external_work_poller import ExternalWorkPoller
+from retoma.worker.heartbeat import HeartbeatThread
+from retoma.worker.maintenance import Maintenance
+from retoma.worker.process_pool import ProcessPool
+from retoma.worker.served_versions import ServedVersions
+from retoma.worker.step_runner import StepRunner
+from retoma.worker.thread_pool import ThreadPool
+from retoma.worker.wakeup import Wakeup
+
+log = get_logger("retoma.worker")
+
+INTERRUPT_GRACE = 3.0
+DEREGISTER_TIMEOUT = 10.0  # seconds for the database to hear that this worker ends
+PAUSE_AFTER_REJECTION = 1.0
+LINKS_PER_WORKER = 2  # while one waits for the database, the jobs of the other run
+
+
+class WorkerSession:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        served_versions: ServedVersions,
+        wakeup: Wakeup,
+        thread_pool: ThreadPool,
+        process_pool: ProcessPool,
+        *,
+        queues: list[str],
+        concurrency: int,
+        on_blocked: Callable[[], None],
+    ) -> None:
+        self.id = 0
+        self.rejected = 0
+        self._database = database
+        self._settings = settings
+        self._heartbeat_timeout = settings.heartbeat_timeout
+        self._served_versions = served_versions
+        self._wakeup = wakeup
+        self._context_backends = ContextBackends(
+            database, settings.public_url, served_versions.app_name, served_versions.files
+        )
+        self._runner = StepRunner(served_versions, Tenants(database), thread_pool, process_pool, self._context_backends)
+        self._poller = ExternalWorkPoller(database, served_versions, self._on_external_work_end, self._holds_suspect)
+        self._queues = queues
+        self._on_blocked = on_blocked
+        self._executor = Executor(self._runner, concurrency, wakeup.notify_outcome)
+        self._links: list[WorkerLink] = []
+        self._serving: list[asyncio.Task[None]] = []
+        self._reserved = 0  # room that a call under way may fill
+        self._asking_for_suspect = False  # in a call under way: two may not run at once
+        self._last_tenant = 0  # the tenant served last
+        self._declared_dead = asyncio.Event()
+        self._draining = asyncio.Event()
+
+    async def run(self, name: str, concurrency: int) -> None:
+        """Work until drained or declared dead."""
+        self.id = await workers.register_worker(
+            self._database,
+            name,
+            self._queues,
+            concurrency,
+            LINKS_PER_WORKER,
+            self._heartbeat_timeout,
+            self._served_versions.pipelines,
+            self._settings.allow_hosts,
+        )
+        self._context_backends.worker = self._poller.worker = self.id
+        log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
+        loop = asyncio.get_running_loop()
+        heart = HeartbeatThread(
+            self._database,
+            self.id,
+            self._heartbeat_timeout,
+            on_declared_dead=lambda: _call_on_loop(loop, self._stop_as_dead),
+            list_overdue=lambda: [*self._executor.overdue_steps, *self._poller.overdue_steps],
+            on_blocked=self._on_blocked,
+        )
+        heart.start()
+        self._links = [WorkerLink(self._database, self.id, number) for number in range(1, LINKS_PER_WORKER + 1)]
+        try:
+            await self._run_loops()
+        finally:
+            self._executor.drop()
+            heart.stop()
+            for lane in self._links:
+                await lane.close()
+
+    def drain(self) -> None:
+        """Take nothing new; end when all that runs has ended, or has been given back after the drain time."""
+        if not self._draining.is_set():
+            self._draining.set()
+            self._executor.close()
+            asyncio.get_running_loop().call_later(self._settings.drain_seconds, self.interrupt)
+
+    def interrupt(self) -> None:
+        """Give back what still runs. What ignores that is left behind, and a database that does not answer too."""
+        self._executor.interrupt()
+        asyncio.get_running_loop().call_later(INTERRUPT_GRACE, self._abandon_jobs)
+
+    async def _run_loops(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            loops = {
+                "maintenance": self._build_maintenance().run,
+                "external_work": self._poller.run,
+                "charges": self._context_backends.charge_buffer.run,
+            }
+            beside = [group.create_task(run_with_restarts(name, loop)) for name, loop in loops.items()]
+            self._serving = [group.create_task(self._serve_link(lane)) for lane in self._links]
+            await asyncio.wait(self._serving)
+            for task in beside:
+                task.cancel()
+        await self._deregister()
+
+    def _abandon_jobs(self) -> None:
+        self._executor.drop()
+        for task in self._serving:
+            task.cancel()
+
+    async def _deregister(self) -> None:
+        """What is still held goes back now, or if the database does not answer, when this worker has been silent."""
+        try:
+            async with asyncio.timeout(DEREGISTER_TIMEOUT if self._draining.is_set() else None):
+                await self._context_backends.charge_buffer.flush()
+                if not self._declared_dead.is_set():
+                    await workers.deregister_worker(self._database, self.id)
+        except (TimeoutError, DatabaseUnavailable) as error:
+            log.warning("the database does not know that this worker ends", worker=self.id, error=error)
+
+    def _build_maintenance(self) -> Maintenance:
+        return Maintenance(
+            self._database,
+            heartbeat_timeout=self._heartbeat_timeout,
+            refresh=lambda: self._served_versions.refresh(self._database),
+            worker=self.id,
+            list_running=lambda: self._executor.running_jobs,
+            on_unwanted=self._executor.cancel,
+            on_work=self._wakeup.notify_work,
+            on_poll_due=self._poller.wake,
+        )
+
+    def _on_external_work_end(self) -> None:
+        """Its job goes on, and its slots are free."""
+        self._wakeup.notify_work()
+        self._wakeup.notify_others()
+
+    def _stop_as_dead(self) -> None:
+        if not self._declared_dead.is_set():
+            log.warning("declared dead; what was held runs elsewhere", worker=self.id)
+            self._declared_dead.set()
+            self._executor.drop()
+            self._wakeup.notify_work()
+
+    async def _serve_link(self, link: WorkerLink) -> None:
+        while not self._is_over():
+            await self._wakeup.wait(self._must_call, lambda: self._room > 0)
+            try:
+                async with link.busy:
+                    replayed = await self._report_and_claim(link)
+                if replayed:
+                    await self._recover_lost_claims(link)
+            except WorkerGone:
+                self._stop_as_dead()
+
+    def _is_over(self) -> bool:
+        drained = self._draining.is_set() and self._executor.is_idle
+        return self._declared_dead.is_set() or drained
+
+    def _must_call(self) -> bool:
+        return self._executor.has_outcomes or self._is_over()
+
+    @property
+    def _room(self) -> int:
+        return max(0, self._executor.room - self._reserved)
+
+    async def _report_and_claim(self, link: WorkerLink) -> bool:
+        """One call. True if its first answer was lost, and with it perhaps jobs that it claimed."""
+        results, setbacks = self._executor.collect()
+        try:
+            lost = await self._finish_and_claim(link, results, setbacks, self._room)
+            await self._runner.log_failed_attempts(setbacks)
+            return lost
+        except Unrecordable as error:
+            log.error("the database refused a call", worker=self.id, error=error)
+            outcomes: list[Result | AttemptOutcome] = [*results, *setbacks]
+            if not outcomes:
+                await asyncio.sleep(PAUSE_AFTER_REJECTION)
+            return any([await self._report_alone(link, outcome) for outcome in outcomes])
+
+    async def _report_alone(self, link: WorkerLink, outcome: Result | AttemptOutcome) -> bool:
+        """Give back one of several outcomes that could not be given back together: only the bad one fails."""
+        try:
+            if isinstance(outcome, Result):
+                return await self._finish_and_claim(link, [outcome], [], room=0)
+            return await self._finish_and_claim(link, [], [outcome], room=0)
+        except Unrecordable as error:
+            failure = AttemptOutcome(
+                outcome.claim, "failed", code="UNRECORDABLE", error=format_error("UNRECORDABLE", str(error))
+            )
+            await self._runner.log_failed_attempts([failure])
+            return await self._finish_and_claim(link, [], [failure], room=0)
+
+    async def _finish_and_claim(
+        self, link: WorkerLink, results: list[Result], outcomes: list[AttemptOutcome], room: int
+    ) -> bool:
+        if not (results or outcomes or room):
+            return False
+        suspect = not (self._holds_suspect() or self._poller.has_suspect)
+        wish = ClaimRequest(self._queues, self._served_versions.version_numbers, self._last_tenant, room, suspect)
+        self._reserved += room
+        self._asking_for_suspect |= suspect
+        try:
+            await self._context_backends.charge_buffer.flush()
+            answer = await link.finish_and_claim(results, outcomes, wish)
+        except WorkerGone:
+            self._count_rejected(len(results) + len(outcomes))
+            raise
+        finally:
+            self._reserved -= room
+            self._asking_for_suspect &= not suspect
+        self._apply_response(answer, results, outcomes, room)
+        return answer.replayed
+
+    def _holds_suspect(self) -> bool:
+        return self._executor.has_suspect or self._asking_for_suspect
+
+    def _apply_response(
+        self, response: ClaimResponse, results: list[Result], outcomes: list[AttemptOutcome], room: int
+    ) -> None:
+        self._count_rejected(response.rejected)
+        taken = self._runner.prepare_claims(response, results)
+        self._executor.take(taken)
+        if response.claimed:
+            self._last_tenant = response.claimed[-1].tenant
+        self._wakeup.record_claim(len(taken), room, response.next_claim_in)
+        if self._runner.makes_work_for_others([*results, *outcomes]):
+            self._wakeup.notify_others()
+
+    def _count_rejected(self, jobs: int) -> None:
+        if jobs:
+            self.rejected += jobs
+            log.warning("refused: these leases had ended", worker=self.id, jobs=jobs)
+
+    async def _recover_lost_claims(self, link: WorkerLink) -> None:
+        """Take up the jobs that are ours and that we never heard of."""
+        async with AsyncExitStack() as quiet:
+            # A call under way may be claiming or ending some just now.
+            for other in self._links:
+                await quiet.enter_async_context(other.busy)
+            held = await link.list_held()
+            self._executor.take([claim for claim in held if not self._executor.holds(claim)])
+
+
+def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(callback)

@@ -1,0 +1,233 @@
+"""The three operations. Each part of a job is handed to a GPU host and takes one of its workers until it has ended.
+
+Images are rendered in parts. A part that fails is tried again alone, up to three times; then its images are tried one
+by one, so that a bad image loses only its own video. A part that takes too long ends the job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from retoma import Context, ExternalWorkFailed, GiveUp, Items, Pipeline, Pool, Retry
+from retoma.outgoing import UnsafeUrl
+from retoma_apps.gpu.image_chunks import (
+    Clips,
+    Fault,
+    ImageChunk,
+    Output,
+    Video,
+    assign_zooms,
+    order_by_image,
+    split_into_chunks,
+)
+from retoma_apps.gpu.metrics import POOL
+from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun
+from retoma_apps.gpu.settings import Rules
+from retoma_apps.gpu.states import job_id
+from retoma_apps.providers.gpu import GpuHost, Image, Operation, Segment, Style, Zoom
+from retoma_apps.providers.gpu.render_requests import VideoFormat
+
+log = logging.getLogger("retoma_apps.gpu")
+GPU = Pool(POOL, capacity=3)
+RETRIES = 3
+RETRY = Retry(RETRIES, delays=[5, 15, 45])
+RETRY_ONCE = Retry(1, delays=[5])
+TIMEOUT = "TIMEOUT"
+_TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
+_UNSAFE = "UNSAFE_URL"
+_FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", _UNSAFE, "INVALID_INPUT", "NOT_INSTALLED")
+
+img2vid = Pipeline("img2vid", inputs=Img2VidRun)
+caption = Pipeline("caption", inputs=CaptionRun)
+addaudio = Pipeline("addaudio", inputs=AddAudioRun)
+
+
+@img2vid.step
+def parts(images: list[Image], *, rules: Rules) -> list[ImageChunk]:
+    return split_into_chunks(images, rules.chunk_seconds)
+
+
+@img2vid.each(parts, pool=GPU, retry=RETRY, on_failure="stop")
+async def clips(
+    part: ImageChunk,
+    images: list[Image],
+    zoom_types: list[Zoom],
+    picture: VideoFormat,
+    *,
+    host: GpuHost,
+    rules: Rules,
+    ctx: Context,
+) -> Clips:
+    """A part that failed to the last is no failure yet: what it leaves over is tried image by image."""
+    wanted = part.select(assign_zooms(images, zoom_types))
+    try:
+        return _parse_clips(wanted, await _render("img2vid", _img2vid_request(wanted, picture, ctx), host, rules, ctx))
+    except (ExternalWorkFailed, GiveUp) as error:
+        if error.code not in _FINAL and (ctx.attempt <= RETRIES or isinstance(error, GiveUp)):
+            raise
+        log.error("%s: part %s failed %d times: %s", job_id(ctx.run), ctx.item, ctx.attempt, error)
+        alone = len(wanted) == 1
+        return Clips(failed=[Fault(id=image.id, code=error.code, message=str(error), final=alone) for image in wanted])
+
+
+@img2vid.step
+def leftovers(clips: Items[Clips]) -> list[Fault]:
+    return [fault for part in clips for fault in part.failed]
+
+
+@img2vid.each(leftovers, key="id", pool=GPU, retry=RETRY_ONCE)
+async def lone_clip(
+    leftover: Fault,
+    images: list[Image],
+    zoom_types: list[Zoom],
+    picture: VideoFormat,
+    *,
+    host: GpuHost,
+    rules: Rules,
+    ctx: Context,
+) -> Video:
+    if leftover.final and ctx.revision == 1:  # who asks for it again may have mended the image
+        raise GiveUp(leftover.message, leftover.code)
+    wanted = [image for image in assign_zooms(images, zoom_types) if image.id == leftover.id]
+    found = _parse_clips(
+        wanted, await _render_or_give_up("img2vid", _img2vid_request(wanted, picture, ctx), host, rules, ctx)
+    )
+    if not found.videos:  # of work that has succeeded, so that a retry would be given the same
+        raise GiveUp(found.failed[0].message, found.failed[0].code)
+    return found.videos[0]
+
+
+@img2vid.step
+def videos(images: list[Image], clips: Items[Clips], lone_clip: Items[Video]) -> list[Video]:
+    return order_by_image(images, [*(video for part in clips for video in part.videos), *lone_clip])
+
+
+@caption.step(pool=GPU, retry=RETRY)
+async def captioned(
+    video_url: str,
+    subtitles: list[Segment] | str | None,
+    text: str | None,
+    style: Style,
+    *,
+    host: GpuHost,
+    rules: Rules,
+    ctx: Context,
+) -> Output:
+    given = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
+    order = {"video_url": video_url, "subtitles": given, "text": text, "style": style.model_dump()}
+    return _parse_output(await _render_or_give_up("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+
+
+@addaudio.step(pool=GPU, retry=RETRY)
+async def with_audio(
+    video_url: str, audio_url: str, volume: float, *, host: GpuHost, rules: Rules, ctx: Context
+) -> Output:
+    order = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
+    return _parse_output(await _render_or_give_up("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+
+
+async def _render_or_give_up(
+    operation: Operation, request: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context
+) -> Any:
+    """The same of an order that cannot be divided: what another try would meet again ends it."""
+    try:
+        return await _render(operation, request, host, rules, ctx)
+    except ExternalWorkFailed as error:
+        if error.code in _FINAL:
+            raise GiveUp(str(error), error.code) from error
+        raise
+
+
+async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context) -> Any:
+    """What the host made of this order, in its own words. The job parks here until it has."""
+    limit, key = rules.limit(operation), ctx.effect_key
+
+    async def submit() -> str:
+        _log_retry(ctx)
+        _check_urls(request, rules)
+        return await host.submit(operation, request, key=key, callback_url=ctx.callback_url, timeout=limit)
+
+    await ctx.once("began", lambda: True)  # outlives retries, so that the job's start stays where it was
+    handle = await ctx.once("submit", submit, reconcile=lambda: host.find(key))
+    await ctx.limit_run(rules.total_limit(operation))  # of the whole job, from when the host has its first part
+    try:
+        result = await ctx.external(
+            handle,
+            poll=host.status,
+            cancel=host.cancel,
+            poll_interval=rules.poll_interval,
+            queue_timeout=limit,
+            run_timeout=limit,
+            total_timeout=rules.total_limit(operation),
+        )
+    except ExternalWorkFailed as error:
+        if error.code not in _TIMEOUTS:
+            raise
+        elapsed = round(limit.total_seconds() * 1000)
+        log.error("%s timed out after %dms", job_id(ctx.run), elapsed)
+        raise GiveUp(f"{operation} timed out after {elapsed}ms: {error}", TIMEOUT) from error
+    if isinstance(result, dict) and (paid := result.get("gpu_seconds")):
+        ctx.charge("runpod", operation, units=paid)
+    return result
+
+
+def _check_urls(request: dict[str, Any], rules: Rules) -> None:
+    """Here too, as the routes are not the only way to start a job."""
+    try:
+        for field, url in _list_urls(request).items():
+            rules.guard.check(url, field)
+    except UnsafeUrl as error:
+        raise GiveUp(str(error), _UNSAFE) from error
+
+
+def _list_urls(request: dict[str, Any]) -> dict[str, str]:
+    """By where they stand; images by their ids, as a part has only some of them."""
+    given = {name: request.get(name) for name in ("video_url", "audio_url", "subtitles")}
+    if not str(given["subtitles"]).startswith(("https://", "http://")):
+        del given["subtitles"]
+    images = {f"image_url of image {each['id']}": each["image_url"] for each in request.get("images", ())}
+    return {name: url for name, url in (given | images).items() if url is not None}
+
+
+def _img2vid_request(images: Any, picture: VideoFormat, ctx: Context) -> dict[str, Any]:
+    return {
+        "prefix": _prefix(ctx),
+        "images": [image.model_dump() for image in images],
+        "picture": picture.model_dump(),
+    }
+
+
+def _prefix(ctx: Context) -> str:
+    return f"gpu/{ctx.run}/{ctx.revision}/"
+
+
+def _parse_clips(wanted: Sequence[Image], result: Any) -> Clips:
+    """What the host made of the images that it was given: each has its video or its fault, and nothing else counts."""
+    told = result if isinstance(result, dict) else {}
+    videos = {video.id: video for video in Video.parse_all(told.get("videos"))}
+    faults = {
+        fault.id: fault.model_copy(update={"final": fault.code in _FINAL})
+        for fault in Fault.parse_all(told.get("failed"))
+    }
+    return Clips(
+        videos=[videos[image.id] for image in wanted if image.id in videos],
+        failed=[faults.get(image.id, _no_video(image)) for image in wanted if image.id not in videos],
+    )
+
+
+def _no_video(image: Image) -> Fault:
+    return Fault(id=image.id, code="NO_VIDEO", message=f"the GPU host gave no video of image {image.id}", final=False)
+
+
+def _parse_output(result: Any) -> Output:
+    if (found := Output.parse(result)) is None:
+        raise GiveUp("the GPU host says that it is done, and gives no video", "NO_VIDEO")
+    return found
+
+
+def _log_retry(ctx: Context) -> None:
+    if ctx.attempt > 1:
+        part = f"part {ctx.item}" if ctx.item else "the job"
+        log.warning("%s: retrying %s, try %d", job_id(ctx.run), part, ctx.attempt)

@@ -1,0 +1,43 @@
+"""How long a provider asks to be left alone."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+from retoma.outgoing import Response
+
+MAX_DELAY = timedelta(hours=1)
+MIN_DELAY = timedelta(seconds=1)
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_MILLISECONDS = re.compile(r"\d{13}")
+
+
+def parse_retry_after(answer: Response) -> timedelta | None:
+    """By Retry-After, as seconds or as a date, or else by X-RateLimit-Reset; both by the provider's own clock.
+
+    Never longer than an hour: a wrong header must not stop a pool for a day.
+    """
+    given = answer.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(given):
+        return min(timedelta(seconds=float(given)), MAX_DELAY)
+    until = _parse_date(given) or _rate_limit_reset(answer)
+    now = _parse_date(answer.headers.get("date", ""))
+    return None if until is None or now is None else min(max(until - now, MIN_DELAY), MAX_DELAY)
+
+
+def _rate_limit_reset(answer: Response) -> datetime | None:
+    given = answer.headers.get("x-ratelimit-reset", "").strip()
+    now = _parse_date(answer.headers.get("date", ""))
+    if now is None or not _MILLISECONDS.fullmatch(given):
+        return None
+    return datetime.fromtimestamp(int(given) / 1000, tz=now.tzinfo)
+
+
+def _parse_date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else None

@@ -1,0 +1,87 @@
+"""What YouTube's errors mean: who is to wait, for how long, and what a person can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma.outgoing import Response
+from retoma_apps.providers.responses import format_provider_message, parse_json_object
+from retoma_apps.providers.retry_after import parse_retry_after
+
+UPLOAD_LIMIT_DELAY = timedelta(hours=24)
+DEFAULT_RETRY_DELAY = timedelta(minutes=1)
+_QUOTA = ("quotaExceeded", "dailyLimitExceeded")
+_TOO_FAST = ("rateLimitExceeded", "userRateLimitExceeded")
+VIDEO_REASONS = ("forbiddenPrivacySetting", "forbiddenLicenseSetting", "forbiddenEmbedSetting")
+_ACCOUNT_ERRORS = {
+    "youtubeSignupRequired": "the account has no YouTube channel: make one",
+    "accessNotConfigured": "the YouTube Data API is off for this client: turn it on in Google's console",
+    "insufficientPermissions": "the refresh token lacks a scope: let the owner consent to `youtube`",
+}
+_FORBIDDEN_MESSAGE = (
+    "YouTube forbids this to our account: check that the channel is verified and that its owner consented to `youtube`"
+)
+
+
+def raise_error(
+    answer: Response, secrets: Sequence[str] = (), video_reasons: Sequence[str] = VIDEO_REASONS
+) -> NoReturn:
+    """Raise what an answer without success means. None of `secrets` is repeated, even if YouTube does so.
+
+    `of_the_video` are reasons for which a 403 is this video's affair, and no other's of the account.
+    """
+    reason, why = _error_reason(answer), format_provider_message(_error_object(answer).get("message"), *secrets)
+    if reason in _QUOTA:
+        raise RateLimited(until_midnight(answer), f"YouTube's quota of today is used up{why}")
+    if reason == "uploadLimitExceeded":
+        raise RateLimited(UPLOAD_LIMIT_DELAY, f"the channel may upload no more videos within 24 hours{why}")
+    if answer.status == 429 or reason in _TOO_FAST:
+        raise RateLimited(
+            parse_retry_after(answer) or DEFAULT_RETRY_DELAY, f"YouTube says that these are too many requests{why}"
+        )
+    if answer.status >= 500 or answer.status == 408:
+        raise ProviderDown(f"YouTube failed with {answer.status}{why}")
+    if answer.status == 401:
+        raise ProviderRejected(f"YouTube refuses our access token, also a new one{why}")
+    if answer.status == 403 and reason not in video_reasons:
+        raise ProviderRejected(f"{_ACCOUNT_ERRORS.get(reason, _FORBIDDEN_MESSAGE)}{why}")
+    raise GiveUp(f"YouTube refuses this with {answer.status}{why}", "YOUTUBE_REFUSED")
+
+
+def until_midnight(answer: Response) -> timedelta:
+    """Until quotas are new: midnight in California, by YouTube's own clock."""
+    now = _response_time(answer).astimezone(_pacific_zone())
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return max(midnight.astimezone(UTC) - now.astimezone(UTC), DEFAULT_RETRY_DELAY)
+
+
+def _response_time(answer: Response) -> datetime:
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).astimezone(UTC)
+    except (TypeError, ValueError):
+        return datetime.now(UTC)
+
+
+def _pacific_zone() -> tzinfo:
+    """Without a table of time zones, that of the winter: an hour late in summer, never too early."""
+    try:
+        return ZoneInfo("America/Los_Angeles")
+    except ZoneInfoNotFoundError:
+        return timezone(timedelta(hours=-8))
+
+
+def _error_reason(answer: Response) -> str:
+    errors = _error_object(answer).get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    reason = first.get("reason") if isinstance(first, dict) else None
+    return reason if isinstance(reason, str) else ""
+
+
+def _error_object(answer: Response) -> dict[str, Any]:
+    error = (parse_json_object(answer) or {}).get("error")
+    return error if isinstance(error, dict) else {}

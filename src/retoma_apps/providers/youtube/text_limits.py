@@ -1,0 +1,73 @@
+"""Words cut to what YouTube takes. A long text must not stop a video that is ready; a cut one can be mended there."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import replace
+
+from retoma_apps.providers.youtube.port import VideoToPublish
+
+LONGEST_TITLE = 100  # characters
+LONGEST_DESCRIPTION = 5_000  # bytes
+LONGEST_TAGS = 500  # characters of all, with what YouTube puts around and between them
+UNTITLED = "Vídeo"
+# YouTube refuses the angle brackets; these look alike and mean nothing to a browser.
+_BRACKETS = str.maketrans("<>", "\u2039\u203a")
+
+
+def fit_texts(video: VideoToPublish) -> VideoToPublish:
+    """The same video with words that are taken. The mark is the first of its tags, so that it is never cut off."""
+    return replace(
+        video,
+        title=_single_line(video.title)[:LONGEST_TITLE].rstrip() or UNTITLED,
+        description=_fit_description(video),
+        credits=(),
+        tags=tuple(_fit_tags((video.mark, *video.tags))),
+    )
+
+
+def _fit_description(video: VideoToPublish) -> str:
+    """The text makes room for the credits below it; only credits that are too long by themselves lose whole lines."""
+    below = _fit_credits(video.credits)
+    return f"{_truncate_bytes(_printable(video.description), LONGEST_DESCRIPTION - len(below.encode()))}{below}".lstrip(
+        "\n"
+    )
+
+
+def _fit_credits(lines: Iterable[str]) -> str:
+    taken = ""
+    for line in map(_single_line, lines):
+        longer = f"{taken}\n{line}" if taken else f"\n\n{line}"
+        if line and len(longer.encode()) <= LONGEST_DESCRIPTION:
+            taken = longer
+    return taken
+
+
+def _fit_tags(tags: Iterable[str]) -> list[str]:
+    taken: dict[str, None] = {}
+    left = LONGEST_TAGS
+    for tag in (_single_line(each.replace(",", " ").replace('"', " ")) for each in tags):
+        # YouTube counts quotation marks around a tag that has a space, and a comma before each.
+        cost = len(tag) + 2 * (" " in tag) + (1 if taken else 0)
+        if tag and tag not in taken and cost <= left:
+            taken[tag] = None
+            left -= cost
+    return list(taken)
+
+
+def _single_line(text: str) -> str:
+    return " ".join(_printable(text).split())
+
+
+def _printable(text: str) -> str:
+    """Without the characters that no text needs: controls, halves of characters."""
+    return "".join(each for each in text.translate(_BRACKETS) if each in "\n\t" or _is_shown(each))
+
+
+def _is_shown(character: str) -> bool:
+    return unicodedata.category(character) not in ("Cc", "Cs")
+
+
+def _truncate_bytes(text: str, max_bytes: int) -> str:
+    return text.encode()[:max_bytes].decode(errors="ignore")

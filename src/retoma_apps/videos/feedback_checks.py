@@ -1,0 +1,126 @@
+"""Which feedback each step of a video can follow: the rest is refused before work is sent back with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from retoma import Feedback, FeedbackNotSupported
+from retoma_apps.videos.models import Language, Research
+from retoma_apps.videos.services import Services
+from retoma_apps.videos.writing.offline_facts import find_facts
+from retoma_apps.videos.writing.phrases import content_words
+from retoma_apps.videos.writing.template import can_follow
+
+_FASTER = r"(?:um pouco )?mais r[áa]pid\w*|\bacele\w+|(?:a (?:little|bit) )?(?:faster|quicker)"
+_SLOWER = r"(?:um pouco )?mais (?:lent\w*|devagar)|\bdesacele\w+|(?:a (?:little|bit) )?slower"
+_SUBTITLES = r"(?:sem|com) (?:as )?legendas|(?:no|without|with) (?:the )?subtitles"
+_OTHERS = r"\boutr[ao]s?\b|\bdiferentes?\b|\b(?:an)?other\b|\bdifferent\b"
+_PICTURE_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "capa capas cor cores imagem imagens figura thumbnail thumbnails colour colours color colors picture pictures "
+        "image images",
+    )
+)
+_FOOTAGE_WORDS = frozenset(("clipe", "clipes", "cena", "cenas", "clip", "clips", "scene", "scenes", "footage"))
+_POLITE_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "faça fazer deixe deixar favor pouco filme vídeo voz narração quero gostaria fale agora aqui "
+        "make please little film video voice narration want would like bit speak now here",
+    )
+)
+
+_SCRIPT = (
+    "without a language model the script can be made shorter or longer, or told with a fact that is known offline: "
+    "“shorter”, “longer”, or a few words on such a fact (of another topic: send it back to research); for anything "
+    "else edit the text yourself, or set "
+    "OPENROUTER_API_KEY",
+    "sem um modelo de linguagem o roteiro pode ficar mais curto ou mais longo, ou contar um fato conhecido offline: "
+    "“mais curto”, “mais longo” ou poucas palavras sobre esse fato; para o resto, edite o texto ou configure "
+    "OPENROUTER_API_KEY",
+)
+_NARRATION = (
+    "the narration can be spoken with another voice or speed: fill in “voice” or “rate”, or write “faster” or "
+    "“slower”; for other words, edit the script",
+    "a narração pode ter outra voz ou velocidade: preencha “voz” ou “velocidade”, ou escreva “mais rápido” ou “mais "
+    "devagar”; para outras palavras, edite o roteiro",
+)
+_FOOTAGE = (
+    "clips can be replaced: give their numbers in “clips”, and in “queries” what to look for instead, or write “other "
+    "clips” to replace all of them; notes do not change the search",
+    "os clipes podem ser trocados: marque quais, e diga na busca de cada um o que procurar, ou escreva “outros "
+    "clipes” para trocar todos; as notas não mudam a busca",
+)
+_FILM = (
+    "the film can be made with or without subtitles: fill in “subtitles”, or write “without subtitles” or “with "
+    "subtitles”; other scenes, clips or music cannot be asked for here",
+    "o filme pode ser refeito com ou sem legendas: preencha “legendas no filme”, ou escreva “sem legendas” ou “com "
+    "legendas”; outras cenas, clipes ou música não podem ser pedidos aqui",
+)
+_THUMBNAILS = (
+    "without an image model thumbnails can have other words or other pictures: fill in “thumbnail_texts”, or write "
+    "“other pictures”; for anything else set IMAGES_API_KEY",
+    "sem um modelo de imagens as capas podem ter outras palavras ou outras imagens: preencha “palavras nas capas”, ou "
+    "escreva “outras imagens”; para o resto, configure IMAGES_API_KEY",
+)
+
+
+def check_script_feedback(feedback: Feedback, research: Research, *, services: Services) -> None:
+    """Raise CannotFollow if the writer in use only knows some wishes, and this is none of them."""
+    if not services.writer.follows_notes and not can_follow(feedback.text, research.facts):
+        raise _not_supported(feedback, _SCRIPT)
+
+
+def check_research_feedback(feedback: Feedback, language: Language, *, services: Services) -> None:
+    """Raise CannotFollow if nothing is known offline about what is asked for."""
+    if not services.writer.follows_notes and not can_follow(feedback.text, find_facts(feedback.text, language)):
+        raise _not_supported(feedback, _SCRIPT)
+
+
+def check_narration_feedback(feedback: Feedback) -> None:
+    """Raise CannotFollow for notes that nothing reads, also beside a field that is filled in."""
+    if feedback.text or not {"voice", "rate"} & feedback.extra.keys():
+        other_voice = (_OTHERS,) if "voice" in feedback.extra else ()
+        _check_notes(feedback, _NARRATION, _FASTER, _SLOWER, *other_voice)
+
+
+def check_footage_feedback(feedback: Feedback) -> None:
+    """Raise CannotFollow for notes: clips are chosen by number, and searched for by `queries`."""
+    if feedback.text:
+        _check_notes(feedback, _FOOTAGE, _OTHERS, also_allowed=_PICTURE_WORDS | _FOOTAGE_WORDS)
+
+
+def check_film_feedback(feedback: Feedback) -> None:
+    if feedback.text or "subtitles" not in feedback.extra:
+        _check_notes(feedback, _FILM, _SUBTITLES)
+
+
+def check_thumbnail_feedback(feedback: Feedback, *, services: Services) -> None:
+    if services.images.follows_notes:
+        return
+    if feedback.text or "thumbnail_texts" not in feedback.extra:
+        _check_notes(feedback, _THUMBNAILS, _OTHERS, also_allowed=_PICTURE_WORDS)
+
+
+def _check_notes(
+    feedback: Feedback, help_texts: Sequence[str], *known: str, also_allowed: frozenset[str] = frozenset()
+) -> None:
+    if not _is_fully_understood(feedback.text, *known, also_allowed=also_allowed):
+        raise _not_supported(feedback, help_texts)
+
+
+def _is_fully_understood(notes: str, *known: str, also_allowed: frozenset[str] = frozenset()) -> bool:
+    """Whether these wishes are in it, and nothing else that could be one."""
+    wishes = re.compile("|".join(known), re.IGNORECASE)
+    left = content_words(wishes.sub(" ", notes))
+    return bool(wishes.search(notes)) and all(word.casefold() in _POLITE_WORDS | also_allowed for word in left)
+
+
+def _not_supported(feedback: Feedback, help_texts: Sequence[str]) -> FeedbackNotSupported:
+    said = " ".join(feedback.text.split())[:120]
+    english, portuguese = help_texts
+    return FeedbackNotSupported(
+        f"“{said}” cannot be followed: {english}", pt=f"“{said}” não pode ser seguido: {portuguese}"
+    )

@@ -1,0 +1,54 @@
+"""The channel of this machine: a page that plays a video as its viewers would see it."""
+
+from __future__ import annotations
+
+from starlette.responses import FileResponse, Response
+
+from retoma.errors import NotFound
+from retoma.server import Page, PageContext
+from retoma_apps.providers.youtube import LocalChannel, LocalVideo, is_mark
+from retoma_apps.videos.pages.common import PageSupport
+from retoma_apps.videos.pages.words import Words
+
+ROUTE = "/videos/channel/{id}"
+MAX_OTHERS = 12
+HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
+_PICTURES = {".png": "image/png", ".jpg": "image/jpeg"}
+
+
+class WatchPages:
+    def __init__(self, common: PageSupport) -> None:
+        self._common = common
+
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        return (Page(ROUTE, self.show), Page(f"{ROUTE}/video", self.play), Page(f"{ROUTE}/thumbnail", self.picture))
+
+    async def show(self, visit: PageContext) -> Response:
+        channel, video = await self._find_video(visit)
+        others = [each for each in await channel.videos() if each.video_id != video.video_id]
+        return visit.render(
+            "videos_watch.html",
+            video=video,
+            tags=[tag for tag in video.tags if not is_mark(tag)],
+            others=others[:MAX_OTHERS],
+            **await self._common.get_values(visit),
+        )
+
+    async def play(self, visit: PageContext) -> Response:
+        """Whole, or the part that a player asks for."""
+        _, video = await self._find_video(visit)
+        return FileResponse(video.video, headers=HEADERS, media_type="video/mp4")
+
+    async def picture(self, visit: PageContext) -> Response:
+        _, video = await self._find_video(visit)
+        if video.thumbnail is None:
+            raise NotFound(Words(visit.language)("no local"))
+        return FileResponse(video.thumbnail, headers=HEADERS, media_type=_PICTURES[video.thumbnail.suffix])
+
+    async def _find_video(self, visit: PageContext) -> tuple[LocalChannel, LocalVideo]:
+        """The id is looked up by the channel, which takes nothing for one that is none."""
+        channel = self._common.services.channel("")
+        if isinstance(channel, LocalChannel) and (video := await channel.video(visit.request.path_params["id"])):
+            return channel, video
+        raise NotFound(Words(visit.language)("no local"))

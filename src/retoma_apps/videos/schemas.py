@@ -1,0 +1,172 @@
+"""What the routes answer, as the OpenAPI document describes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from retoma.states import RunState
+from retoma_apps.videos.models import Analytics, Language, Line, Quality, Scene, Source
+from retoma_apps.videos.stages import Stage
+
+Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+FileUrl = Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
+
+
+class OpenCheckpoint(BaseModel):
+    id: str
+    type: str
+
+
+class Video(BaseModel):
+    id: str
+    topic: str
+    title: str | None
+    channel: str
+    language: Language
+    stage: Stage
+    status: RunState
+    current_step: str | None
+    error_message: str | None
+    revision: int
+    steps_done: list[str]
+    start_at: Timestamp | None = Field(description="When work begins or began, if it was ordered for later.")
+    scheduled_for: Timestamp | None
+    checkpoint: OpenCheckpoint | None = Field(description="What a person is asked now.")
+    url: str | None = Field(description="Where it is published.")
+    thumbnail_refused: str | None = Field(description="Why the channel took the video and not its thumbnail.")
+    analytics: Analytics | None = Field(
+        description="What was recorded after the upload, to count views from. Views are not fetched."
+    )
+    created_at: Timestamp
+    ended_at: Timestamp | None
+
+
+class VideoPage(BaseModel):
+    videos: list[Video]
+    next: str | None = Field(description="For `before`; null if there are no more.")
+
+
+class CheckpointSummary(BaseModel):
+    checkpoint_id: str
+    checkpoint_type: str
+    video_id: str
+    video_title: str
+    channel: str
+    revision: int
+    opened_at: Timestamp
+    due_at: Timestamp | None
+    script_preview: str
+
+
+class CheckpointPage(BaseModel):
+    batch: list[CheckpointSummary]
+    total_pending: int
+    next: str | None = Field(description="For `after`; null if there are no more.")
+
+
+class CheckpointOutcome(BaseModel):
+    checkpoint_id: str
+    status: Literal["approved", "error"]
+    code: str | None = None
+    error: str | None = None
+
+
+class CheckpointOutcomes(BaseModel):
+    results: list[CheckpointOutcome]
+    approved: int = Field(description="How many.")
+
+
+class ScriptData(BaseModel):
+    topic: str
+    title: str
+    script_full: str
+    scenes: list[Scene]
+    word_count: int
+    quality_report: Quality
+    research_sources: list[Source]
+    facts_used: int
+    knowledge_reuse_rate: float
+
+
+class NarrationData(BaseModel):
+    audio_url: FileUrl
+    duration_seconds: float
+    voice_used: str
+    rate: float
+    script_text: str
+    lines: list[Line]
+
+
+class ClipData(BaseModel):
+    number: int
+    thumbnail_url: FileUrl
+    preview_url: FileUrl
+    source: str
+    query_used: str
+    duration_seconds: float
+    own_duration_seconds: float
+    relevance_score: float
+    scene: int
+    author: str
+    url: str
+
+
+class FootageData(BaseModel):
+    clips: list[ClipData]
+    total_clips: int
+    total_duration: float
+    audio_duration: float
+    coverage_percentage: float
+
+
+class ThumbnailData(BaseModel):
+    number: int
+    url: FileUrl
+    text: str
+
+
+class PublicationData(BaseModel):
+    title: str
+    description: str
+    tags: list[str]
+
+
+class FinalData(BaseModel):
+    video_preview_url: FileUrl
+    duration_seconds: float
+    resolution: str
+    file_size_mb: float
+    subtitles: bool
+    thumbnail_variants: list[ThumbnailData]
+    metadata: PublicationData
+    credits: list[str]
+    scheduled_for: Timestamp | None
+
+
+class HelpData(BaseModel):
+    """Of a step that asked a person for help."""
+
+    topic: str
+    reason: Any
+
+
+class Checkpoint(BaseModel):
+    checkpoint_id: str
+    checkpoint_type: str
+    video_id: str
+    channel: str
+    status: str = Field(description="`pending` while it is open; then how it was decided.")
+    revision: int = Field(description="Send it back as `seen_revision`.")
+    opened_at: Timestamp
+    due_at: Timestamp | None
+    reviewer: str | None
+    reviewer_notes: str | None
+    reviewed_at: Timestamp | None
+    decided: dict[str, Any] | None = Field(description="What was decided beside the notes.")
+    can_go_back_to: list[str]
+    times_sent_back: int
+    data: ScriptData | NarrationData | FootageData | FinalData | HelpData = Field(
+        description="By `checkpoint_type`: what the person decides by."
+    )

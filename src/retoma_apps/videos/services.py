@@ -1,0 +1,53 @@
+"""Everything outside that a video is made with: who writes, speaks, films, draws and publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from retoma import GiveUp
+from retoma.files import FileStore
+from retoma_apps.providers.footage import Footage
+from retoma_apps.providers.images import Images
+from retoma_apps.providers.speech import Speech, default_voice, find_speaker
+from retoma_apps.providers.youtube import Channel
+from retoma_apps.videos.writing.port import Writer
+
+
+@dataclass(frozen=True)
+class Services:
+    """`voices` are by provider. `channel` gives the one of an account: a folder of this machine for all, or for none.
+    `size` and `fps` are of the film."""
+
+    files: FileStore
+    writer: Writer
+    voices: Mapping[str, Speech]
+    footage: Footage
+    images: Images
+    channel: Callable[[str], Channel]
+    size: tuple[int, int] = (1920, 1080)
+    fps: int = 30
+
+    @property
+    def offline_services(self) -> tuple[str, ...]:
+        """What is done on this machine in place of a service."""
+        stand_ins = {
+            "writer": self.writer.name.startswith("offline"),
+            "speech": set(self.voices) == {"espeak"},
+            "footage": self.footage.name == "offline",
+            "images": self.images.name == "offline",
+            "youtube": self.channel("").name == "local",
+        }
+        return tuple(what for what, is_offline in stand_ins.items() if is_offline)
+
+    def find_voice(self, name: str, language: str) -> tuple[Speech, str, str]:
+        """Who speaks under this name, and by what name of its own; without one the usual voice of the language."""
+        name = name or default_voice(language, self.voices)
+        known = find_speaker(name)
+        if known.provider not in self.voices or not known.speaks(language):
+            raise GiveUp(
+                f"the voice {name!r} has no key here or does not speak {language}: set the key of {known.provider} and "
+                f"resume, or fork the video with another voice; there is {', '.join(self.voices)}",
+                "NO_VOICE",
+            )
+        return self.voices[known.provider], known.voice, name

@@ -1,0 +1,70 @@
+"""Words and sentences of a text that will be spoken."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from retoma_apps.videos.models import Language
+
+WORDS_PER_MINUTE = 150
+_WORD = re.compile("[^\\W_]+(?:[-'\u2019.,](?=[^\\W_])[^\\W_]+)*")
+_END = re.compile("[.!?…]+[\"'”\u2019»)\\]]*(?=\\s|$)|\n+")
+_SHORT_FORM = re.compile(r"(?<!\w)(?:sra?|srta|dra?|profa?|av|p\.ex|pág|nº|mrs?|ms|vs|e\.g|i\.e|fig)$", re.IGNORECASE)
+_PORTUGUESE = re.compile(r"\b(?:os?|as|uma?|d[aeo]s?|em|n[ao]|que|e|é|não|com|por|para|se|mais|como)\b", re.IGNORECASE)
+_ENGLISH = re.compile(r"\b(?:the|an|of|and|to|in|is|are|it|that|this|with|for|not|on|by|from|be|or)\b", re.IGNORECASE)
+
+
+def split_words(text: str) -> list[str]:
+    """A number with its decimals is one word, and so is what a hyphen or an apostrophe joins."""
+    return _WORD.findall(text)
+
+
+def word_count(text: str) -> int:
+    return len(split_words(text))
+
+
+def words_for_seconds(seconds: float) -> int:
+    """How many words are spoken in that time."""
+    return round(seconds * WORDS_PER_MINUTE / 60)
+
+
+def seconds_for_words(count: int) -> float:
+    return count * 60 / WORDS_PER_MINUTE
+
+
+def split_sentences(text: str) -> list[str]:
+    """Those with at least one word. The end of a line ends a sentence too."""
+    found, start = [], 0
+    for end in _END.finditer(text):
+        if end[0] != "." or not _SHORT_FORM.search(text, start, end.start()):
+            found.append(text[start : end.end()].strip())
+            start = end.end()
+    return [each for each in [*found, text[start:].strip()] if word_count(each)]
+
+
+def clean_text(text: str) -> str:
+    """On one line, composed, and without what cannot be seen or heard, such as controls and lone surrogates."""
+    composed = unicodedata.normalize("NFC", text)
+    seen = (" " if each.isspace() else each for each in composed)
+    return " ".join("".join(each for each in seen if unicodedata.category(each)[0] != "C").split())
+
+
+def fold(text: str) -> str:
+    """What two texts share that differ only in case, accents and punctuation."""
+    bare = unicodedata.normalize("NFKD", text.casefold())
+    return " ".join(split_words("".join(each for each in bare if not unicodedata.combining(each))))
+
+
+def truncate(text: str, limit: int) -> str:
+    """At most `limit` characters, cut between words."""
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1]
+    return f"{(cut.rpartition(' ')[0] or cut).rstrip(' ,;:.-')}…"
+
+
+def guess_language(text: str) -> Language:
+    return "en" if len(_ENGLISH.findall(text)) > len(_PORTUGUESE.findall(text)) else "pt-BR"

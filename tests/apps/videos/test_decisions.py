@@ -1,0 +1,98 @@
+"""What was decided at a checkpoint, as its caller reads it later."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma.store.database import Database
+from retoma_apps.videos.models import Broll
+from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
+from tests.conftest import empty_database
+
+
+@pytest.fixture
+async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FastVideoApp]:
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch) as made:
+        yield made
+
+
+REMARK = {"text": "fale do café", "at": 1.0, "to": None}
+DECISIONS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+    ("script_review", "approved", {"notes": "bom"}, {}),
+    (
+        "script_review",
+        "revision_requested",
+        {"comments": [REMARK], "rewind_to": "research"},
+        {"comments": [REMARK], "rewind_to": "research"},
+    ),
+    ("audio_review", "revision_requested", {"rate": 1.2}, {"rate": 1.2, "rewind_to": "audio_generation"}),
+    (
+        "broll_review",
+        "revision_requested",
+        {"clips": [1, 3], "queries": {"3": "um rio"}},
+        {"clips": [1, 3], "queries": {"3": "um rio"}, "rewind_to": "broll_search"},
+    ),
+    ("final_review", "revision_requested", {"subtitles": False}, {"subtitles": False, "rewind_to": "video_assembly"}),
+    ("final_review", "approved", {"thumbnail": 2, "tags": []}, {"thumbnail": 2, "tags": []}),
+    ("final_review", "rejected", {"notes": "não"}, {}),
+]
+
+
+@pytest.mark.parametrize(("review", "action", "given", "decided"), DECISIONS)
+async def test_a_decided_checkpoint_says_what_was_decided(
+    video_app: FastVideoApp, review: str, action: str, given: dict[str, Any], decided: dict[str, Any]
+) -> None:
+    checkpoint = await video_app.order_until(review)
+    assert checkpoint["decided"] is None
+    answer = await video_app.decide(checkpoint, action, **given)
+    assert answer.status_code == 200, answer.text
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["decided"] == answer.json()["decided"] == decided
+
+
+async def test_a_decided_checkpoint_has_the_version_that_a_person_approved(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("script_review")
+    written = (await video_app.client.results(UUID(checkpoint["video_id"])))["script_generation"]
+    told = await video_app.approve(checkpoint, value={**written, "title": "Outro"})
+    assert told["decided"]["value"]["title"] == "Outro"
+
+
+async def test_the_lengths_of_footage_and_narration_are_rounded_alike(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("broll_review")
+    video = UUID(checkpoint["video_id"])
+    found = Broll.model_validate((await video_app.client.results(video))["broll_search"])
+    uneven = found.model_copy(update={"total_seconds": 26.2399999, "audio_seconds": 26.243333333333332})
+    await video_app.client.edit(video, "broll_search", uneven.model_dump(mode="json"), by="ana")
+    data = (await video_app.work_until_review(str(video)))["data"]
+    assert (data["total_duration"], data["audio_duration"]) == (26.24, 26.24)
+
+
+REVIEWS_WITHOUT_NOTES = [("broll_review", "broll_search"), ("final_review", "video_assembly")]
+
+
+@pytest.mark.parametrize(("review", "target"), REVIEWS_WITHOUT_NOTES)
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_remark_on_a_moment_is_refused_where_it_would_have_no_effect(
+    video_app: FastVideoApp, review: str, target: str, is_named: bool
+) -> None:
+    checkpoint = await video_app.order_until(review)
+    named = {"rewind_to": target} if is_named else {}
+    remarks = [{"text": "alto demais", "at": 83}]
+    answer = await video_app.decide(checkpoint, "revision_requested", notes="som", comments=remarks, **named)
+    assert (answer.status_code, f"comments: they mean nothing to {target}" in answer.text) == (422, True), answer.text
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+
+
+@pytest.mark.parametrize(("review", "target"), REVIEWS_WITHOUT_NOTES)
+async def test_a_remark_without_effect_is_refused_by_every_way_of_sending_back(
+    video_app: FastVideoApp, review: str, target: str
+) -> None:
+    checkpoint = await video_app.order_until(review)
+    body = {"action": "send_back", "comments": [{"text": "alto demais", "at": 83}]}
+    answer = await video_app.api.post(f"/api/v1/reviews/{checkpoint['checkpoint_id']}/decision", json=body)
+    assert (answer.status_code, f"they mean nothing to {target}" in answer.text) == (422, True), answer.text

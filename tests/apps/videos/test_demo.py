@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from retoma.testing import Sandbox, sandbox
+from retoma_apps.videos.demo import create_demo
+from retoma_apps.videos.models import Brief, Channel
+from retoma_apps.videos.pipeline import longform
+from tests.apps.videos.small_services import make_small_app, make_small_services
+
+ADDRESS = "http://127.0.0.1:8765"
+
+
+@pytest.fixture
+async def video_sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    async with sandbox(make_small_app(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("language", "topic", "spoken"),
+    [("pt", "Como investir em renda fixa", "pt-BR"), ("en", "How coffee is made", "en")],
+)
+async def test_a_sample_is_ordered_in_the_language_of_the_terminal(
+    video_sandbox: Sandbox, tmp_path: Path, language: str, topic: str, spoken: str
+) -> None:
+    said = await anext(create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, language))
+    (run,) = await video_sandbox.client.runs()
+    assert (run.input["topic"], run.input["language"], run.tenant) == (topic, spoken, "principal")
+    assert topic in said
+    assert f"{ADDRESS}/videos/" in said
+
+
+async def test_a_sample_is_ordered_once_even_if_its_channel_changes(video_sandbox: Sandbox, tmp_path: Path) -> None:
+    order = create_demo(make_small_services(tmp_path))
+    await anext(order(video_sandbox.client, ADDRESS, "pt"))
+    await anext(order(video_sandbox.client, ADDRESS, "pt"))
+    await video_sandbox.client.set_profile("principal", Channel(seconds=90).model_dump())
+    await anext(order(video_sandbox.client, ADDRESS, "pt"))
+    assert len(await video_sandbox.client.runs()) == 1
+
+
+async def test_the_sample_says_what_is_made_on_this_machine(video_sandbox: Sandbox, tmp_path: Path) -> None:
+    said = await anext(create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, "en"))
+    assert "the writing, the voice (eSpeak), the footage, the pictures, the channel" in said
+
+
+async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there_before(
+    video_sandbox: Sandbox, tmp_path: Path
+) -> None:
+    order = create_demo(make_small_services(tmp_path))
+    told = order(video_sandbox.client, ADDRESS, "en")
+    await anext(told)
+    (run,) = await video_sandbox.client.runs()
+    await video_sandbox.client.cancel(run.id)
+    assert await anext(told) == f"“How coffee is made” ended without being published: {ADDRESS}/runs/{run.id}"
+    assert "was ordered before and is over" in await anext(order(video_sandbox.client, ADDRESS, "en"))
+
+
+async def test_the_end_of_every_video_is_told_but_of_those_that_were_over_before(
+    video_sandbox: Sandbox, tmp_path: Path
+) -> None:
+    before, ordered = [await video_sandbox.client.start(longform, Brief(topic=topic)) for topic in ("Antes", "Depois")]
+    await video_sandbox.client.cancel(before.id)
+    told = create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, "pt")
+    await anext(told)
+    for run in await video_sandbox.client.runs():
+        await video_sandbox.client.cancel(run.id)
+    assert f"“Depois” terminou sem ser publicado: {ADDRESS}/runs/{ordered.id}" in {await anext(told), await anext(told)}

@@ -1,0 +1,456 @@
+"""What reviewers ask for, by the forms and in words, and for how long it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import Comment, Decision, Feedback, GiveUp
+from retoma.store.database import Database
+from retoma_apps.providers.footage import ClipUnavailable, FoundClip
+from retoma_apps.providers.speech import SpokenAudio
+from retoma_apps.videos import footage, narration
+from retoma_apps.videos.footage import assemble_film, has_subtitles, search_footage
+from retoma_apps.videos.media.assembly import Film
+from retoma_apps.videos.media.narration import Joined
+from retoma_apps.videos.narration import generate_narration, rate_of
+from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
+from tests.apps.videos.small_services import make_small_services
+from tests.conftest import empty_database
+
+
+class ClipLibrary:
+    """Has five clips for whatever is looked for but nothing, each of half a second; the files of some are `away`."""
+
+    name = "shelf"
+
+    def __init__(self, away: str = "") -> None:
+        self.away = away
+
+    async def search(self, query: str, **_: Any) -> list[FoundClip]:
+        if query == "nada":
+            return []
+        clip = (self.name, "", "", "", "", 0.5, 1920, 1080)
+        return [FoundClip(f"{query} {number}", *clip, tags=(query,)) for number in range(5)]
+
+    async def fetch(self, found: FoundClip, to: Any) -> None:
+        if found.id[-1] in self.away:
+            raise ClipUnavailable("the answer is 404")
+        to.write_text(found.id)
+
+    async def fetch_thumbnail(self, found: FoundClip, to: Any) -> None:
+        to.write_text(found.id)
+
+
+@dataclass
+class ImageModel:
+    name = "painter"
+    follows_notes = True
+    model = "brush"
+    breaks_at: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    async def make(self, prompt: str, *, width: int, height: int) -> bytes:
+        self.asked.append(prompt)
+        if len(self.asked) == self.breaks_at:
+            raise OSError("the brush broke")
+        return prompt.encode()
+
+
+class Voice:
+    """Speaks every language at 150 words a minute."""
+
+    name = "parrot"
+    max_characters = 5_000
+
+    async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
+        return SpokenAudio(f"{voice} {text}".encode(), len(text.split()) * 60 / 150 / rate)
+
+    async def close(self) -> None: ...
+
+
+async def join_sounds(sounds: Sequence[bytes], to: Path, **_: Any) -> Joined:
+    await asyncio.to_thread(to.write_bytes, b"".join(sounds))
+    starts = tuple(float(at) for at in range(len(sounds)))
+    return Joined(len(sounds), starts, tuple(at + 0.9 for at in starts))
+
+
+@pytest.fixture
+def painter() -> ImageModel:
+    return ImageModel()
+
+
+@pytest.fixture
+async def video_app(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, painter: ImageModel
+) -> AsyncIterator[FastVideoApp]:
+    """Speaks, searches for clips and puts films together as in earnest, of texts."""
+    await empty_database(database)
+    outside = {"footage": ClipLibrary(), "images": painter, "voices": {"espeak": Voice()}}
+    async with running_fast_video_app(database, tmp_path, monkeypatch, **outside) as made:
+        monkeypatch.setattr(narration, "generate_narration", generate_narration)
+        monkeypatch.setattr(narration, "join", join_sounds)
+        monkeypatch.setattr(footage, "search_footage", search_footage)
+        monkeypatch.setattr(footage, "assemble_film", assemble_film)
+        monkeypatch.setattr(footage, "assemble", a_film)
+        yield made
+
+
+async def a_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_: Any) -> Film:
+    return Film(1.0, 16, 9, size=to.write_text(f"{len(lines)} lines, {[shot.path.name for shot in shots]}"))
+
+
+async def send_back(video_app: FastVideoApp, checkpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """The checkpoint of what was made anew."""
+    answer = await video_app.decide(checkpoint, "revision_requested", **given)
+    assert answer.status_code == 200, answer.text
+    return await video_app.work_until_review(checkpoint["video_id"])
+
+
+async def clips_of(video_app: FastVideoApp, checkpoint: dict[str, Any]) -> list[str]:
+    results = await video_app.client.results(UUID(checkpoint["video_id"]))
+    return [clip["id"] for clip in results["broll_search"]["clips"]]
+
+
+async def test_footage_sent_back_with_notes_alone_is_other_footage_each_time(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("broll_review")
+    seen: list[set[str]] = []
+    for _ in range(3):
+        seen.append(set(await clips_of(video_app, checkpoint)))
+        checkpoint = await send_back(video_app, checkpoint, notes="outros clipes")
+    assert len(set().union(*seen)) == sum(map(len, seen))
+
+
+async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("broll_review")
+    first = await clips_of(video_app, checkpoint)
+    checkpoint = await send_back(video_app, checkpoint, queries={"1": "nada", "2": "um rio"})
+    assert await clips_of(video_app, checkpoint) == [first[0], "um rio 0", *first[2:]]
+
+
+@pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
+def test_a_voice_without_a_key_or_of_another_language_is_told_of_and_no_other_speaks(
+    tmp_path: Path, voice: str
+) -> None:
+    with pytest.raises(GiveUp, match="has no key here or does not speak pt-BR") as told:
+        make_small_services(tmp_path).find_voice(voice, "pt-BR")
+    assert told.value.code == "NO_VOICE"
+
+
+def test_the_usual_voice_is_of_the_first_provider_that_has_one_for_the_language(tmp_path: Path) -> None:
+    studio = make_small_services(tmp_path)
+    both = replace(studio, voices={"elevenlabs": studio.voices["espeak"], **studio.voices})
+    assert [both.find_voice("", language)[2] for language in ("pt-BR", "en")] == ["espeak_pt_br", "espeak_en"]
+
+
+async def test_clips_that_are_replaced_differ_from_each_other_and_other_words_for_them_hold(
+    video_app: FastVideoApp,
+) -> None:
+    checkpoint = await video_app.order_until("broll_review")
+    first = await clips_of(video_app, checkpoint)
+    checkpoint = await send_back(video_app, checkpoint, queries={"1": "um rio", "2": "um rio"})
+    second = await clips_of(video_app, checkpoint)
+    await send_back(video_app, checkpoint, notes="outros")
+    third = await clips_of(video_app, checkpoint)
+    assert second == ["um rio 0", "um rio 1", *first[2:]]
+    assert third[:2] == ["um rio 2", "um rio 3"]
+
+
+@pytest.mark.parametrize(("items", "replaced"), [(["1", "99"], {0}), (["99"], {0, 1, 2})])
+async def test_a_number_that_no_clip_has_leaves_the_other_numbers_or_stands_for_all(
+    video_app: FastVideoApp, items: list[str], replaced: set[int]
+) -> None:
+    checkpoint = await video_app.order_until("broll_review")
+    before = await clips_of(video_app, checkpoint)
+    decision = Decision("send_back", by="ana", items=items)
+    await video_app.client.decide(UUID(checkpoint["checkpoint_id"]), decision)
+    await video_app.work()
+    after = await clips_of(video_app, checkpoint)
+    assert {at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new} == replaced
+
+
+async def test_a_clip_that_is_shorter_than_its_shot_covers_only_a_part_of_it(video_app: FastVideoApp) -> None:
+    data = (await video_app.order_until("broll_review"))["data"]
+    assert data["coverage_percentage"] == 50
+    assert {(clip["duration_seconds"], clip["own_duration_seconds"]) for clip in data["clips"]} == {(1.0, 0.5)}
+
+
+async def test_another_clip_is_taken_for_one_whose_file_is_gone(video_app: FastVideoApp) -> None:
+    video_app.services.footage.away = "01"  # type: ignore[attr-defined]
+    assert {clip[-1] for clip in await clips_of(video_app, await video_app.order_until("broll_review"))} == {"2"}
+
+
+async def test_footage_of_which_no_file_comes_is_tried_again(video_app: FastVideoApp) -> None:
+    video_app.services.footage.away = "01234"  # type: ignore[attr-defined]
+    audio = await video_app.order_until("audio_review")
+    await video_app.approve(audio)
+    await video_app.work()
+    ((_, error),) = (await video_app.client.errors(UUID(audio["video_id"]))).items()
+    shown = await video_app.show(audio["video_id"])
+    assert (shown["current_step"], error["code"]) == ("broll_search", "CLIP_UNAVAILABLE")
+    assert shown["status"] != "failed"
+
+
+async def test_a_narration_with_other_scenes_than_its_script_is_told_of(video_app: FastVideoApp) -> None:
+    audio = await video_app.order_until("audio_review")
+    narration = (await video_app.client.results(UUID(audio["video_id"])))["audio_generation"]
+    await video_app.approve(audio, value={**narration, "scene_starts": narration["scene_starts"][:-1]})
+    await video_app.work()
+    assert "has 3 scenes and its narration 2" in (await video_app.show(audio["video_id"]))["error_message"]
+
+
+@pytest.mark.parametrize("voice", ["robô", "azure_pt_br_antonio", "espeak_en"])
+async def test_a_voice_that_cannot_speak_is_refused_when_it_is_said_and_others_are_named(
+    video_app: FastVideoApp, voice: str
+) -> None:
+    audio = await video_app.order_until("audio_review")
+    answer = await video_app.decide(audio, "revision_requested", voice=voice)
+    assert (answer.status_code, "espeak_pt_br" in answer.text) == (422, True)
+    assert (await video_app.checkpoint(audio["checkpoint_id"]))["status"] == "pending"
+
+
+async def test_an_unknown_voice_is_refused_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
+    audio = await video_app.order_until("audio_review")
+    body = {"action": "send_back", "extra": {"voice": "robô"}}
+    answer = await video_app.api.post(f"/api/v1/reviews/{audio['checkpoint_id']}/decision", json=body)
+    assert (answer.status_code, "espeak_pt_br" in answer.text) == (422, True), answer.text
+
+
+@pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
+@pytest.mark.parametrize("answer", ["approved", "revision_requested"])
+async def test_a_person_is_asked_about_a_voice_that_cannot_speak_and_no_other_speaks_in_its_place(
+    video_app: FastVideoApp, voice: str, answer: str
+) -> None:
+    audio = await video_app.order_until("audio_review")
+    decision = Decision("send_back", by="ana", extra={"voice": voice})
+    await video_app.client.decide(UUID(audio["checkpoint_id"]), decision)
+    asked = await video_app.work_until_review(audio["video_id"])
+    assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("audio_generation", "NO_VOICE")
+    await video_app.decide(asked, answer, notes="como antes")
+    again = await video_app.work_until_review(audio["video_id"])
+    assert (again["checkpoint_type"], again["data"]["voice_used"]) == ("audio_review", "espeak_pt_br")
+
+
+async def test_a_video_whose_voice_has_no_key_goes_on_from_its_approved_script_as_a_fork(
+    video_app: FastVideoApp,
+) -> None:
+    await video_app.client.set_profile("financas", {"seconds": 25, "voice": "azure_pt_br_antonio"})
+    script = await video_app.order_until("script_review")
+    await video_app.approve(script)
+    await video_app.work()
+    assert "set the key of azure" in (await video_app.show(script["video_id"]))["error_message"]
+    fork = await video_app.client.fork(UUID(script["video_id"]), {"voice": ""})
+    assert (await video_app.work_until_review(str(fork.id)))["checkpoint_type"] == "audio_review"
+
+
+@pytest.mark.parametrize("given", [{"voice": "espeak_en"}, {"voice": "robô"}, {"language": "en", "voice": "espeak_pt"}])
+async def test_a_video_in_a_language_that_its_voice_does_not_speak_is_not_begun(
+    video_app: FastVideoApp, given: dict[str, str]
+) -> None:
+    body = {"pipeline": "longform", "input": {"topic": "Renda fixa", **given}}
+    answer = await video_app.api.post("/api/v1/runs", json=body)
+    assert (answer.status_code, "voice" in answer.text) == (422, True)
+    assert await video_app.client.runs() == []
+
+
+async def test_feedback_without_effect_is_refused_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
+    final = await video_app.order_until("final_review")
+    for to, extra in (("video_assembly", {"thumbnail_texts": ["Ouro"]}), ("thumbnail_gen", {"subtitles": False})):
+        body = {"action": "send_back", "to": to, "extra": extra}
+        answer = await video_app.api.post(f"/api/v1/reviews/{final['checkpoint_id']}/decision", json=body)
+        assert (answer.status_code, f"it means nothing to {to}" in answer.text) == (422, True), answer.text
+    assert (await video_app.checkpoint(final["checkpoint_id"]))["status"] == "pending"
+
+
+async def publish_with_feedback(video_app: FastVideoApp) -> UUID:
+    """A video that is published, with a wish at each step that keeps them."""
+    script = await send_back(
+        video_app, await video_app.order_until("script_review"), notes="fale do café", rewind_to="research"
+    )
+    await video_app.approve(script)
+    audio = await video_app.work_until_review(script["video_id"])
+    await video_app.approve(await send_back(video_app, audio, voice="espeak_pt", rate=1.4))
+    await video_app.approve(await video_app.work_until_review(script["video_id"]))
+    final = await video_app.work_until_review(script["video_id"])
+    back = {"rewind_to": "thumbnail_gen", "thumbnail_texts": ["Ouro"], "notes": "mais azul"}
+    return UUID((await video_app.finish(await send_back(video_app, final, **back)))["id"])
+
+
+FORKS: list[tuple[dict[str, str], bool, tuple[str, float]]] = [
+    ({"language": "en"}, False, ("espeak_en", 1.0)),
+    ({"topic": "Como se faz café"}, False, ("espeak_pt", 1.4)),
+    ({"voice": "espeak_pt_br"}, True, ("espeak_pt_br", 1.0)),
+    ({"style": "calmo"}, True, ("espeak_pt", 1.4)),
+]
+"""What is changed, whether it keeps what was wished for, and with which voice and speed it is spoken."""
+
+
+async def test_a_fork_keeps_only_feedback_on_its_own_topic_and_voice(video_app: FastVideoApp) -> None:
+    video = await publish_with_feedback(video_app)
+    for changes, is_wished, spoken in FORKS:
+        fork = (await video_app.client.fork(video, changes)).id
+        await video_app.finish(await video_app.work_until_review(str(fork)))
+        results = await video_app.client.results(fork)
+        assert (
+            results["research"]["feedback_history"]
+            == results["script_generation"]["feedback_history"]
+            == ["fale do café"] * is_wished
+        )
+        assert results["thumbnail_gen"]["feedback_history"] == ["mais azul"] * is_wished
+        assert ("Ouro" in {one["text"] for one in results["thumbnail_gen"]["variants"]}) is is_wished
+        assert (results["audio_generation"]["voice"], results["audio_generation"]["rate"]) == spoken
+
+
+async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(video_app: FastVideoApp) -> None:
+    checkpoint = await video_app.order_until("final_review")
+    has = [checkpoint["data"]["subtitles"]]
+    for given in ({"notes": "sem legendas"}, {"subtitles": False}, {"notes": "com legendas"}, {"subtitles": True}):
+        checkpoint = await send_back(video_app, checkpoint, **given)
+        has.append(checkpoint["data"]["subtitles"])
+    assert has == [True, False, False, True, True]
+
+
+async def test_each_thumbnail_is_paid_for_once_and_a_new_film_keeps_them(
+    video_app: FastVideoApp, painter: ImageModel
+) -> None:
+    painter.breaks_at = 2
+    filmed = await video_app.order_until("broll_review")
+    await video_app.approve(filmed)
+    await video_app.api.sandbox.work()
+    final = await video_app.work_until_review(filmed["video_id"])
+    again = await send_back(video_app, final, notes="sem legendas", rewind_to="video_assembly")
+    charged = await video_app.client.charges(UUID(final["video_id"]))
+    assert [(one.step, one.what, one.units) for one in charged if one.provider == "painter"] == [
+        ("thumbnail_gen", "brush", 1)
+    ] * 3
+    assert len(painter.asked) == 4
+    assert again["data"]["thumbnail_variants"] == final["data"]["thumbnail_variants"]
+    assert len({one["data"]["video_preview_url"].partition("?")[0] for one in (again, final)}) == 2
+
+
+async def test_thumbnails_keep_the_text_and_the_feedback_of_reviewers(
+    video_app: FastVideoApp, painter: ImageModel
+) -> None:
+    first = await video_app.order_until("final_review")
+    back = {"rewind_to": "thumbnail_gen"}
+    worded = await send_back(video_app, first, thumbnail_texts=["Café já", "Dois"], notes="mais azul", **back)
+    last = await send_back(video_app, worded, thumbnail_texts=["Chá já"], notes="mais claro", **back)
+    third = first["data"]["thumbnail_variants"][2]["text"]
+    texts = [[one["text"] for one in each["data"]["thumbnail_variants"]] for each in (worded, last)]
+    assert texts == [["Café já", "Dois", third], ["Chá já", "Dois", third]]
+    assert "mais claro mais azul" in painter.asked[-1]
+
+
+@pytest.mark.parametrize("many", [{"thumbnail_texts": ["a"] * 4}, {"thumbnail_texts": ["a" * 301]}])
+async def test_more_words_than_a_thumbnail_takes_are_refused(video_app: FastVideoApp, many: dict[str, Any]) -> None:
+    checkpoint = await video_app.order_until("final_review")
+    answer = await video_app.decide(checkpoint, "revision_requested", rewind_to="thumbnail_gen", **many)
+    assert (answer.status_code, "thumbnail_texts" in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [
+        (None, 1.2),
+        (Feedback(notes="de novo"), 1.2),
+        (Feedback(notes="Fale mais devagar."), 1.1),
+        (Feedback(notes="Desacelere um pouco."), 1.1),
+        (Feedback(notes="Desacelera"), 1.1),
+        (Feedback(notes="Acelere."), 1.3),
+        (Feedback(comments=(Comment("faster here", 3.5),)), 1.3),
+        (Feedback(notes="slower", extra={"rate": 0.9}), 0.9),
+    ],
+)
+def test_a_narration_is_as_quick_as_it_was_unless_a_reviewer_says_otherwise(said: Feedback | None, rate: float) -> None:
+    assert rate_of(said, 1.2) == rate
+
+
+@pytest.mark.parametrize(
+    ("said", "before", "has"),
+    [
+        (None, False, False),
+        (Feedback(notes="Sem as legendas, por favor"), True, False),
+        (Feedback(notes="now with subtitles"), False, True),
+        (Feedback(notes="without subtitles", extra={"subtitles": True}), False, True),
+    ],
+)
+def test_subtitles_are_as_they_were_unless_a_reviewer_says_otherwise(
+    said: Feedback | None, before: bool, has: bool
+) -> None:
+    assert has_subtitles(said, before) is has
+
+
+NOTES_FOLLOWED = {
+    "script_review": ("fale do risco, e mais curto", "conte a história de um jeito engraçado"),
+    "audio_review": ("fale mais devagar, por favor", "tire o eco do fundo"),
+    "broll_review": ("outros clipes, por favor", "mostre mais moedas"),
+    "final_review": ("without subtitles", "cut the first 3 seconds and add music"),
+}
+
+
+@pytest.mark.parametrize("review", NOTES_FOLLOWED)
+async def test_feedback_that_a_step_cannot_follow_is_refused_before_it_is_sent_back(
+    video_app: FastVideoApp, review: str
+) -> None:
+    followed, refused = NOTES_FOLLOWED[review]
+    checkpoint = await video_app.order_until(review)
+    path = f"/api/v1/reviews/{checkpoint['checkpoint_id']}/decision"
+    for answer in (
+        await video_app.decide(checkpoint, "revision_requested", notes=refused),
+        await video_app.decide(checkpoint, "revision_requested", notes=f"{followed}; {refused}"),
+        await video_app.api.post(path, json={"action": "send_back", "notes": refused}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED"), answer.text
+        assert "cannot be followed: " in answer.json()["detail"]
+        can_be = answer.json()["detail"].partition("cannot be followed: ")[2]
+        assert re.search(r"(: |fill in |numbers in )“", can_be), can_be
+    assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
+    assert (await video_app.show(checkpoint["video_id"]))["revision"] == checkpoint["revision"]
+    await send_back(video_app, checkpoint, notes=followed)
+
+
+async def test_thumbnails_drawn_offline_have_other_words_or_pictures_and_nothing_else(
+    video_app: FastVideoApp, painter: ImageModel
+) -> None:
+    painter.follows_notes = False
+    checkpoint, to = await video_app.order_until("final_review"), {"rewind_to": "thumbnail_gen"}
+    refused = await video_app.decide(checkpoint, "revision_requested", notes="ponha um gato", **to)
+    assert (refused.status_code, refused.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED")
+    checkpoint = await send_back(video_app, checkpoint, notes="outras imagens", **to)
+    await send_back(video_app, checkpoint, thumbnail_texts=["Ouro"], **to)
+
+
+FIELDS = [
+    ("audio_review", {"rate": 1.2}),
+    ("broll_review", {"clips": [1]}),
+    ("broll_review", {"queries": {"1": "moedas"}}),
+    ("final_review", {"subtitles": False}),
+    ("final_review", {"thumbnail_texts": ["Ouro"], "rewind_to": "thumbnail_gen"}),
+]
+
+
+@pytest.mark.parametrize(("review", "given"), FIELDS)
+async def test_a_note_that_nothing_reads_is_refused_beside_a_filled_in_field(
+    video_app: FastVideoApp, painter: ImageModel, review: str, given: dict[str, Any]
+) -> None:
+    painter.follows_notes = False
+    checkpoint = await video_app.order_until(review)
+    refused = await video_app.decide(checkpoint, "revision_requested", notes="ponha um gato", **given)
+    assert (refused.status_code, refused.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED"), refused.text
+    assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
+
+
+async def test_a_language_model_is_sent_whatever_a_reviewer_writes(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(video_app.services.writer), "follows_notes", True)
+    await send_back(
+        video_app, await video_app.order_until("script_review"), notes="conte a história de um jeito engraçado"
+    )

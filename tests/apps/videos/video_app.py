@@ -1,0 +1,84 @@
+"""The video workflow behind its routes, with a worker in the test's hands and small frames."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx2
+
+from retoma.states import JobState
+from retoma.store.database import Database
+from retoma_apps.videos.application import make_app
+from retoma_apps.videos.services import Services
+from tests.apps.videos.small_services import make_small_services
+from tests.server.api import Api, an_api
+
+TOPIC = "Como investir em renda fixa"
+SHORT = {"seconds": 25}
+
+
+@dataclass
+class VideoApp:
+    api: Api
+
+    @property
+    def client(self) -> Any:
+        return self.api.client
+
+    async def order(self, topic: str = TOPIC, channel: str = "financas", **given: Any) -> str:
+        """The id of a new video."""
+        answer = await self.api.post("/api/v1/videos", json={"topic": topic, "channel": channel, **given})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    async def order_until_script_review(self, topic: str = TOPIC, channel: str = "financas") -> dict[str, Any]:
+        """The first checkpoint of a new video."""
+        return await self.work_until_review(await self.order(topic, channel))
+
+    async def show(self, video: str) -> dict[str, Any]:
+        answer = await self.api.get(f"/api/v1/videos/{video}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def checkpoint(self, checkpoint: str) -> dict[str, Any]:
+        answer = await self.api.get(f"/api/v1/checkpoints/{checkpoint}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def work_until_review(self, video: str) -> dict[str, Any]:
+        """What waits for a person, after all that can be done was done."""
+        await self.work()
+        return await self.checkpoint((await self.show(video))["checkpoint"]["id"])
+
+    async def decide(self, checkpoint: dict[str, Any], action: str, **given: Any) -> httpx2.Response:
+        options = {"headers": given.pop("headers", {})}
+        path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
+        return await self.api.post(path, json={"action": action, **given}, **options)
+
+    async def list_started_steps(self, video: str) -> set[str]:
+        """The steps that were tried, or are more than foreseen and were not called off."""
+        idle = (JobState.WAITING, JobState.CANCELLED)
+        return {job.step for job in await self.client.jobs(UUID(video)) if job.attempt or job.state not in idle}
+
+    async def work_once(self) -> None:
+        """What is ready now, and nothing that follows from it."""
+        async with self.api.sandbox.manual_worker() as hands:
+            await hands.record_outcomes(await hands.attempt(await hands.claim(100)))
+
+    async def work(self) -> None:
+        await self.api.sandbox.work(advance_clock=False)
+
+
+@asynccontextmanager
+async def running_video_app(
+    database: Database, folder: Path, services: Services | None = None
+) -> AsyncIterator[VideoApp]:
+    async with an_api(database, application=make_app(services or make_small_services(folder))) as api:
+        video_app = VideoApp(api)
+        await api.client.set_profile("financas", SHORT)
+        yield video_app

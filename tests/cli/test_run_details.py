@@ -1,0 +1,33 @@
+"""The table of steps that `retoma runs show` prints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from retoma.cli.run_details import _step_row
+from retoma.records import StepProgress
+from retoma.states import JobState
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "states", "items"),
+    [
+        ({JobState.SUCCEEDED: 64}, "succeeded", "64/64"),
+        ({JobState.SUCCEEDED: 62, JobState.FAILED: 2}, "succeeded 62, failed 2", "62/64"),
+        (
+            {JobState.SUCCEEDED: 1, JobState.RUNNING: 1, JobState.QUARANTINED: 1},
+            "succeeded 1, quarantined 1, running 1",
+            "1/3",
+        ),
+        ({}, "waiting", "none yet"),
+    ],
+)
+def test_the_items_of_a_step_are_those_that_succeeded_of_all(
+    jobs: dict[JobState, int], states: str, items: str
+) -> None:
+    row = _step_row(StepProgress("image", True, "default", jobs, NOON, NOON, NOON))
+    assert (str(row["state"]), row["items"]) == (states, items)

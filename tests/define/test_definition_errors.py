@@ -1,0 +1,374 @@
+"""What is written wrong fails at import, and says where and how to put it right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retoma.app import App
+from retoma.define.items import Items, finished
+from retoma.define.pipeline import Pipeline
+from retoma.errors import DefinitionError
+
+from .builders import Brief, Document, a_chain, a_function
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+@contextmanager
+def mistake(*parts: str) -> Iterator[None]:
+    """Expect a mistake whose message has all these parts."""
+    with pytest.raises(DefinitionError) as caught:
+        yield
+    missing = [part for part in parts if part not in str(caught.value)]
+    assert not missing, str(caught.value)
+
+
+@pytest.fixture
+def article() -> Pipeline:
+    pipeline = Pipeline("article", inputs=Brief)
+
+    @pipeline.step
+    def outline(topic: str) -> str:
+        return topic
+
+    @pipeline.step
+    def documents() -> list[Document]:
+        return []
+
+    @pipeline.each("documents")
+    def text(document: Document) -> str:
+        return document.sha256
+
+    @pipeline.each("languages")
+    def greeting(language: str) -> str:
+        return language
+
+    return pipeline
+
+
+def test_an_unknown_parameter_names_the_nearest_step(article: Pipeline) -> None:
+    with mistake("pipeline 'article', step 'draft'", "'outlin'", "did you mean 'outline'?"):
+        article.step(a_function("draft", "outlin"))
+
+
+def test_an_unknown_parameter_names_the_nearest_input(article: Pipeline) -> None:
+    with mistake("'tonne'", "did you mean 'tone'?"):
+        article.step(a_function("draft", "tonne"))
+
+
+def test_an_unknown_parameter_like_no_other_lists_what_is_known(article: Pipeline) -> None:
+    with mistake("known are 'topic', 'tone', 'words', 'languages', 'outline'"):
+        article.step(a_function("draft", "xyz"))
+
+
+def test_an_unknown_parameter_of_the_first_step_says_that_nothing_is_above() -> None:
+    with mistake("there is nothing to name"):
+        Pipeline("empty").step(a_function("draft", "xyz"))
+
+
+def test_a_step_defined_below_is_unknown() -> None:
+    with mistake("step 'draft'", "'outline' names no input and no step above"):
+        a_chain(draft=["outline"], outline=[])
+
+
+def test_a_step_cannot_need_itself(article: Pipeline) -> None:
+    with mistake("'draft' names the step itself"):
+        article.step(a_function("draft", "draft"))
+    with mistake("'label' names the step itself"):
+        article.each("documents")(a_function("label", "label"))
+    with mistake("after= names the step itself"):
+        article.step(after=["draft"])(a_function("draft"))
+
+
+def test_an_each_step_has_no_more_items_than_sources(article: Pipeline) -> None:
+    with mistake("step 'label'", "'document', 'outlin'", "gives only 1", "did you mean 'outline'?"):
+        article.each("documents")(a_function("label", "document", "outlin"))
+
+
+def test_a_part_of_a_pair_that_could_be_either_is_asked_for(article: Pipeline) -> None:
+    with mistake("which of 'documents', 'languages' 'target' is", "take one parameter for each of them"):
+        article.each("documents", "languages")(a_function("label", "target"))
+
+
+def test_any_number_of_parameters_is_refused(article: Pipeline) -> None:
+    def draft(*parts: str) -> None: ...
+    def page(**parts: str) -> None: ...
+
+    with mistake("step 'draft'", "'*parts'"):
+        article.step(draft)
+    with mistake("step 'page'", "'**parts'"):
+        article.step(page)
+
+
+def test_positional_only_parameters_are_refused(article: Pipeline) -> None:
+    def draft(topic: str, /) -> None: ...
+
+    with mistake("'topic'", "positional-only"):
+        article.step(draft)
+
+
+def test_the_context_is_no_data(article: Pipeline) -> None:
+    with mistake("'ctx' is no data; put it right of '*'"):
+        article.step(a_function("draft", "ctx"))
+    with mistake("'ctx' is no data"):
+        article.each("documents")(a_function("label", "ctx"))
+
+
+def test_two_steps_cannot_share_a_name(article: Pipeline) -> None:
+    with mistake("step 'outline'", "already"):
+        article.step(a_function("outline"))
+
+
+def test_a_step_cannot_have_the_name_of_an_input(article: Pipeline) -> None:
+    with mistake("step 'topic'", "is an input already"):
+        article.step(a_function("topic"))
+
+
+def test_an_unknown_option_names_the_nearest(article: Pipeline) -> None:
+    with mistake("step 'draft'", "no option 'retries'", "did you mean 'retry'?"):
+        article.step(retries=3)(a_function("draft"))  # type: ignore[call-overload]
+
+
+def test_an_unknown_option_of_a_review_names_the_nearest(article: Pipeline) -> None:
+    options: Any = {"remnid": "1h"}
+    article.step(a_function("draft", "topic"))
+    with mistake("step 'approved'", "no option 'remnid'", "did you mean 'remind'?"):
+        article.review("approved", of="draft", **options)
+
+
+def test_an_unknown_option_of_an_application_names_the_nearest(article: Pipeline) -> None:
+    options: Any = {"resource": {}}
+    with mistake("App 'docs'", "no option 'resource'", "did you mean 'resources'?"):
+        App("docs", pipelines=[article], **options)
+
+
+def test_proceed_when_is_no_option_of_each(article: Pipeline) -> None:
+    with mistake("step 'label'", "no option 'proceed_when'"):
+        article.each("documents", proceed_when=finished())(a_function("label", "document"))  # type: ignore[call-arg]
+
+
+def test_proceed_when_needs_a_join(article: Pipeline) -> None:
+    article.step(proceed_when=finished())(a_function("draft", "outline"))
+    with mistake("step 'draft'", "proceed_when= is for a join"):
+        article.check()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("queue", "two words", "cannot name a queue"),
+        ("queue", "q" * 101, "at most 100 characters"),
+        ("priority", "high", "give an int"),
+        ("retry", 3, "give a Retry, such as Retry(3)"),
+        ("timeout", 0, "give a duration above zero"),
+        ("timeout", None, "give a duration above zero"),
+        ("total_timeout", "1m", "give a duration above zero"),
+        ("on_failure", "retry", "'stop', 'continue', 'review'"),
+        ("proceed_when", 0.5, "give finished(...)"),
+        ("when", True, "give a plain function"),
+    ],
+)
+def test_a_wrong_option_says_what_to_give(article: Pipeline, option: str, value: Any, reason: str) -> None:
+    options: Any = {option: value}
+    with mistake("pipeline 'article', step 'draft'", reason):
+        article.step(**options)(a_function("draft", "topic"))
+
+
+def test_the_defaults_of_a_pipeline_are_checked_too() -> None:
+    with mistake("pipeline 'article': ", "above zero"):
+        Pipeline("article", timeout=-1)
+
+
+def test_a_condition_takes_only_data_of_its_step(article: Pipeline) -> None:
+    with mistake("step 'draft'", "when= takes 'tone'", "known are 'topic', 'words'"):
+        article.step(when=lambda tone: bool(tone))(a_function("draft", "topic", "words"))
+    with mistake("there is nothing to name"):
+        article.step(when=lambda tone: bool(tone))(a_function("draft"))
+
+
+def test_a_condition_is_not_async(article: Pipeline) -> None:
+    async def wanted(topic: str) -> bool:
+        return bool(topic)
+
+    with mistake("step 'draft'", "give a plain function"):
+        article.step(when=wanted)(a_function("draft", "topic"))  # type: ignore[arg-type]
+
+
+def test_a_condition_names_its_parameters(article: Pipeline) -> None:
+    with mistake("step 'draft'", "'**values' of when="):
+        article.step(when=lambda **values: True)(a_function("draft", "topic"))
+
+
+def test_a_plain_step_takes_an_each_step_as_items(article: Pipeline) -> None:
+    with mistake("step 'report'", "'text' is an each step", "annotate it as Items[...]"):
+        article.step(a_function("report", "text"))
+
+
+def test_a_plain_step_is_not_taken_as_items(article: Pipeline) -> None:
+    with mistake("step 'report'", "'outline' is a plain step"):
+        article.step(a_function("report", joins=["outline"]))
+    with mistake("step 'report'", "'topic' is an input"):
+        article.step(a_function("report", joins=["topic"]))
+
+
+def test_an_each_step_does_not_join(article: Pipeline) -> None:
+    with mistake("step 'label'", "cannot take Items[...] of 'text'", "join it first, in a plain step"):
+        article.each("documents")(a_function("label", "document", joins=["text"]))
+
+
+def test_an_each_step_over_other_items_is_joined_first(article: Pipeline) -> None:
+    with mistake("step 'label'", "'greeting' is an each step over 'languages'", "join it first"):
+        article.each("documents")(a_function("label", "greeting"))
+
+
+def test_an_each_step_over_other_items_is_not_waited_for(article: Pipeline) -> None:
+    article.each("documents", after=["greeting"])(a_function("label", "document"))
+    with mistake("step 'label'", "'greeting' is an each step over 'languages'"):
+        article.check()
+
+
+def test_each_does_not_go_over_an_each_step(article: Pipeline) -> None:
+    with mistake("step 'word'", "'text', which is an each step", "return a flat list from a plain step"):
+        article.each("text")(a_function("word", "it"))
+
+
+def test_each_goes_over_lists_only(article: Pipeline) -> None:
+    with mistake("step 'letter'", "'outline', which does not give a list"):
+        article.each("outline")(a_function("letter", "it"))
+    with mistake("step 'letter'", "'topic', which does not give a list"):
+        article.each("topic")(a_function("letter", "it"))
+
+
+def test_an_unknown_source_names_the_nearest(article: Pipeline) -> None:
+    with mistake("step 'label'", "each goes over 'document'", "did you mean 'documents'?"):
+        article.each("document")(a_function("label", "it"))
+
+
+def test_each_needs_parentheses_and_a_source(article: Pipeline) -> None:
+    with mistake("step 'label'", "@...each(step)"):
+        article.each(a_function("label"))
+    with mistake("@...each(step)"):
+        article.each()
+
+
+def test_each_does_not_go_over_one_list_twice(article: Pipeline) -> None:
+    with mistake("step 'match'", "'documents' twice"):
+        article.each("documents", "documents")(a_function("match", "one", "other"))
+
+
+def test_an_each_step_takes_something(article: Pipeline) -> None:
+    with mistake("step 'label'", "neither its item nor anything else"):
+        article.each("documents")(a_function("label"))
+
+
+def test_a_function_of_another_pipeline_is_no_step(article: Pipeline) -> None:
+    outline = a_function("outline")
+    Pipeline("other").step(outline)
+    with mistake("step 'draft'", "after= names 'outline', which is no step of this pipeline"):
+        article.step(after=[outline])(a_function("draft"))
+
+
+def test_only_functions_are_steps(article: Pipeline) -> None:
+    with mistake("'draft' cannot be a step"):
+        article.step("draft")  # type: ignore[call-overload]
+    with mistake("'<lambda>' cannot name a step"):
+        article.step(lambda: None)
+
+
+def test_after_a_step_that_is_nowhere_names_the_nearest(article: Pipeline) -> None:
+    article.step(after=["outlines"])(a_function("draft"))
+    with mistake("step 'draft'", "after= names 'outlines'", "did you mean 'outline'?"):
+        article.check()
+
+
+def test_steps_that_wait_for_each_other_are_listed() -> None:
+    pipeline = Pipeline("article")
+    pipeline.step(after=["page"])(a_function("draft"))
+    pipeline.step(a_function("page", "draft"))
+    with mistake("pipeline 'article'", "can never run", "'draft' -> 'page'"):
+        pipeline.check()
+
+
+def test_a_source_cannot_wait_for_its_own_items() -> None:
+    pipeline = Pipeline("article")
+    pipeline.step(after=["text"])(a_function("documents"))
+    pipeline.each("documents")(a_function("text", "document"))
+    with mistake("can never run", "'documents'", "'text'"):
+        _ = pipeline.graph
+
+
+def test_a_pipeline_needs_a_step() -> None:
+    with mistake("pipeline 'article'", "no steps"):
+        Pipeline("article").check()
+
+
+@pytest.mark.parametrize("name", ["", "two words", "2nd", "a/b", "a" * 101, None])
+def test_a_pipeline_needs_a_proper_name(name: Any) -> None:
+    with pytest.raises(DefinitionError):
+        Pipeline(name)
+
+
+def test_inputs_are_a_model() -> None:
+    with mistake("pipeline 'article'", "subclass of pydantic's BaseModel"):
+        Pipeline("article", inputs=dict)  # type: ignore[arg-type]
+
+
+def test_the_type_of_a_parameter_is_that_of_the_step(article: Pipeline) -> None:
+    with mistake("step 'draft'", "'outline' wants int, but step 'outline' gives str"):
+
+        @article.step
+        def draft(outline: int) -> int:
+            return outline
+
+
+def test_the_type_of_a_parameter_is_that_of_the_input(article: Pipeline) -> None:
+    with mistake("step 'draft'", "'words' wants str, but input 'words' is int"):
+
+        @article.step
+        def draft(words: str) -> str:
+            return words
+
+
+def test_the_type_of_an_item_is_that_of_the_list(article: Pipeline) -> None:
+    with mistake("step 'label'", "'document' wants str, but an element of 'documents' is Document"):
+
+        @article.each("documents")
+        def label(document: str) -> str:
+            return document
+
+
+def test_the_type_of_a_join_is_that_of_the_each_step(article: Pipeline) -> None:
+    with mistake("step 'report'", "'text' wants int, but each step 'text' gives str"):
+
+        @article.step
+        def report(text: Items[int]) -> int:
+            return len(text)
+
+
+def test_an_annotation_that_cannot_be_resolved_is_not_checked(article: Pipeline) -> None:
+    @article.step
+    def draft(outline: Decimal, words: int) -> Decimal:
+        return outline * words
+
+    assert article.steps["draft"].bindings[0].annotation is Any
+    assert article.steps["draft"].bindings[1].annotation is int
+
+
+def test_a_join_is_seen_even_if_its_type_cannot_be_resolved(article: Pipeline) -> None:
+    @article.step
+    def report(text: Items[Decimal]) -> int:
+        return len(text)
+
+    assert article.steps["report"].bindings[0].kind == "items"
+
+
+def test_a_refused_step_leaves_nothing_behind(article: Pipeline) -> None:
+    before = list(article.steps)
+    with mistake("step 'label'"):
+        article.each("documents", "languages")(a_function("label", "x", "y", "z"))
+    assert list(article.steps) == before

@@ -1,0 +1,1212 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import (
+    Context,
+    ExternalWorkFailed,
+    GiveUp,
+    Pipeline,
+    PollResult,
+    Pool,
+    RateLimited,
+    Retry,
+    RetryLater,
+    SubmissionUnknown,
+    minutes,
+    seconds,
+)
+from retoma.define.codec import MAX_RESULT_BYTES
+from retoma.errors import Gone, NotFound
+from retoma.store import external_work
+from retoma.store.external_work import DuePoll
+from retoma.testing import Sandbox
+from retoma.worker import external_work_poller as poller_module
+from retoma.worker.external_work_poller import ExternalWorkPoller
+from retoma.worker.served_versions import ServedVersions
+from tests.conftest import OpenSandbox
+from tests.engine.builders import codes, pass_heartbeat_timeout, rows, run_claims, run_next, state, states, value
+from tests.engine.test_leases import killed_worker
+from tests.wait_timeout import WAIT_TIMEOUT
+
+EVERY = seconds(8)
+
+
+class Host:
+    """A provider moved by the test. What it was asked for is in `submitted` and `cancelled`."""
+
+    def __init__(self) -> None:
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+        self.polled: list[str] = []
+        self.reports: dict[str, PollResult | Exception] = {}
+        self.callbacks: list[str | None] = []
+        self.lose_answer = False
+        self.obeys = True
+        self.refuses = False
+
+    async def submit(self, scene: str, callback_url: str | None = None) -> str:
+        if self.refuses:
+            raise RetryLater(5)
+        handle = f"{scene}-{len(self.submitted) + 1}"
+        self.submitted.append(handle)
+        self.callbacks.append(callback_url)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise ConnectionError("the answer was lost")
+        return handle
+
+    async def status(self, external_id: str) -> PollResult:
+        self.polled.append(external_id)
+        report = self.reports.get(external_id, PollResult("queued"))
+        if isinstance(report, Exception):
+            raise report
+        return report
+
+    async def cancel(self, external_id: str) -> None:
+        self.cancelled.append(external_id)
+        if self.obeys:
+            self.reports[external_id] = PollResult("cancelled")
+
+    async def find(self, scene: str) -> str | None:
+        return next((handle for handle in self.submitted if handle.startswith(scene)), None)
+
+
+def film(retry: int = 1, *, reconciles: bool = True, **limits: Any) -> Pipeline:
+    pipeline = Pipeline("film", retry=Retry(retry, delays=[5], jitter=0))
+
+    @pipeline.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once(
+            "submit",
+            lambda: host.submit("scene", ctx.callback_url),
+            reconcile=(lambda: host.find("scene")) if reconciles else None,
+        )
+        video = await ctx.external(handle, poll=host.status, cancel=host.cancel, poll_interval=EVERY, **limits)
+        return f"{video}!"
+
+    return pipeline
+
+
+async def start_parked(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
+    run = (await sandbox.client.start(pipeline)).id
+    async with sandbox.manual_worker() as hands:
+        await run_next(hands, "clip")
+    return run
+
+
+async def poll(sandbox: Sandbox, after: timedelta = EVERY) -> int:
+    await sandbox.clock.advance(after)
+    async with sandbox.manual_worker() as hands:
+        return await hands.poll_external_work()
+
+
+async def count_used_slots(sandbox: Sandbox) -> int:
+    return (await sandbox.client.pools("gpu"))[0].used
+
+
+async def test_external_work_holds_no_worker_and_keeps_its_slots(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        assert (await states(sandbox, run), await state(sandbox, run)) == ({"clip": "parked"}, "running")
+        assert await count_used_slots(sandbox) == 1
+        assert await value(sandbox, "select count(*) from retoma.jobs where state = 'running'") == 0
+
+
+async def test_its_result_comes_back_to_the_step(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("running", progress=0.5)
+        assert await poll(sandbox) == 1
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.progress) == ("running", 0.5)
+
+        host.reports["scene-1"] = PollResult("succeeded", result="video.mp4")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "video.mp4!"}
+        assert host.submitted == ["scene-1"]
+        (job,) = await sandbox.client.jobs(run)
+        assert job.attempt == 1
+
+
+async def test_the_slots_are_free_as_soon_as_external_work_has_ended(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("succeeded", result=1)
+        await poll(sandbox)
+        assert await count_used_slots(sandbox) == 0
+
+
+async def test_it_is_polled_as_often_as_the_step_asked(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        assert await poll(sandbox, seconds(7.9)) == 0
+        assert await poll(sandbox, seconds(0.1)) == 1
+        assert await poll(sandbox, seconds(7.9)) == 0
+        assert await poll(sandbox, seconds(0.1)) == 1
+
+
+async def test_failed_external_work_is_submitted_again_by_the_retry(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(reconciles=False)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed", code="CUDA", message="out of memory")
+        host.reports["scene-2"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1", "scene-2"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+        (job,) = await sandbox.client.jobs(run)
+        assert job.attempt == 2
+
+
+async def test_it_is_resubmitted_also_if_the_answer_contains_the_id(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        await ctx.once("prepare", lambda: "scene-1")
+        answer = await ctx.once("submit", lambda: answered(host))
+        return await ctx.external(answer["id"], poll=host.status)
+
+    async def answered(host: Host) -> dict[str, str]:
+        return {"id": await host.submit("scene"), "status": "IN_QUEUE"}
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed")
+        host.reports["scene-2"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+
+
+async def test_an_effect_that_repeats_the_external_id_has_not_returned_it(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, tagged = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0)), []
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        tagged.append(await ctx.once("tag", lambda: {"tagged": handle, "all": [handle]}))
+        return await ctx.external(handle, poll=host.status)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed")
+        host.reports["scene-2"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+
+
+@pytest.mark.parametrize("handle_is_given_by", ["submit", "nothing"])
+async def test_only_the_effect_that_returned_the_external_id_runs_again(
+    open_sandbox: OpenSandbox, handle_is_given_by: str
+) -> None:
+    host, pipeline, paid = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0)), []
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        by_once = handle_is_given_by == "submit"
+        handle = await ctx.once("submit", lambda: host.submit("scene")) if by_once else await host.submit("scene")
+        await ctx.once("pay", lambda: paid.append(handle))
+        return await ctx.external(handle, poll=host.status)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed")
+        await sandbox.work()
+        assert (host.submitted[:2], paid) == (["scene-1", "scene-2"], ["scene-1"])
+        assert run
+
+
+async def test_a_retry_of_external_work_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(reconciles=False)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+        await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed")
+        await poll(sandbox)
+        await run_next(hands, "clip")
+        await sandbox.client.set_pool("gpu", capacity=0)
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        await sandbox.client.set_pool("gpu", capacity=1)
+        await sandbox.work(advance_clock=False)
+        assert host.submitted == ["scene-1", "scene-2"]
+        assert await count_used_slots(sandbox) == 1
+
+
+async def test_when_no_try_is_left_the_outsides_code_is_the_jobs(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=0)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed", code="CUDA", message="out of memory")
+        await sandbox.work()
+        assert (await state(sandbox, run), await codes(sandbox, run)) == ("failed", {"clip": "CUDA"})
+        assert (await sandbox.client.errors(run))["clip", ""]["message"] == "out of memory"
+        assert await count_used_slots(sandbox) == 0
+
+
+async def test_a_step_that_fails_after_external_work_does_not_repeat_it(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
+    fails = [True]
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        video = await ctx.external(handle, poll=host.status)
+        if fails.pop():
+            fails.append(False)
+            raise OSError("the download broke")
+        return str(video)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "video"}
+        assert host.submitted == ["scene-1"]
+
+
+async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+class UnsureHost(Host):
+    """Says so when it does not know what came of a submission."""
+
+    async def submit(self, scene: str, callback_url: str | None = None) -> str:
+        try:
+            return await super().submit(scene, callback_url)
+        except ConnectionError as error:
+            raise SubmissionUnknown(str(error)) from error
+
+
+async def test_a_submission_that_says_that_its_outcome_is_unknown_is_found_without_using_up_a_try(
+    open_sandbox: OpenSandbox,
+) -> None:
+    host, pipeline = UnsureHost(), film(retry=0)
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+async def test_a_worker_that_dies_at_its_submission_leaves_it_to_be_found(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.manual_worker() as dying:
+            await dying.attempt(await dying.claim(1))  # and dies before it has told
+        host.reports["scene-1"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert host.submitted == ["scene-1"]
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+async def test_a_step_that_was_told_to_wait_at_its_submission_submits_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+    answers: list[Any] = ["handle", RateLimited(30)]
+    found: list[str] = []
+
+    async def submit() -> Any:
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def reconcile() -> None:
+        found.append("asked")
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> str:
+        return str(await ctx.once("submit", submit, reconcile=reconcile))
+
+    async with open_sandbox(pipeline) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert (ended.results, found) == ({"clip": "handle"}, [])
+
+
+async def test_a_part_that_was_done_once_is_not_done_by_a_later_attempt(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(2, delays=[1]))
+    paid: list[str] = []
+
+    def pay() -> str:
+        paid.append("first")
+        return "one"
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> list[Any]:
+        first = await ctx.once("first", pay)
+        if ctx.attempt < 3:
+            raise ValueError("no")
+        return [first, await ctx.once("second", lambda: paid.append("second"))]
+
+    async with open_sandbox(pipeline) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert ended.results == {"clip": ["one", None]}
+        assert paid == ["first", "second"]
+
+
+async def test_an_attempt_that_lost_its_lease_records_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> str:
+        async def taken_away() -> str:
+            await rows(sandbox, "update retoma.jobs set fence = fence + 1")
+            await rows(sandbox, "update retoma.effects set fence = fence + 1")
+            return "paid"
+
+        return str(await ctx.once("submit", taken_away))
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        await sandbox.client.start(pipeline)
+        await run_claims(hands, await hands.claim(1))
+        assert hands.rejected_outcomes == 1
+        assert await value(sandbox, "select count(*) from retoma.effects where done_at is not null") == 0
+
+
+async def test_a_poll_that_fails_is_made_again_less_and_less_often(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = ConnectionError("away")
+        assert await poll(sandbox) == 1
+        assert await poll(sandbox, seconds(8)) == 0
+        assert await poll(sandbox, seconds(8)) == 1
+        host.reports["scene-1"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+LARGE = "é" * (MAX_RESULT_BYTES // 2)  # with its quotes over the limit in bytes, and half of it in characters
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (PollResult("succeeded", result=LARGE), "RESULT_TOO_LARGE", "keep it in a file and give where it is"),
+        (PollResult("succeeded", result=object()), "INVALID_POLL_RESULT", "cannot be written as JSON"),
+        (PollResult("done"), "INVALID_POLL_RESULT", "give a retoma.PollResult with one of its states"),  # type: ignore[arg-type]
+        (None, "INVALID_POLL_RESULT", "host.status gave None: give a retoma.PollResult"),
+        (PollResult("failed", code=137, message=["killed"]), "137", "killed"),  # type: ignore[arg-type]
+    ],
+)
+async def test_an_answer_that_cannot_be_taken_fails_at_once_and_says_why(
+    answer: Any, code: str, said: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film(retry=0)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = answer
+        assert await poll(sandbox) == 1
+        assert await count_used_slots(sandbox) == 0
+        await sandbox.work(advance_clock=False)
+        error = (await sandbox.client.errors(run))["clip", ""]
+        assert (error["code"], said in error["message"]) == (code, True), error
+
+
+@pytest.mark.parametrize("progress", [-1, 50, float("nan"), "half"])
+async def test_a_progress_that_is_none_is_left_out(progress: Any, open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("running", progress=progress)
+        await poll(sandbox)
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.progress) == ("running", None)
+
+
+class HangingHost(Host):
+    """Says nothing of its first work until it is told to, or its poll is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.interrupted = False
+
+    async def status(self, external_id: str) -> PollResult:
+        if external_id == "scene-1":
+            self.asked.set()
+            try:
+                await self.goes_on.wait()
+            except asyncio.CancelledError:
+                self.interrupted = True
+                raise
+        return PollResult("succeeded", result=external_id)
+
+
+@asynccontextmanager
+async def run_poller(sandbox: Sandbox, ended: Callable[[], None]) -> AsyncIterator[ExternalWorkPoller]:
+    """A poller at work, as a worker has one."""
+    catalog = ServedVersions(sandbox.app)
+    await catalog.register_and_load(sandbox.database)
+    poller = ExternalWorkPoller(sandbox.database, catalog, ended)
+    task = asyncio.create_task(poller.run())
+    try:
+        yield poller
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def two_clips() -> Pipeline:
+    pipeline = Pipeline("film")
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        return await ctx.external(handle, poll=host.status, poll_interval=EVERY)
+
+    return pipeline
+
+
+async def test_a_poll_that_hangs_holds_up_no_other_and_ends_with_its_worker(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, ended = HangingHost(), two_clips(), asyncio.Event()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        first = await start_parked(sandbox, pipeline)
+        async with run_poller(sandbox, ended.set) as poller:
+            await sandbox.clock.advance(EVERY)
+            poller.wake()
+            await host.asked.wait()
+            second = await start_parked(sandbox, pipeline)
+            await sandbox.clock.advance(EVERY)
+            poller.wake()
+            await ended.wait()
+            assert [(await states(sandbox, run))["clip"] for run in (first, second)] == ["parked", "ready"]
+        assert host.interrupted
+
+
+async def test_due_polls_run_as_soon_as_there_is_room(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller_module, "MAX_CONCURRENT_POLLS", 1)
+    host, pipeline, ends = HangingHost(), two_clips(), asyncio.Queue[None]()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(seconds(1))
+        await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        async with run_poller(sandbox, lambda: ends.put_nowait(None)) as poller:
+            poller.wake()
+            await host.asked.wait()
+            host.goes_on.set()
+            for _ in range(2):
+                await ends.get()
+
+
+async def test_a_poll_that_fails_unexpectedly_holds_up_no_other(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, pipeline, broken, ended = Host(), two_clips(), asyncio.Event(), asyncio.Event()
+    judged = poller_module._apply_stop
+
+    def breaks_once(look: DuePoll, report: PollResult) -> PollResult:
+        broken.set()
+        monkeypatch.setattr(poller_module, "_apply_stop", judged)
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(poller_module, "_apply_stop", breaks_once)
+    async with (
+        open_sandbox(pipeline, resources={"host": host}) as sandbox,
+        asyncio.timeout(WAIT_TIMEOUT),
+        run_poller(sandbox, ended.set) as poller,
+    ):
+        for event in (broken, ended):
+            await start_parked(sandbox, pipeline)
+            host.reports[host.submitted[-1]] = PollResult("succeeded")
+            await sandbox.clock.advance(EVERY)
+            poller.wake()
+            await event.wait()
+
+
+async def test_a_cancel_reaches_the_provider_and_frees_slots_when_confirmed(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await poll(sandbox, seconds(0)) == 1
+        assert host.cancelled == ["scene-1"]
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
+
+        host.obeys = True
+        await poll(sandbox, seconds(1))
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
+        assert await states(sandbox, run) == {"clip": "cancelled"}
+
+
+async def test_an_unconfirmed_cancel_is_repeated_until_its_limit(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await poll(sandbox, seconds(0))
+        await poll(sandbox, minutes(60))
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
+        assert len(host.cancelled) == 2
+        await poll(sandbox, minutes(1))
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
+
+
+async def test_external_work_without_a_poll_is_cancelled_too(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film")
+
+    @pipeline.step(timeout=minutes(10))
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene", ctx.callback_url))
+        return await ctx.external(handle, cancel=host.cancel)
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await poll(sandbox, seconds(0))
+        assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
+
+
+async def test_external_work_that_parks_in_a_stopping_run_is_cancelled(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await hands.claim(1)
+        outcomes = await hands.attempt(claims)
+        await sandbox.client.cancel(run)
+        await hands.record_outcomes(outcomes)
+        assert await state(sandbox, run) == "cancelling"
+        await hands.poll_external_work()
+        assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
+
+
+@pytest.mark.parametrize("when", ["its answer was lost", "its worker died", "its worker dies later"])
+async def test_unrecorded_external_work_is_found_and_cancelled_with_its_run(
+    when: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "clip")
+        async with sandbox.manual_worker() as hands:
+            host.lose_answer = when == "its answer was lost"
+            outcomes = await hands.attempt(await hands.claim(1))
+            if when == "its answer was lost":
+                await hands.record_outcomes(outcomes)
+            if when == "its worker dies later":
+                await sandbox.client.cancel(run)
+        if when != "its worker dies later":
+            await sandbox.client.cancel(run)
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
+        await sandbox.work()
+        assert (host.submitted, host.cancelled, await count_used_slots(sandbox)) == (["scene-1"], ["scene-1"], 0)
+        assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"clip": "cancelled"})
+
+
+@pytest.mark.parametrize("reconciles", [True, False])
+async def test_the_last_search_for_external_work_begins_nothing(reconciles: bool, open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(reconciles=reconciles)
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        taken, host.submitted = host.submitted, []
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (len(taken), host.submitted, host.cancelled) == (1, [], [])
+        assert (await state(sandbox, run), await codes(sandbox, run)) == ("cancelled", {"clip": "RUN_STOPPED"})
+
+
+async def test_a_step_without_external_work_does_not_restart_once_cancelled(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline, sent = Pipeline("upload", retry=Retry(0)), []
+
+    @pipeline.step
+    async def upload(*, ctx: Context) -> None:
+        await ctx.once("session", lambda: "s1")
+        sent.append("try")
+        raise RetryLater(minutes(1))
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "upload")
+        async with sandbox.manual_worker() as hands:
+            await run_next(hands, "upload")
+        assert await sandbox.client.cancel(run) == "cancelled"
+        await sandbox.work()
+        assert sent == ["try"]
+
+
+async def test_a_step_that_never_parks_does_not_begin_again_in_a_cancelled_run(open_sandbox: OpenSandbox) -> None:
+    pipeline, published = Pipeline("upload", retry=Retry(3)), []
+
+    @pipeline.step
+    async def upload(*, ctx: Context) -> None:
+        await ctx.once("upload", lambda: "v1", reconcile=lambda: "v1")
+        if ctx.attempt == 1:
+            raise ConnectionError
+        published.append("v1")
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        async with sandbox.manual_worker() as hands:
+            await run_next(hands, "upload")
+        assert await sandbox.client.cancel(run) == "cancelled"
+        await sandbox.work()
+        assert published == []
+
+
+async def test_a_last_attempt_does_nothing_by_itself_that_takes_time(open_sandbox: OpenSandbox) -> None:
+    pipeline, published = Pipeline("upload", retry=Retry(3)), []
+
+    @pipeline.step
+    async def upload(*, ctx: Context) -> None:
+        await ctx.once("upload", lambda: "v1", reconcile=lambda: "v1")
+        if ctx.attempt == 1:
+            raise ConnectionError
+        await asyncio.Event().wait()
+        published.append("v1")
+
+    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "upload")
+        async with sandbox.manual_worker() as hands:
+            await run_next(hands, "upload")
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), published) == ("cancelled", [])
+
+
+async def test_what_was_found_is_parked_though_something_is_to_be_noted_first(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, noted = Host(), Pipeline("film", retry=Retry(1)), []
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        find = lambda: host.find("scene")  # noqa: E731
+        handle, _ = await asyncio.gather(
+            ctx.once("submit", lambda: host.submit("scene"), reconcile=find),
+            ctx.once("count", lambda: noted.append(ctx.attempt)),
+        )
+        await ctx.once("note", lambda: noted.append(ctx.attempt))
+        return await ctx.external(handle, poll=host.status, cancel=host.cancel)
+
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
+        assert 2 not in noted
+
+
+async def test_what_was_found_is_parked_though_the_context_is_asked_something_first(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), Pipeline("film", retry=Retry(1))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene"), reconcile=lambda: host.find("scene"))
+        await ctx.limit_run(minutes(5))
+        await ctx.now()
+        return await ctx.external(handle, poll=host.status, cancel=host.cancel)
+
+    host.lose_answer = True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), RetryLater(minutes(1)), GiveUp("no")])
+async def test_a_last_attempt_that_finds_nothing_to_end_is_the_last(
+    error: Exception, open_sandbox: OpenSandbox
+) -> None:
+    pipeline, tries = Pipeline("order", retry=Retry(3)), []
+
+    @pipeline.step
+    async def ordered(*, ctx: Context) -> None:
+        await ctx.once("order", lambda: "o1", reconcile=lambda: "o1")
+        tries.append(ctx.attempt)
+        raise error if len(tries) > 1 else RetryLater(minutes(1))
+
+    async with open_sandbox(pipeline) as sandbox:
+        run = (await sandbox.client.start(pipeline)).id
+        await let_it_park(sandbox, "ordered")
+        async with sandbox.manual_worker() as hands:
+            await run_next(hands, "ordered")
+        assert await sandbox.client.cancel(run) == "cancelling"
+        await sandbox.work()
+        assert len(tries) == 2
+        assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"ordered": "cancelled"})
+
+
+async def test_an_unreachable_provider_is_asked_again_for_external_work(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.lose_answer, away = True, [True, True]
+
+    async def find(scene: str) -> str | None:
+        if away:
+            away.pop()
+            raise RetryLater(minutes(10))
+        return await Host.find(host, scene)
+
+    host.find = find  # type: ignore[method-assign]
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), host.submitted, host.cancelled) == ("cancelled", ["scene-1"], ["scene-1"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "reported", "after", "code"),
+    [
+        ({"queue_timeout": minutes(5)}, "queued", minutes(5), "QUEUE_TIMEOUT"),
+        ({"run_timeout": minutes(5)}, "running", minutes(5) + seconds(8), "TIMEOUT"),
+        ({"total_timeout": minutes(5)}, "running", minutes(5), "TIMEOUT"),
+        ({}, "running", minutes(60), "TIMEOUT"),
+    ],
+)
+async def test_queueing_running_and_all_of_it_have_limits_of_their_own(
+    limits: dict[str, Any], reported: Any, after: timedelta, code: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), film(retry=0, **limits)
+    host.reports["scene-1"] = PollResult(reported)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await poll(sandbox)
+        await poll(sandbox, after - seconds(10))
+        assert host.cancelled == []
+        await poll(sandbox, seconds(10))
+        assert host.cancelled == ["scene-1"]
+        await sandbox.work()
+        assert await codes(sandbox, run) == {"clip": code}
+
+
+async def test_work_that_ends_in_the_moment_it_is_cancelled_for_its_time_counts(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=0, total_timeout=minutes(5))
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("succeeded", result="video")
+        await poll(sandbox, minutes(6))
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "video!"}
+
+
+async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        token = token_of(host.callbacks[0])
+        assert await sandbox.client.call_back(token, {"status": "COMPLETED", "output": "a lie"})
+        assert await poll(sandbox, seconds(0)) == 1
+        assert await states(sandbox, run) == {"clip": "parked"}
+        host.reports["scene-1"] = PollResult("succeeded", result="the truth")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "the truth!"}
+
+
+def waiting_for_a_callback(retry: Retry | None = None) -> Pipeline:
+    pipeline = Pipeline("film", retry=retry or Retry(0))
+
+    @pipeline.step(timeout=minutes(10))
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        handle = await ctx.once("submit", lambda: host.submit("scene", ctx.callback_url))
+        return await ctx.external(handle)
+
+    return pipeline
+
+
+async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        assert await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 42})
+        assert not await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 43})
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+
+
+async def test_a_late_call_about_the_first_try_says_nothing_of_the_second(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback(Retry(1, delays=[5], jitter=0))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+        run = await start_parked(sandbox, pipeline)
+        await poll(sandbox, minutes(10))
+        await run_next(hands, "clip")
+        await sandbox.clock.advance(seconds(5))
+        await sandbox.work(advance_clock=False)
+        assert host.submitted == ["scene-1", "scene-2"]
+        with pytest.raises(NotFound):
+            await sandbox.client.call_back(token_of(host.callbacks[0]), "of the first")
+        await sandbox.client.call_back(token_of(host.callbacks[1]), "of the second")
+        await sandbox.work()
+        assert await sandbox.client.results(run) == {"clip": "of the second"}
+
+
+async def test_a_callbacks_body_that_is_no_result_fails_the_step(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.call_back(token_of(host.callbacks[0]), LARGE)
+        await poll(sandbox, seconds(0))
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.error and outside.error["code"]) == ("failed", "RESULT_TOO_LARGE")
+
+
+async def test_a_callback_that_comes_before_the_job_is_parked_is_not_lost(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+        run = (await sandbox.client.start(pipeline)).id
+        outcomes = await hands.attempt(await hands.claim(1))
+        await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 42})
+        await hands.record_outcomes(outcomes)
+        await sandbox.work(advance_clock=False)
+        assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+
+
+async def test_a_callback_that_never_comes_is_waited_for_until_the_limit(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        ended = await sandbox.run(pipeline)
+        assert ended.state == "failed"
+        assert await codes(sandbox, ended.id) == {"clip": "TIMEOUT"}
+
+
+async def test_a_callback_that_nobody_waits_for_is_refused(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        with pytest.raises(NotFound, match="no such callback"):
+            await sandbox.client.call_back("guessed")
+        await sandbox.clock.advance(timedelta(days=31))
+        with pytest.raises(Gone, match="too late"):
+            await sandbox.client.call_back(token_of(host.callbacks[0]))
+
+
+async def test_tokens_of_callbacks_are_nowhere_in_the_database(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        token = token_of(host.callbacks[0])
+        for table in ("callbacks", "effects", "outside", "events", "jobs"):
+            kept = await rows(sandbox, f"select t::text as row from retoma.{table} t")
+            assert not [row for row in kept if token in row["row"]]
+
+
+async def test_only_the_last_poll_counts(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("succeeded", result="late")
+        polled = host.status
+
+        async def slow(handle: str) -> PollResult:
+            await rows(sandbox, "update retoma.outside set looks = looks + 1")
+            return await polled(handle)
+
+        host.status = slow  # type: ignore[method-assign]
+        await poll(sandbox)
+        assert await states(sandbox, run) == {"clip": "parked"}
+
+
+async def test_a_poll_that_another_process_could_not_find_is_refused(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> Any:
+        return await ctx.external("handle", poll=lambda handle: host.status(handle))
+
+    async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
+        ended = await sandbox.run(pipeline)
+        said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
+        assert "give a method of one of the step's resources" in said
+
+
+async def test_a_step_that_waits_after_failed_external_work_submits_again(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    waited: list[str] = []
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        try:
+            return str(await ctx.external(handle, poll=host.status))
+        except ExternalWorkFailed as failure:
+            waited.append(handle)
+            raise (RetryLater(30) if len(waited) == 1 else GiveUp("once is enough")) from failure
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        host.reports |= {"scene-1": PollResult("failed"), "scene-2": PollResult("succeeded", result="video")}
+        ended = await sandbox.run(pipeline)
+        assert (ended.results, host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+        (job,) = await sandbox.client.jobs(ended.id)
+        assert (job.attempt, await count_used_slots(sandbox)) == (1, 0)
+
+
+async def test_the_result_of_one_piece_of_work_is_never_given_for_another(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> list[Any]:
+        handles = [await ctx.once(name, lambda: host.submit("scene")) for name in ("first", "second")]
+        return [await ctx.external(handle, poll=host.status) for handle in handles]
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        host.reports["scene-1"] = PollResult("succeeded", result="the first")
+        ended = await sandbox.run(pipeline)
+        assert (ended.state, ended.results) == ("failed", {})
+        said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
+        assert "leave a second piece of outside work to a step of its own" in said
+
+
+async def test_a_step_may_handle_failed_external_work(open_sandbox: OpenSandbox) -> None:
+    host = Host()
+    pipeline = Pipeline("film")
+
+    @pipeline.step
+    async def clip(*, host: Host, ctx: Context) -> str:
+        handle = await ctx.once("submit", lambda: host.submit("scene"))
+        try:
+            return str(await ctx.external(handle, poll=host.status))
+        except ExternalWorkFailed as failure:
+            raise GiveUp("the picture is broken", code=failure.code) from failure
+
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-1"] = PollResult("failed", code="BROKEN")
+        await sandbox.work()
+        assert await codes(sandbox, run) == {"clip": "BROKEN"}
+
+
+def token_of(url: str | None) -> str:
+    assert url is not None
+    return url.rpartition("/")[2]
+
+
+async def let_it_park(sandbox: Sandbox, step: str) -> None:
+    """As if a job of this step had been parked before."""
+    assert await rows(sandbox, "update retoma.steps set parks = true where step = $1 returning step", step)
+
+
+class Wordless(BaseException):
+    """Cannot even say what it is."""
+
+    def __repr__(self) -> str:
+        raise SystemExit(3)
+
+    __str__ = __repr__
+
+
+class WordlessReport(PollResult):
+    @property
+    def is_final(self) -> bool:
+        raise Wordless
+
+
+class HostileHost(Host):
+    """A provider whose client raises `error` from `poll` and `cancel`, or gives it back as the report."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__()
+        self.error = error
+
+    async def status(self, external_id: str) -> PollResult:
+        if isinstance(self.error, BaseException):
+            raise self.error
+        report: PollResult = self.error
+        return report
+
+    async def cancel(self, external_id: str) -> None:
+        await self.status(external_id)
+
+
+class CancelIgnoringHost(Host):
+    """Its poll ends when the test says so, and takes no notice of its cancellation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = asyncio.Event()
+
+    async def status(self, external_id: str) -> PollResult:
+        while not self.released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return PollResult("running")
+
+
+class WordlessText:
+    def __str__(self) -> str:
+        raise Wordless
+
+    __repr__ = __str__
+
+
+HOSTILE = [
+    asyncio.CancelledError(),
+    Wordless(),
+    SystemExit(1),
+    KeyboardInterrupt(),
+    StopAsyncIteration(),
+    GeneratorExit(),
+]
+
+
+@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
+async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sandbox: OpenSandbox, error: Any) -> None:
+    host, pipeline = HostileHost(error), film(retry=0, total_timeout=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        run = await start_parked(sandbox, pipeline)
+        await poll(sandbox)
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, outside.failed_polls) == ("queued", 1)
+        await sandbox.work()
+        assert (await states(sandbox, run), await codes(sandbox, run)) == ({"clip": "failed"}, {"clip": "TIMEOUT"})
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
+
+
+@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
+async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
+    open_sandbox: OpenSandbox, error: Any
+) -> None:
+    host, pipeline = HostileHost(error), film(retry=0, total_timeout=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        await sandbox.work()
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        WordlessReport("queued"),
+        WordlessText(),
+        PollResult("failed", code=WordlessText()),  # type: ignore[arg-type]
+        PollResult("failed", message=Wordless()),  # type: ignore[arg-type]
+    ],
+    ids=["state", "no report", "code", "message"],
+)
+async def test_a_report_that_cannot_be_read_holds_up_nothing(open_sandbox: OpenSandbox, report: Any) -> None:
+    host, pipeline = HostileHost(report), film(retry=0, total_timeout=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.work()
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
+
+
+async def test_a_poll_that_ignores_its_cancellation_is_left_behind(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller_module, "PROVIDER_TIMEOUT", 0.01)
+    host, pipeline = CancelIgnoringHost(), film(retry=0, total_timeout=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        try:
+            async with asyncio.timeout(WAIT_TIMEOUT):
+                await sandbox.work()
+        finally:
+            host.released.set()
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
+
+
+async def die_while_polling(sandbox: Sandbox) -> int:
+    """A worker claims the looks that are due and vanishes; gives how many it had claimed."""
+    async with killed_worker(sandbox) as hands:
+        claimed = await external_work.poll_due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
+        await pass_heartbeat_timeout(sandbox)
+    return len(claimed)
+
+
+async def test_a_poll_that_kills_three_workers_is_quarantined(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=3)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        for death in (1, 2):
+            assert await die_while_polling(sandbox) == 1
+            assert (await states(sandbox, run), await count_used_slots(sandbox)) == ({"clip": "parked"}, 1), death
+        assert await die_while_polling(sandbox) == 1
+        assert (await states(sandbox, run), await codes(sandbox, run)) == (
+            {"clip": "quarantined"},
+            {"clip": "QUARANTINED"},
+        )
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
+        (outside,) = await sandbox.client.outside(run)
+        assert (outside.state, (outside.error or {})["code"]) == ("lost", "QUARANTINED")
+
+
+async def test_a_cancelled_run_ends_though_its_poll_kills_workers(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.cancel(run)
+        for _ in range(3):
+            await die_while_polling(sandbox)
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
+
+
+async def test_polls_that_died_beside_a_killer_are_tried_one_at_a_time(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), two_clips()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        for _ in range(3):
+            await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        assert [await die_while_polling(sandbox) for _ in range(2)] == [3, 1]
+        assert await value(sandbox, "select array_agg(deaths order by deaths) from retoma.outside") == [1, 1, 2]
+
+
+async def test_a_poll_that_was_answered_is_trusted_again(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        await die_while_polling(sandbox)
+        assert await poll(sandbox) == 1
+        assert await value(sandbox, "select deaths from retoma.outside") == 0
+
+
+async def test_a_suspect_poll_waits_while_its_worker_tries_a_suspect_step(open_sandbox: OpenSandbox) -> None:
+    host, pipeline, suspect = Host(), film(), True
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        await die_while_polling(sandbox)
+        catalog = ServedVersions(sandbox.app)
+        await catalog.register_and_load(sandbox.database)
+        poller = ExternalWorkPoller(sandbox.database, catalog, lambda: None, lambda: suspect)
+        assert await poller.poll_due() == 0
+        suspect = False
+        assert await poller.poll_due() == 1
+
+
+async def test_a_worker_that_stops_leaves_its_polls_to_others_at_once(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(EVERY)
+        async with sandbox.manual_worker() as hands:
+            await external_work.poll_due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
+        assert await value(sandbox, "select deaths from retoma.outside") == 0
+        assert await poll(sandbox, seconds(0)) == 1

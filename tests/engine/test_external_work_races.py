@@ -1,0 +1,260 @@
+"""Two connections at once, where slots, outside work and callbacks meet claims and cancels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retoma import Pipeline, Pool, Retry
+from retoma.define.external_work import ParkRequest
+from retoma.engine.claim_protocol import AttemptOutcome, Claim
+from retoma.store import external_work
+from retoma.store.external_work import DuePoll, LeasedEffect
+from retoma.testing import Sandbox
+from tests.conftest import OpenSandbox
+from tests.engine.builders import RawChannel, names, rows, state, states, value
+from tests.engine.test_races import begin_uncommitted_call, is_blocked, open_two_channels, wait_until
+
+HOUR = timedelta(hours=1)
+TOKEN = sha256(b"token").digest()
+
+
+def make_pooled_pipeline(capacity: int, *, jobs: int = 1) -> Pipeline:
+    pipeline = Pipeline("film")
+    for number in range(jobs):
+        pipeline.step(pool=Pool("gpu", capacity=capacity))(_named(f"clip{number}"))
+    return pipeline
+
+
+def _named(name: str) -> Callable[[], int]:
+    def step() -> int:
+        return 1
+
+    step.__name__ = step.__qualname__ = name
+    return step
+
+
+def park_results(claims: list[Claim]) -> list[AttemptOutcome]:
+    handover = ParkRequest("handle", "nobody.asks", "nobody.cancels", HOUR, None, None, HOUR * 2).to_json()
+    return [AttemptOutcome(claim, "parked", error=handover) for claim in claims]
+
+
+async def count_used_slots(sandbox: Sandbox) -> int:
+    return int(await value(sandbox, "select coalesce(sum(slots), 0) from retoma.holdings"))
+
+
+async def make_due(sandbox: Sandbox) -> list[DuePoll]:
+    async with sandbox.manual_worker() as hands:
+        return await external_work.poll_due(
+            sandbox.database, hands._served_versions.version_numbers, 10, timedelta(seconds=90)
+        )
+
+
+async def test_two_claims_at_once_take_no_more_slots_than_there_are(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_pooled_pipeline(1, jobs=2)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        await sandbox.client.start(pipeline)
+        async with begin_uncommitted_call(sandbox, first, room=1) as commit:
+            claiming = asyncio.create_task(second.call(room=1))
+            await wait_until(lambda: wait_until_done_or_blocked(sandbox, claiming))
+            await commit()
+            assert await claiming == []
+        assert await count_used_slots(sandbox) == 1
+
+
+async def wait_until_done_or_blocked(sandbox: Sandbox, task: asyncio.Task[Any]) -> bool:
+    return task.done() or await is_blocked(sandbox, "exchange")
+
+
+async def test_a_slot_that_gets_free_while_another_claims_is_given_to_one_job(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_pooled_pipeline(1, jobs=3)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        await sandbox.client.start(pipeline)
+        (claim,) = await first.call(room=5)
+        async with begin_uncommitted_call(sandbox, first, [AttemptOutcome(claim, "failed")], room=5) as commit:
+            claiming = asyncio.create_task(second.call(room=5))
+            await wait_until(lambda: wait_until_done_or_blocked(sandbox, claiming))
+            await commit()
+            await claiming
+        assert await count_used_slots(sandbox) <= 1
+
+
+async def test_a_cancel_that_meets_a_parking_job_reaches_its_external_work(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_pooled_pipeline(1)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+        run = (await sandbox.client.start(pipeline)).id
+        claims = await lane.call(room=1)
+        async with begin_uncommitted_call(sandbox, lane, park_results(claims)) as commit:
+            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
+            await commit()
+            assert await cancel == "cancelling"
+        (look,) = await make_due(sandbox)
+        assert (look.stop, await count_used_slots(sandbox)) == ("RUN_STOPPED", 1)
+
+
+@pytest.mark.parametrize("first", ["cancel", "report"])
+async def test_a_cancel_that_meets_the_end_frees_slots_and_ends_once(open_sandbox: OpenSandbox, first: str) -> None:
+    pipeline = make_pooled_pipeline(1)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+        run = await start_parked(sandbox, lane, pipeline)
+        (look,) = await claim_polls(sandbox)
+        cancel = "select retoma.cancel_run($1, null, 'test')", run
+        record = (
+            "select retoma.record_look($1, $2, '', 1, $3, 'succeeded', null, '1', null, false, false)",
+            run,
+            look.step,
+            look.polls,
+        )
+        one, other = (cancel, record) if first == "cancel" else (record, cancel)
+        async with open_transaction(sandbox, *one) as commit:
+            meeting = asyncio.create_task(rows(sandbox, *other))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run" if first == "report" else "record_look"))
+            await commit()
+            await meeting
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
+        assert await states(sandbox, run) == {"clip0": "cancelled"}
+
+
+async def claim_polls(sandbox: Sandbox) -> list[DuePoll]:
+    await rows(sandbox, "update retoma.outside set next_at = retoma.now()")
+    return await make_due(sandbox)
+
+
+async def start_parked(sandbox: Sandbox, link: RawChannel, pipeline: Pipeline) -> UUID:
+    run = (await sandbox.client.start(pipeline)).id
+    await link.call(park_results(await link.call(room=1)))
+    return run
+
+
+@asynccontextmanager
+async def open_transaction(sandbox: Sandbox, sql: str, *values: Any) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    connection = await sandbox.database.connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.fetch(sql, *values)
+        yield transaction.commit
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("first", ["call", "park"])
+async def test_a_callback_that_meets_a_job_that_parks_is_seen(open_sandbox: OpenSandbox, first: str) -> None:
+    """Whichever commits first: the outside work is looked at now."""
+    pipeline = make_pooled_pipeline(1)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        (claim,) = await lane.call(room=1)
+        await external_work.begin_effect(sandbox.database, lane.worker, part(claim), TOKEN, HOUR)
+        if first == "call":
+            async with open_transaction(sandbox, "select retoma.call_back($1, '{}')", TOKEN) as commit:
+                parks = asyncio.create_task(lane.call(park_results([claim])))
+                await wait_until(lambda: wait_until_done_or_blocked(sandbox, parks))
+                await commit()
+                await parks
+        else:
+            async with begin_uncommitted_call(sandbox, lane, park_results([claim])) as commit:
+                calls = asyncio.create_task(external_work.record_callback(sandbox.database, TOKEN, "{}"))
+                await wait_until(lambda: is_blocked(sandbox, "call_back"))
+                await commit()
+                assert await calls == "taken"
+        (look,) = await make_due(sandbox)
+        assert look.callback_received
+
+
+def part(claim: Claim) -> LeasedEffect:
+    return LeasedEffect(claim.run, claim.step, claim.item, claim.revision, claim.fence, "submit")
+
+
+async def test_what_an_effect_gave_is_recorded_once_and_told_again_when_the_answer_was_lost(
+    open_sandbox: OpenSandbox,
+) -> None:
+    pipeline = make_pooled_pipeline(1)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        (claim,) = await lane.call(room=1)
+        assert await external_work.begin_effect(sandbox.database, lane.worker, part(claim), None, HOUR) == ("new", None)
+        assert await external_work.end_effect(sandbox.database, part(claim), '"paid"')
+        assert await external_work.end_effect(sandbox.database, part(claim), '"paid again"')
+        assert await external_work.begin_effect(sandbox.database, lane.worker, part(claim), None, HOUR) == (
+            "done",
+            '"paid"',
+        )
+
+
+async def test_an_attempt_that_lost_its_lease_begins_nothing(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_pooled_pipeline(1)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        await sandbox.client.start(pipeline)
+        (stale,) = await first.call(room=1)
+        await first.call([AttemptOutcome(stale, "back")])
+        (claim,) = await second.call(room=1)
+        assert await external_work.begin_effect(sandbox.database, first.worker, part(stale), TOKEN, HOUR) == (
+            "lost",
+            None,
+        )
+        assert await external_work.begin_effect(sandbox.database, first.worker, part(claim), TOKEN, HOUR) == (
+            "lost",
+            None,
+        )
+        assert await external_work.record_callback(sandbox.database, TOKEN, "{}") == "unknown"
+        assert await external_work.begin_effect(sandbox.database, second.worker, part(claim), TOKEN, HOUR) == (
+            "new",
+            None,
+        )
+
+
+async def test_ended_external_work_takes_no_further_poll_result(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_pooled_pipeline(1)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+        run = await start_parked(sandbox, lane, pipeline)
+        (look,) = await claim_polls(sandbox)
+        assert await external_work.record_poll(sandbox.database, look, state="succeeded", result="1")
+        assert not await external_work.record_poll(sandbox.database, look, state="failed")
+        (found,) = await sandbox.client.outside(run)
+        assert found.state == "succeeded"
+
+
+async def test_a_job_that_needs_slots_never_stays_with_its_worker_without_them(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film")
+
+    @pipeline.step
+    def images() -> int:
+        return 1
+
+    @pipeline.step(pool=Pool("gpu", capacity=1))
+    def clip(images: int) -> int:
+        return 1
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+        for _ in range(2):
+            await sandbox.client.start(pipeline)
+        claims = await hands.claim(2)
+        assert names(claims) == ["images", "images"]
+        more = await hands.record_outcomes(await hands.attempt(claims), limit=2)
+        assert names(more) == ["clip"]
+        assert await count_used_slots(sandbox) == 1
+
+
+async def test_who_writes_to_a_pool_holds_all_of_them_in_one_order(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("two", retry=Retry(0))
+    for name in ("a", "b"):
+        pipeline.step(pool=Pool(name, capacity=1))(_named(name))
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+        await sandbox.client.start(pipeline)
+        claim = next(claim for claim in await lane.call(room=2) if claim.step == "b")
+        async with open_transaction(sandbox, "select from retoma.pools where name = 'a' for update") as commit:
+            told = asyncio.create_task(lane.call([AttemptOutcome(claim, "wait", delay=HOUR, code="RATE_LIMITED")]))
+            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            assert await rows(sandbox, "select name from retoma.pools where name = 'b' for update skip locked")
+            await commit()
+            await told
+        assert await value(sandbox, "select count(*) from retoma.pools where paused_until is not null") == 1

@@ -1,0 +1,267 @@
+"""Acts of people: done by forms of ours on their behalf, and by nothing else."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from retoma.engine import watchdog
+from retoma.server.sessions import CSRF_HEADER
+from retoma.states import DeliveryState, RunState
+from tests.server.pages.visitor import HASH, SAME_ORIGIN, OpenPages, Visitor, a_dead_delivery, token_of, visible_text
+
+FOREIGN = (
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "none"},
+    {"Sec-Fetch-Site": "", "Origin": "https://evil.example"},
+    {"Sec-Fetch-Site": "", "Origin": "null"},
+    {"Sec-Fetch-Site": ""},
+)
+
+
+async def load_form(visitor: Visitor) -> None:
+    assert (await visitor.log_in()).status_code == 303
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_a_form_from_elsewhere_is_refused(open_pages: OpenPages, headers: dict[str, str]) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await load_form(visitor)
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token}, **headers)
+        assert (answer.status_code, "CROSS_ORIGIN_FORM" in answer.text) == (403, True)
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("given", ["", "0" * 64, "é"])
+async def test_a_form_without_the_sessions_token_is_refused(open_pages: OpenPages, given: str) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await load_form(visitor)
+        run = await visitor.client.start("film", {})
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": given})
+        assert (answer.status_code, "FORM_TOO_OLD" in answer.text) == (403, True)
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+async def test_only_a_forms_own_type_is_read(open_pages: OpenPages) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await load_form(visitor)
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token}, Content_Type="text/plain")
+        assert answer.status_code == 403
+
+
+async def test_development_needs_the_token_too(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {})
+        assert (await visitor.post(f"/runs/{run.id}/cancel", {})).status_code == 403
+        token = token_of(await visitor.get(f"/runs/{run.id}"))
+        assert (await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token})).status_code == 303
+
+
+async def test_a_look_changes_nothing(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {})
+        assert (await visitor.get(f"/runs/{run.id}/cancel")).status_code == 405
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+async def test_a_cancelled_run_says_so_and_by_whom(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token})
+        assert answer.status_code == 303
+        page = visible_text(await visitor.get(answer.headers["location"]))
+        assert "The run is being cancelled." in page
+        assert "administrator" in page
+        assert (await visitor.client.show(run.id)).state is RunState.CANCELLED
+
+
+async def test_a_dead_delivery_is_sent_again_from_its_page(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        delivery = await a_dead_delivery(visitor)
+        token = token_of(await visitor.get(f"/deliveries/{delivery}"))
+        answer = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+        assert "It will be sent again." in visible_text(await visitor.get(answer.headers["location"]))
+        assert (await visitor.client.delivery(delivery)).state is DeliveryState.DUE
+        again = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+        assert (again.status_code, "It is already otherwise" in again.text) == (409, True)
+
+
+async def test_a_pools_capacity_is_set_from_the_page(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        token = await visitor.token()
+        for given, status in (("none", 422), ("-1", 422), ("٣", 422), ("5", 404)):
+            answer = await visitor.post("/pools", {"csrf": token, "pool": "gpu", "capacity": given})
+            assert answer.status_code == status
+
+
+async def test_a_session_changes_things_through_the_api_only_with_its_token(open_pages: OpenPages) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await load_form(visitor)
+        (run, token) = (await visitor.client.start("film", {})).id, await visitor.token()
+        cancel = f"/api/v1/runs/{run}/cancel"
+        assert (await visitor.post(cancel, {})).status_code == 401
+        for headers in ({CSRF_HEADER: "0" * 64}, {CSRF_HEADER: token, "Sec-Fetch-Site": "cross-site"}):
+            assert (await visitor.post(cancel, {}, **headers)).status_code == 403
+        assert (await visitor.client.show(run)).state is RunState.RUNNING
+        assert (await visitor.post(cancel, {}, **{CSRF_HEADER: token})).status_code == 200
+
+
+async def test_a_session_looks_through_the_api_without_its_token(open_pages: OpenPages) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await load_form(visitor)
+        for headers in (SAME_ORIGIN, {"Sec-Fetch-Site": "none"}, {"Origin": "http://api.example"}, {}):
+            assert (await visitor.get("/api/v1/runs", **headers)).status_code == 200
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+        ):
+            assert (await visitor.get("/api/v1/runs", **headers)).status_code == 403
+        visitor.cookies.clear()
+        assert (await visitor.get("/api/v1/runs", **SAME_ORIGIN)).status_code == 401
+
+
+async def test_a_token_that_is_shown_is_checked_also_for_a_look(open_pages: OpenPages) -> None:
+    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+        await load_form(visitor)
+        named = {CSRF_HEADER: await visitor.token()}
+        assert (await visitor.get("/api/v1/runs", **named, **SAME_ORIGIN)).status_code == 200
+        assert (await visitor.get("/api/v1/runs", **{CSRF_HEADER: "0" * 64}, **SAME_ORIGIN)).status_code == 403
+        assert (await visitor.get("/api/v1/runs", **named, Sec_Fetch_Site="cross-site")).status_code == 403
+        visitor.cookies.clear()
+        assert (await visitor.get("/api/v1/runs", **named, **SAME_ORIGIN)).status_code == 401
+
+
+async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        token = await visitor.token()
+        (run,) = await visitor.client.runs()
+        await visitor.api.sandbox.clock.advance(timedelta(minutes=6))
+        await watchdog.check_due_runs(visitor.client.database, timedelta(seconds=6))
+        for address in ("/stuck", "/", f"/runs/{run.id}"):
+            assert str(run.id)[:13] in (await visitor.get(address)).text
+        page = visible_text(await visitor.get(f"/runs/{run.id}", Accept_Language="pt"))
+        assert "nada do que foi feito se perdeu" in page
+        assert "lines: nenhum worker ativo atende a fila default" in page
+        assert "Continuar de onde parou" in page
+        answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
+        assert answer.headers["location"] == f"/runs/{run.id}?notice=resumed_no_worker"
+        assert "nenhum worker está ativo" in visible_text(
+            await visitor.get(answer.headers["location"], Accept_Language="pt")
+        )
+        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+
+
+async def test_only_failed_jobs_are_rerun(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "bad"})
+        await visitor.api.sandbox.work()
+        shown = await visitor.get(f"/runs/{run.id}", Accept_Language="pt")
+        assert "Reprocessar apenas erros" in shown.text
+        answer = await visitor.post(f"/runs/{run.id}/rerun-failed", {"csrf": token_of(shown)})
+        assert answer.headers["location"] == f"/runs/{run.id}?notice=rerun"
+        assert (await visitor.client.show(run.id)).revision == 2
+        assert (await visitor.get(answer.headers["location"])).status_code == 200
+
+
+async def run_to_end(visitor: Visitor) -> str:
+    """The address of a run that is over, of whose items one failed."""
+    run = await visitor.client.start("film", {"topic": "bad", "scenes": 2})
+    await visitor.api.sandbox.work()
+    return f"/runs/{run.id}"
+
+
+async def test_editing_a_result_in_its_job_reruns_its_dependents(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        run = await run_to_end(visitor)
+        page = await visitor.get(f"{run}?step=image&item=bad+0")
+        answer = await visitor.post(f"{run}/edit?step=image&item=bad+0", {"csrf": token_of(page), "value": '"A LAMP"'})
+        assert answer.headers["location"] == f"{run}?step=image&item=bad+0&notice=edited"
+        await visitor.api.sandbox.work()
+        (found,) = await visitor.client.runs()
+        assert (await visitor.client.results(found.id))["image"] == {"bad 0": "A LAMP"}
+        assert "administrator" in visible_text(await visitor.get(run))
+
+
+@pytest.mark.parametrize("given", ["", "{<b>", "NaN", "[" * 100_000, '{"a": 1,}', "\x00"])
+async def test_what_is_no_json_comes_back_in_its_form(open_pages: OpenPages, given: str) -> None:
+    async with open_pages() as visitor:
+        run = await run_to_end(visitor)
+        token = token_of(await visitor.get(f"{run}?step=lines"))
+        answer = await visitor.post(f"{run}/edit?step=lines", {"csrf": token, "value": given}, Accept_Language="pt")
+        assert (answer.status_code, "Nada foi alterado." in answer.text) == (422, True)
+        assert f">{given[:50]}" in html.unescape(answer.text)
+        assert f'action="{run}/edit?step=lines"' in answer.text
+        assert 'href="/runs/' in answer.text
+        assert "/edit?lang" not in answer.text
+        (found,) = await visitor.client.runs()
+        assert found.revision == 1
+
+
+async def test_an_item_is_left_out_from_its_page(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        run = await run_to_end(visitor)
+        page = await visitor.get(f"{run}?step=image&item=bad+1")
+        answer = await visitor.post(f"{run}/skip?step=image&item=bad+1", {"csrf": token_of(page)})
+        shown = await visitor.get(answer.headers["location"])
+        assert "The item is left out." in visible_text(shown)
+        assert "Leave this item out" not in visible_text(shown)
+
+
+async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {})
+        page = await visitor.get(f"/runs/{run.id}?step=lines")
+        assert "Edit the result" not in page.text
+        for act in ("edit", "skip"):
+            answer = await visitor.post(f"/runs/{run.id}/{act}?step=lines", {"csrf": token_of(page), "value": "[ ]"})
+            assert (answer.status_code, "It is already otherwise" in answer.text) == (409, True)
+            assert (">[ ]</textarea>" in answer.text) == (act == "edit")
+
+
+def form_of(page: httpx2.Response, action: str) -> dict[str, str]:
+    """What the form with this action sends of its own."""
+    found = re.search(rf'<form[^>]*action="{re.escape(html.escape(action))}"[^>]*>(.*?)</form>', page.text, re.DOTALL)
+    assert found, f"no form for {action}"
+    return dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', found[1]))
+
+
+ACTIONS = [
+    ("rerun-failed", "", {}),
+    ("rerun", "?step=lines", {"what": "step"}),
+    ("edit", "?step=image&item=bad+0", {"value": '"A LAMP"'}),
+    ("skip", "?step=image&item=bad+0", {}),
+    ("fork", "", {"value.topic": "calm", "value.scenes": "1"}),
+    ("cancel", "", {}),
+]
+
+
+@pytest.mark.parametrize(("act", "place", "fields"), ACTIONS, ids=[act for act, *_ in ACTIONS])
+async def test_a_form_that_is_sent_twice_is_done_once(
+    open_pages: OpenPages, act: str, place: str, fields: dict[str, str]
+) -> None:
+    async with open_pages() as visitor:
+        run = await visitor.client.start("film", {"topic": "calm" if act == "cancel" else "bad", "scenes": 2})
+        if act != "cancel":
+            await visitor.api.sandbox.work()
+        page = await visitor.get(f"/runs/{run.id}{place}")
+        address = f"/runs/{run.id}/{act}{place.replace('+', '%20')}"
+        sent = form_of(page, address) | fields
+        first = await visitor.post(address, sent)
+        acts = [event for event in await visitor.client.events(run.id) if event.kind == "action"]
+        await visitor.api.sandbox.work()
+        again = await visitor.post(address, sent)
+        assert (first.status_code, again.status_code) == (303, 303), again.text
+        assert again.headers["location"] == first.headers["location"]
+        assert [event for event in await visitor.client.events(run.id) if event.kind == "action"] == acts

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from retoma.define.review import Comment
+from retoma.server.pages import differences, forms, timecodes
+
+
+class Voice(StrEnum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Part(BaseModel):
+    name: str
+    share: float = 0.5
+    loud: bool = True
+
+
+class Deep(BaseModel):
+    part: Part
+
+
+class Everything(BaseModel):
+    title: str = Field(max_length=80, description="As on the cover.")
+    text: str
+    tags: list[str] = []
+    count: int = 3
+    share: float | None = None
+    ready: bool = True
+    sung: bool | None = None
+    voice: Voice = Voice.LOW
+    kind: Literal["a", "b"] | None = None
+    parts: list[Part] = []
+    deep: list[Deep] = []
+    names: dict[str, str] = {}
+
+
+SCHEMA = TypeAdapter(Everything).json_schema()
+VALUE: dict[str, Any] = {
+    "title": "Tea",
+    "text": "one\ntwo",
+    "tags": ["x", "y z"],
+    "count": 3,
+    "share": 0.5,
+    "ready": True,
+    "sung": False,
+    "voice": "high",
+    "kind": None,
+    "parts": [{"name": "n", "share": 0.5, "loud": True}, {"name": "o", "share": 1.5, "loud": False}],
+    "deep": [{"part": {"name": "n", "share": 0.5, "loud": True}}],
+    "names": {"3": "a forest: dawn", "b": "c"},
+}
+
+
+def as_typed(fields: list[forms.Field], **changes: str) -> dict[str, str]:
+    """What a browser sends of these fields: an unchecked box is not sent."""
+    shown = forms.iterate_controls(fields)
+    given = {field.name: field.text for field in shown if field.kind != "yes" or field.text}
+    return given | {f"value.{name}": value for name, value in changes.items()}
+
+
+def test_every_kind_of_field_has_its_control() -> None:
+    kinds = {field.key: field.kind for field in forms.build_fields(SCHEMA, VALUE)}
+    assert kinds == {
+        "title": "line",
+        "text": "text",
+        "tags": "lines",
+        "count": "whole",
+        "share": "number",
+        "ready": "yes",
+        "sung": "maybe",
+        "voice": "choice",
+        "kind": "choice",
+        "parts": "entries",
+        "deep": "json",
+        "names": "pairs",
+    }
+
+
+def test_a_form_that_is_sent_as_it_was_shown_gives_the_same_value() -> None:
+    fields = forms.build_fields(SCHEMA, VALUE)
+    assert forms.parse_form(fields, as_typed(fields)) == (VALUE, {})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"), [(str, "a\nb"), (int, 7), (list[str], ["a", "b"]), (dict, {"a": [1]})]
+)
+def test_what_is_no_object_is_one_field(annotation: Any, value: Any) -> None:
+    (field,) = fields = forms.build_fields(TypeAdapter(annotation).json_schema(), value)
+    assert field.key is None
+    assert forms.parse_form(fields, {"value": field.text}) == (value, {})
+
+
+def test_a_list_whose_texts_would_not_come_back_from_lines_is_json() -> None:
+    fields = forms.build_fields(SCHEMA, VALUE | {"tags": [" x", "a\nb", ""]})
+    assert {field.key: field.kind for field in fields}["tags"] == "json"
+    assert forms.parse_form(fields, as_typed(fields))[0]["tags"] == [" x", "a\nb", ""]
+
+
+def test_texts_by_name_are_also_typed_one_by_one() -> None:
+    fields = forms.build_fields(SCHEMA, VALUE)
+    one_by_one = {"value.names": "b: c", "value.names.3": "a forest: dawn", "value.names.4": ""}
+    value, _ = forms.parse_form(fields, as_typed(fields) | one_by_one)
+    assert value["names"] == {"3": "a forest: dawn", "b": "c"}
+
+
+@pytest.mark.parametrize("names", [{"a:b": "c"}, {"a": ""}, {"a": "b\nc"}])
+def test_texts_by_name_that_would_not_come_back_from_lines_are_json(names: dict[str, str]) -> None:
+    fields = forms.build_fields(SCHEMA, VALUE | {"names": names})
+    assert {field.key: field.kind for field in fields}["names"] == "json"
+    assert forms.parse_form(fields, as_typed(fields))[0]["names"] == names
+
+
+@pytest.mark.parametrize(("language", "label", "hint"), [("en", "Tone", "warm, dry"), ("pt", "Tom", "quente, seco")])
+def test_a_field_is_named_in_the_language_of_the_page(language: str, label: str, hint: str) -> None:
+    class Wishes(BaseModel):
+        tone: str = Field(
+            "", description="warm, dry", json_schema_extra={"pt": {"title": "Tom", "description": "quente, seco"}}
+        )
+
+    (field,) = forms.build_fields(Wishes.model_json_schema(), name="feedback", language=language)
+    assert (field.name, field.label, field.hint) == ("feedback.tone", label, hint)
+
+
+def test_what_is_left_empty_is_null_or_its_default() -> None:
+    fields = forms.build_fields(SCHEMA, VALUE)
+    value, wrong = forms.parse_form(fields, as_typed(fields, share="", sung="", kind="", count=" ", tags="", deep=""))
+    assert wrong == {}
+    assert (value["share"], value["sung"], value["kind"], value["tags"]) == (None, None, None, [])
+    assert "count" not in value
+    assert "deep" not in value
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("count", "1.5", "wrong whole"),
+        ("count", "9" * 5_000, "wrong whole"),
+        ("share", "nan", "wrong number"),
+        ("share", "1e999", "wrong number"),
+        ("parts.1.share", "much", "wrong number"),
+        ("names", "no colon", "wrong pair"),
+        ("names", "a: b\n: c", "wrong pair"),
+        ("deep", "[", "wrong json at"),
+        ("deep", "NaN", "wrong json"),
+        ("deep", "[" * 5_000, "wrong json"),
+        ("deep", "\0", "wrong json"),
+    ],
+)
+def test_what_is_not_of_its_kind_is_told_at_its_field(name: str, given: str, said: str) -> None:
+    fields = forms.build_fields(SCHEMA, VALUE)
+    wrong = forms.parse_form(fields, as_typed(fields, **{name: given}))[1]
+    assert {field: error.message for field, error in wrong.items()} == {f"value.{name}": said}
+
+
+def test_a_list_of_simple_objects_has_a_group_of_controls_for_each_and_for_two_more() -> None:
+    (parts,) = (field for field in forms.build_fields(SCHEMA, VALUE) if field.key == "parts")
+    shown = [[(each.name.removeprefix("value.parts."), each.text) for each in entry] for entry in parts.entries]
+    assert shown[1:] == [
+        [("1.name", "o"), ("1.share", "1.5"), ("1.loud", "")],
+        [("2.name", ""), ("2.share", "0.5"), ("2.loud", "yes")],
+        [("3.name", ""), ("3.share", "0.5"), ("3.loud", "yes")],
+    ]
+
+
+def test_an_entry_without_texts_is_left_out_and_a_new_one_is_added() -> None:
+    fields = forms.build_fields(SCHEMA, VALUE)
+    value, _ = forms.parse_form(fields, as_typed(fields, **{"parts.0.name": " ", "parts.3.name": "p"}))
+    assert [part["name"] for part in value["parts"]] == ["o", "p"]
+
+
+@pytest.mark.parametrize("parts", [[{"name": ""}], [{"name": "n", "more": 1}], [1], [{"name": "n"}] * 400])
+def test_entries_that_would_not_come_back_as_they_were_are_json(parts: list[Any]) -> None:
+    fields = forms.build_fields(SCHEMA, VALUE | {"parts": parts})
+    assert {field.key: field.kind for field in fields}["parts"] == "json"
+    assert forms.parse_form(fields, as_typed(fields))[0]["parts"] == parts
+
+
+def test_what_is_hidden_is_not_offered_and_stays_as_it_was() -> None:
+    class Counted(BaseModel):
+        text: str
+        words: int = Field(0, json_schema_extra={"hidden": True})
+
+    fields = forms.build_fields(Counted.model_json_schema(), {"text": "a b", "words": 2})
+    assert [field.key for field in forms.visible_fields(fields)] == ["text"]
+    assert forms.parse_form(fields, {"value.text": "a", "value.words": "9"}) == ({"text": "a", "words": 2}, {})
+
+
+def test_of_a_type_that_is_hidden_nothing_is_offered() -> None:
+    fields = forms.build_fields({"type": "object", "hidden": True, "properties": {"a": {"type": "string"}}}, {"a": "b"})
+    assert forms.visible_fields(fields) == []
+    assert forms.parse_form(fields, {}) == ({"a": "b"}, {})
+
+
+def test_what_a_type_refuses_is_told_at_the_field_that_it_is_about() -> None:
+    fields = forms.build_fields(SCHEMA, VALUE)
+    with pytest.raises(ValidationError) as caught:
+        Everything.model_validate(VALUE | {"title": "x" * 81, "deep": [{}], "kind": "c"})
+    told = forms.map_validation_errors(fields, {}, caught.value)
+    assert {name: (each.message, each.path, each.values) for name, each in told.items()} == {
+        "value.title": ("wrong long text", "", {"max_length": 80}),
+        "value.kind": ("wrong choice", "", {"expected": "'a', 'b'"}),
+        "value.deep": ("wrong missing", "0.part", {}),
+    }
+
+
+def test_what_a_type_refuses_of_an_entry_is_told_there_though_one_before_it_was_emptied() -> None:
+    class Short(BaseModel):
+        name: str = Field(max_length=1)
+
+    class Whole(BaseModel):
+        parts: list[Short]
+
+    fields = forms.build_fields(Whole.model_json_schema(), {"parts": [{"name": "n"}, {"name": "o"}]})
+    given = as_typed(fields, **{"parts.0.name": "", "parts.1.name": "oo"})
+    value, _ = forms.parse_form(fields, given)
+    with pytest.raises(ValidationError) as caught:
+        Whole.model_validate(value)
+    assert [*forms.map_validation_errors(fields, given, caught.value)] == ["value.parts.1.name"]
+
+
+def test_a_difference_tells_lines_and_the_words_within_them() -> None:
+    former = {"title": "Tea", "text": "one\ntwo words\nthree"}
+    found = differences.diff_results(former, {"title": "Tea", "text": "one\ntwo other words\nthree\nfour"})
+    shown = [
+        (line.kind, "".join(f"[{p.text}]" if p.is_changed else p.text for p in line.pieces)) for line in found.lines
+    ]
+    assert shown == [
+        ("cut", ""),
+        ("same", "text:"),
+        ("same", "  one"),
+        ("del", "  two words"),
+        ("add", "  two [other ]words"),
+        ("same", "  three"),
+        ("add", "  four"),
+    ]
+    assert (found.added, found.removed) == (2, 1)
+    assert not differences.diff_results(former, former)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(12.345678, "12.346"), (0.12345, "0.123"), (0.00012345, "0.000123"), (3, "3"), (True, "true")]
+)
+def test_a_difference_does_not_tell_more_of_a_number_than_people_read(value: float, shown: str) -> None:
+    (_, line) = differences.diff_results({"n": "x"}, {"n": value}).lines
+    assert "".join(piece.text for piece in line.pieces) == f"n: {shown}"
+
+
+def test_an_address_is_called_as_people_write_it() -> None:
+    (url, of_picture) = forms.build_fields({"type": "object", "properties": {"url": {}, "picture_url": {}}})
+    assert (url.label, of_picture.label) == ("URL", "Picture URL")
+
+
+def test_comments_are_about_moments_ranges_or_the_whole() -> None:
+    told = list(timecodes.parse_comments("1:02 loud\n\n01:00:03,5 - 1:00:05 cut \nno time\n9:99:99 odd\n1:5 odd"))
+    assert told[:3] == [
+        Comment("loud", 62.0),
+        Comment("cut", 3603.5, 3605.0),
+        Comment("no time"),
+    ]
+    assert told[4] == Comment("1:5 odd")
